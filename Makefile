@@ -1,0 +1,44 @@
+# Everything runs from .venv, made from requirements.lock; nothing else is installed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-long check format lock clean
+
+help: ## what can be made here
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+install: $(VENV)/.installed ## the environment in .venv, the command at .venv/bin/kip848
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install ## a real broker, real consumers, the nightly job on their topic
+	$(BIN)/kip848 demo
+
+test: install ## the tests, against a real broker
+	$(BIN)/python -m pytest -m "not long"
+
+test-long: install ## the tests that take minutes
+	$(BIN)/python -m pytest -m long
+
+check: install ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## ruff's formatting and its safe mends
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.lock
+
+clean: ## the environment and the caches of the tools
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

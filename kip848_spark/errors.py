@@ -1,0 +1,55 @@
+"""Every error this program raises on purpose, and the exit code each one ends with.
+
+    Kip848Error
+    ├── UsageError           2  the command line or a setting is wrong
+    │   └── CaptureError     2  a capture lacks columns, has wrong types or is damaged
+    ├── EnvironmentFault     2  this machine lacks something (Java, a jar, a Python worker)
+    ├── SourceError          3  the Kafka cluster or the topic can't be read
+    ├── LakeError            3  the lake can't be read or written
+    └── NotFoundError        1  the question has no answer here (an unknown group)
+
+A message is one sentence: what is wrong and where; ``mend`` says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class Kip848Error(Exception):
+    """Root of the tree. ``exit_code`` is what the command line ends with."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, mend: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.mend = mend
+
+
+class UsageError(Kip848Error):
+    """The command line or a setting is wrong."""
+
+
+class CaptureError(UsageError):
+    """A capture (Parquet or Delta) can't serve as a source."""
+
+
+class EnvironmentFault(Kip848Error):
+    """Something this machine must have is missing or unfit."""
+
+
+class SourceError(Kip848Error):
+    """The Kafka cluster or the topic can't be read."""
+
+    exit_code = 3
+
+
+class LakeError(Kip848Error):
+    """The lake can't be read or written."""
+
+    exit_code = 3
+
+
+class NotFoundError(Kip848Error):
+    """What was asked for is not there."""
+
+    exit_code = 1
