@@ -130,7 +130,7 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     tombstone = np.zeros(count, bool)
     if values.null_count:
         tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)
-    data, start, end = _bounds(values)
+    data, start, end = binary_bounds(values)
     faults = Faults(count)
     versions = np.full(count, -1, np.int32)
     parts: list[Part] = []
@@ -152,7 +152,7 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     )  # fmt: skip
 
 
-def _bounds(array: pa.Array) -> tuple[Bytes, Rows, Rows]:
+def binary_bounds(array: pa.Array) -> tuple[Bytes, Rows, Rows]:
     """The bytes of a binary array and where each row's begin and end in them."""
     if pa.types.is_large_binary(array.type):
         width: type[np.generic] = np.int64
@@ -169,7 +169,7 @@ def _bounds(array: pa.Array) -> tuple[Bytes, Rows, Rows]:
 
 def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], list[Part], Faults]:
     """Key types (int32[n]) and key fields of distinct keys; the faults are at bytes of the key."""
-    data, start, end = _bounds(keys)
+    data, start, end = binary_bounds(keys)
     count = len(keys)
     faults = Faults(count)
     cursor = Cursor(data, start, end, np.arange(count), faults)
