@@ -87,6 +87,7 @@ COMMENTS: dict[str, dict[str, str]] = {
         "dialect": "Record layouts it was read with",
         "from_offsets": "First offset of each partition that this run covers",
         "to_offsets": "The offset after the last one covered, a partition",
+        "replayed_through": "The latest run whose records the state tables hold",
         "records_read": "Records read = decoded + tombstones + unknown + quarantined",
         "decoded": "Records with a value that were decoded",
         "tombstones": "Records without a value, their key decoded",

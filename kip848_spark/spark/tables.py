@@ -127,6 +127,7 @@ TABLES: dict[str, Table] = {
                 "dialect": pa.string(),
                 "from_offsets": _OFFSETS,
                 "to_offsets": _OFFSETS,
+                "replayed_through": pa.string(),
                 "records_read": pa.int64(),
                 "decoded": pa.int64(),
                 "tombstones": pa.int64(),
