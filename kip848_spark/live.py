@@ -305,14 +305,14 @@ class Cluster:
         """The first, end and last stable offset of each of a topic's partitions."""
         from confluent_kafka import IsolationLevel, TopicPartition, admin
 
-        spec_of: Any = vars(admin)["OffsetSpec"]  # its type stubs don't name it
+        kafka: Any = admin  # its type stubs leave names out
         count = self.topics([topic])[topic].partitions
         found = []
         for spec, isolation in (
-            (spec_of.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            (kafka.OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
             # The stable one first: the end, asked later, can't then be the lower of the two.
-            (spec_of.latest(), IsolationLevel.READ_COMMITTED),
-            (spec_of.latest(), IsolationLevel.READ_UNCOMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
         ):
             answers = self.admin.list_offsets(
                 {TopicPartition(topic, number): spec for number in range(count)},
@@ -337,8 +337,9 @@ def _reason(cause: object) -> str:
     error = cause.args[0] if isinstance(cause, Exception) and cause.args else cause
     said = error.str() if hasattr(error, "str") else str(error)
     words = str(said).split("]: ")[-1].removeprefix("Broker: ")
-    words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".")
-    return words or type(cause).__name__
+    words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
+    name = error.name() if hasattr(error, "name") else type(cause).__name__
+    return words if " " in words else f"{words} {name}".strip()
 
 
 def _group(said: Any) -> LiveGroup:
