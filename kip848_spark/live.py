@@ -55,7 +55,11 @@ class LiveMember:
 
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
-    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol."""
+    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
+
+    ``state`` is Unknown where the client has no name for the broker's word: that is Assigning and
+    Reconciling, the states of a consumer-protocol group that is not at rest.
+    """
 
     group_id: str
     type: str
@@ -67,7 +71,8 @@ class LiveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LiveOffset:
-    """A committed offset."""
+    """A committed offset. The client reads metadata up to its first zero byte and no further,
+    and writes one at the end of any that it commits."""
 
     topic: str
     partition: int
