@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -70,9 +72,34 @@ def local_session(
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
     for name, value in options.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with _stderr_to(None if verbose else spark_log()):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
     return session
+
+
+def spark_log() -> Path:
+    """Where the JVM and its Python workers write what they would write to the terminal."""
+    folder = jars.cache_folder() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"spark-{os.getpid()}.log"
+
+
+@contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """Standard error goes to ``log`` for the processes that are started meanwhile."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def submitted_session() -> SparkSession:
