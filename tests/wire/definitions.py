@@ -130,8 +130,13 @@ def _field(definition: dict[str, Any], common: dict[str, list[dict[str, Any]]]) 
 
 
 def _default(written: Any, item: str, array: bool, fields: tuple[Field, ...]) -> Any:
-    """The default as a plain value; Kafka writes it as a text, a number or null."""
-    if written is None or written == "null":
+    """The default as a plain value.
+
+    Kafka's generator takes a bare ``null`` for no default at all, and only ``"null"`` for null.
+    """
+    if written is None:
+        written = ""
+    if written == "null":
         return None
     if array:
         return []
