@@ -196,7 +196,6 @@ public final class Oracle {
                 node.put("type", ByteBuffer.wrap(key).getShort());
                 node.set("key", write(keyMessage, (short) lowest.invokeExact(keyMessage)));
                 Object versioned = recordValue.invoke(record);
-                boolean canonical = Arrays.equals(key, (byte[]) serializeKey.invoke(serde, record));
                 if (versioned == null) {
                     node.putNull("version");
                     node.putNull("value");
@@ -204,14 +203,22 @@ public final class Oracle {
                     short number = (short) version.invokeExact(versioned);
                     node.put("version", number);
                     node.set("value", write((Object) message.invokeExact(versioned), number));
-                    canonical = canonical && Arrays.equals(value, (byte[]) serializeValue.invoke(serde, record));
                 }
-                node.put("canonical", canonical);
+                node.put("canonical", writesAgain(record, key, versioned == null ? null : value));
             } catch (Throwable failure) {
                 node.removeAll();
                 node.put("error", said(failure));
             }
             return node;
+        }
+
+        private boolean writesAgain(Object record, byte[] key, byte[] value) throws IllegalAccessException {
+            try {
+                return Arrays.equals(key, (byte[]) serializeKey.invoke(serde, record))
+                    && Arrays.equals(value, (byte[]) serializeValue.invoke(serde, record));
+            } catch (InvocationTargetException unwritable) { // a tag 2^31 - 1 is read and never written
+                return false;
+            }
         }
 
         /** JSON array of {key_type, version, key, value}; answers for each byte 0, key, value or byte 1, text. */
