@@ -60,24 +60,31 @@ class Call:
 
     @contextmanager
     def spark(self) -> Iterator[tuple[SparkSession, Say]]:
-        """A local Spark session, and a function to tell the steps to; stopped at the end."""
+        """As `session`, with a display of the steps and the function to tell them to."""
+        with steps() as say, self.session(say) as session:
+            yield session, say
+
+    @contextmanager
+    def session(self, say: Say) -> Iterator[SparkSession]:
+        """A local Spark session, stopped at the end. What Spark itself complains of becomes a
+        SparkFailure."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         from kip848_spark.spark.session import local_session, spark_log
 
-        with steps() as say:
-            say("starting Spark")
-            session = local_session(self.settings.spark, say, self.verbose)
-            try:
-                yield session, say
-            except (PySparkException, Py4JError) as cause:
-                first = next((line for line in str(cause).splitlines() if line.strip()), "")
-                log = spark_log()
-                log.open("a").write(f"\n{cause}\n")
-                raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
-            finally:
-                session.stop()
+        say("starting Spark")
+        session = local_session(self.settings.spark, say, self.verbose)
+        try:
+            yield session
+        except (PySparkException, Py4JError) as cause:
+            first = next((line for line in str(cause).splitlines() if line.strip()), "")
+            log = spark_log()
+            with log.open("a") as file:
+                file.write(f"\n{cause}\n")
+            raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
+        finally:
+            session.stop()
 
     def source(self) -> Source:
         from kip848_spark.spark.sources import parse_source

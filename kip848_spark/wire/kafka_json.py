@@ -72,12 +72,21 @@ def _objects(part: Part) -> Iterator[dict[str, Any]]:
 
 
 def _left_out(slot: Slot, shown: Any) -> bool:
-    """A tagged number or id at its default is not shown."""
-    if slot.tag is None:
-        return False
-    if isinstance(slot.node, Uuid):
-        return bool(shown == _uuid(ZERO_UUID))
-    return not isinstance(slot.node, Array | Struct) and shown == slot.default
+    """A tagged field at its default is not shown; a null that was written out is."""
+    return slot.tag is not None and shown is not None and shown == _default(slot)
+
+
+def _default(slot: Slot) -> Any:
+    """What a tagged field reads as where the record lacks it, as JSON."""
+    match slot.node:
+        case Uuid():
+            return _uuid(ZERO_UUID)
+        case Array():
+            return []
+        case Struct():
+            inner = slot.node.slots
+            return {child.name: _default(child) for child in inner if child.tag is None}
+    return slot.default
 
 
 def _renders(struct: Struct) -> list[tuple[Slot, Render]]:
