@@ -32,8 +32,8 @@ _TOPICS_A_REQUEST = 500
 _REQUESTS_AT_ONCE = 32
 _PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
 
-_log = logging.getLogger("kip848_spark.kafka")
-_log.addHandler(logging.NullHandler())
+LOG = logging.getLogger("kip848_spark.kafka")
+LOG.addHandler(logging.NullHandler())
 
 _STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
@@ -155,7 +155,7 @@ def admin_client(
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        return AdminClient(settings, logger=_log)
+        return AdminClient(settings, logger=LOG)
     except Exception as cause:
         raise SourceError(
             f"The Kafka client settings are not usable: {_reason(cause)}.",

@@ -337,6 +337,7 @@ def drive(broker: Broker, on_step: OnStep | None = None) -> Quiet:
     try:
         stage.topics(foo=3, orders=6, payments=4, growing=2, passing=1)
         stage.topics(metrics_cpu=2, metrics_net=1)
+        stage.ready()
         running = {pool.submit(run, scenario) for scenario in SCENARIOS}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
