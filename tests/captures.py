@@ -21,7 +21,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kip848_spark.live import OFFSETS_TOPIC, Snapshot, snapshot
+from kip848_spark.live import (
+    OFFSETS_TOPIC,
+    LiveEnds,
+    LiveGroup,
+    LiveMember,
+    LiveOffset,
+    LiveTopic,
+    Snapshot,
+    snapshot,
+)
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, drive
 
@@ -138,6 +147,33 @@ def read_dump(path: Path) -> list[dict[str, Any]]:
     """The lines of a dump."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
+
+
+def read_live(path: Path) -> Snapshot:
+    """What the broker said, as `snapshot` gave it."""
+    said = json.loads(path.read_text(encoding="utf-8"))
+
+    def member(raw: dict[str, Any]) -> LiveMember:
+        target = raw["target"]
+        places = {
+            "assigned": tuple(map(tuple, raw["assigned"])),
+            "target": None if target is None else tuple(map(tuple, target)),
+        }
+        return LiveMember(**raw | places)
+
+    return Snapshot(
+        cluster_id=said["cluster_id"],
+        groups={
+            name: LiveGroup(**raw | {"members": tuple(map(member, raw["members"]))})
+            for name, raw in said["groups"].items()
+        },
+        offsets={
+            name: tuple(LiveOffset(**raw) for raw in rows) for name, rows in said["offsets"].items()
+        },
+        topics={name: LiveTopic(**raw) for name, raw in said["topics"].items()},
+        ends={int(partition): LiveEnds(**raw) for partition, raw in said["ends"].items()},
+        refused=said["refused"],
+    )
 
 
 if __name__ == "__main__":

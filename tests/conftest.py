@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, Quiet, drive
+from kip848_spark.spark.session import local_session
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ("4.3.1", "4.0.2")
@@ -26,6 +28,14 @@ def quiet(broker: Broker) -> Iterator[Quiet]:
     """The same broker after all scenarios, their consumers running and writing nothing."""
     with drive(broker) as rest:
         yield rest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local Spark session, as the command line makes it."""
+    session = local_session()
+    yield session
+    session.stop()
 
 
 @pytest.fixture(params=RELEASES)
