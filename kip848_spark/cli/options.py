@@ -66,25 +66,21 @@ class Call:
 
     @contextmanager
     def session(self, say: Say) -> Iterator[SparkSession]:
-        """A local Spark session, stopped at the end. What Spark itself complains of becomes a
-        SparkFailure."""
+        """The Spark session to work with. What Spark itself complains of becomes a SparkFailure."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from kip848_spark.spark.session import local_session, spark_log
+        from kip848_spark.spark.session import session, spark_log
 
-        say("starting Spark")
-        session = local_session(self.settings.spark, say, self.verbose)
         try:
-            yield session
+            with session(self.settings.spark, say, self.verbose) as spark:
+                yield spark
         except (PySparkException, Py4JError) as cause:
             first = next((line for line in str(cause).splitlines() if line.strip()), "")
             log = spark_log()
             with log.open("a") as file:
                 file.write(f"\n{cause}\n")
             raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
-        finally:
-            session.stop()
 
     def source(self) -> Source:
         from kip848_spark.spark.sources import parse_source

@@ -102,8 +102,28 @@ def _stderr_to(log: Path | None) -> Iterator[None]:
         os.close(kept)
 
 
-def submitted_session() -> SparkSession:
-    """The session of a spark-submit: the cluster's settings, and ours that must hold."""
+@contextmanager
+def session(
+    settings: Mapping[str, str] | None = None,
+    progress: jars.Progress = lambda _: None,
+    verbose: bool = False,
+) -> Iterator[SparkSession]:
+    """The session to work with: the one there is, the one of a spark-submit, else a local one of
+    its own. It is stopped at the end by whoever made it."""
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
+    progress("starting Spark")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    made = _submitted_session() if submitted else local_session(settings, progress, verbose)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def _submitted_session() -> SparkSession:
     builder = SparkSession.builder.appName("kip848-spark")
     for name, value in REQUIRED.items():
         builder = builder.config(name, value)
