@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,12 +74,11 @@ def _tell(say: Say, title: str, step: str) -> None:
         say(f"consumers: {title}")
 
 
-def _analysed(
-    call: Call, broker: Broker, say: Say
-) -> tuple[Run, Comparison, list[Mapping[str, Any]]]:
+def _analysed(call: Call, broker: Broker, say: Say) -> tuple[Run, Comparison, list[dict[str, Any]]]:
     """The nightly job on the broker's topic, and its state held against the broker's answers."""
     from kip848_spark.live import OFFSETS_TOPIC
     from kip848_spark.spark.comparing import compare_live
+    from kip848_spark.spark.describing import described
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.runner import run_ingest
     from kip848_spark.spark.sources import KafkaSource
@@ -96,11 +94,10 @@ def _analysed(
             if not comparison.moving:
                 break
         assert outcome.run is not None
-        groups = Views(lake).table("groups").select("type", "state").collect()
-        return outcome.run, comparison, [row.asDict() for row in groups]
+        return outcome.run, comparison, described(Views(lake))
 
 
-def _summary(run: Run, comparison: Comparison, groups: list[Mapping[str, Any]], lake: str) -> None:
+def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lake: str) -> None:
     counts = run.counts
     assert counts is not None
     table = Table(title="Groups", title_justify="left", box=None, pad_edge=False)

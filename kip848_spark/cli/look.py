@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +11,10 @@ from rich.markup import escape
 
 from kip848_spark.cli.display import err, out, print_json, print_rows
 from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
-from kip848_spark.errors import NotFoundError, UsageError
+from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from kip848_spark.spark.views import Views
+    from pyspark.sql import SparkSession
 
 AsOfOption = Annotated[
     str | None,
@@ -51,6 +48,7 @@ def groups(
 
     Without --describe or --all a list. With neither --state, --members nor --offsets all three.
     """
+    from kip848_spark.spark.describing import described
     from kip848_spark.spark.views import Views
 
     call = Call.of(config, verbose=verbose, lake=lake)
@@ -59,7 +57,7 @@ def groups(
     with call.spark() as (session, say):
         say("reading the lake")
         views = Views(call.lake(session), moment)
-        found = _described(views, None if all_ or not describe else list(describe))
+        found = described(views, None if all_ or not describe else list(describe))
     if not (describe or all_):
         _list(found, json)
         return
@@ -84,42 +82,6 @@ def _time(text: str | None) -> datetime | None:
             f"--as-of {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
         ) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _described(views: Views, names: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Groups with their members (each with its partitions) and offsets, sorted by name."""
-    from pyspark.sql import functions as F
-
-    def rows(table: str, *order: str) -> list[dict[str, Any]]:
-        frame: DataFrame = views.table(table)
-        if names is not None:
-            frame = frame.where(F.col("group_id").isin(list(names)))
-        return [row.asDict(recursive=True) for row in frame.orderBy(*order).collect()]
-
-    found = {
-        row["group_id"]: row | {"members_now": [], "offsets": []}
-        for row in rows("groups", "group_id")
-    }
-    missing = [name for name in names or () if name not in found]
-    if missing:
-        known = [row["group_id"] for row in views.table("groups").select("group_id").collect()]
-        near = difflib.get_close_matches(missing[0], known, 3, 0.5)
-        hint = f"Did you mean {', '.join(near)}?" if near else "`kip848 groups` lists them."
-        raise NotFoundError(f"The lake has no group {missing[0]}.", hint)
-    members: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows("members", "group_id", "member_id"):
-        roles: dict[str, list[Any]] = {"assigned": [], "pending_revocation": [], "target": []}
-        members[row["group_id"], row["member_id"]] = row | roles
-        found[row["group_id"]]["members_now"].append(members[row["group_id"], row["member_id"]])
-    for row in rows("assignments", "group_id", "member_id", "topic", "topic_id", "topic_partition"):
-        owner = members.get((row["group_id"], row["member_id"]))
-        if owner is not None:
-            place = {name: row[name] for name in ("topic", "topic_id", "topic_partition")}
-            owner[row["role"]].append(place)
-    for row in rows("offsets", "group_id", "topic", "topic_partition"):
-        if row["group_id"] in found:
-            found[row["group_id"]]["offsets"].append(row)
-    return list(found.values())
 
 
 def _json_group(group: dict[str, Any], kept: set[str]) -> dict[str, Any]:
@@ -190,6 +152,7 @@ def sql(
     verbose: VerboseOption = False,
 ) -> None:
     """Spark SQL over the lake's tables."""
+    from kip848_spark.spark.querying import query_rows
     from kip848_spark.spark.views import Views
 
     call = Call.of(config, verbose=verbose, lake=lake)
@@ -199,39 +162,26 @@ def sql(
         say("reading the lake")
         Views(call.lake(session), moment).register()
         if query is not None:
-            rows, more = _query(session, query, json)
+            rows = query_rows(session, query, None if json else MOST_ROWS + 1)
         else:
             _prompt(session, json)
             return
-    _print(rows, more, json)
+    _print(rows, json)
 
 
-def _query(session: SparkSession, query: str, json: bool) -> tuple[list[dict[str, Any]], bool]:
-    """The rows of a query, and whether there are more than are shown."""
-    from pyspark.errors import PySparkException
-
-    try:
-        frame = session.sql(query.rstrip().rstrip(";"))
-        if not json:
-            frame = frame.limit(MOST_ROWS + 1)
-        rows = [row.asDict(recursive=True) for row in frame.collect()]
-    except PySparkException as cause:
-        first = str(cause).splitlines()[0]
-        raise UsageError(f"Spark does not accept the query: {first}") from None
-    more = not json and len(rows) > MOST_ROWS
-    return (rows[:MOST_ROWS] if more else rows), more
-
-
-def _print(rows: list[dict[str, Any]], more: bool, json: bool) -> None:
+def _print(rows: list[dict[str, Any]], json: bool) -> None:
     if json:
         for row in rows:
             print_json(row)
         return
-    print_rows(rows)
-    err.print(f"[dim]{'the first ' if more else ''}{len(rows):,} rows[/]")
+    more = len(rows) > MOST_ROWS
+    print_rows(rows[:MOST_ROWS])
+    err.print(f"[dim]{f'the first {MOST_ROWS:,}' if more else f'{len(rows):,}'} rows[/]")
 
 
 def _prompt(session: SparkSession, json: bool) -> None:
+    from kip848_spark.spark.querying import query_rows
+
     err.print("[dim]Spark SQL; SHOW VIEWS lists the tables, an empty line or Ctrl-D ends.[/]")
     while True:
         try:
@@ -241,6 +191,6 @@ def _prompt(session: SparkSession, json: bool) -> None:
         if not query:
             return
         try:
-            _print(*_query(session, query, json), json)
+            _print(query_rows(session, query, None if json else MOST_ROWS + 1), json)
         except UsageError as error:
             err.print(f"[red]{escape(error.message)}[/]")

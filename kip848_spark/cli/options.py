@@ -12,7 +12,7 @@ import typer
 
 from kip848_spark import config
 from kip848_spark.cli.display import Say, steps
-from kip848_spark.errors import SparkFailure, UsageError
+from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,21 +66,11 @@ class Call:
 
     @contextmanager
     def session(self, say: Say) -> Iterator[SparkSession]:
-        """The Spark session to work with. What Spark itself complains of becomes a SparkFailure."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
+        """The Spark session to work with; ``say`` is told that it starts."""
+        from kip848_spark.spark.session import session
 
-        from kip848_spark.spark.session import session, spark_log
-
-        try:
-            with session(self.settings.spark, say, self.verbose) as spark:
-                yield spark
-        except (PySparkException, Py4JError) as cause:
-            first = next((line for line in str(cause).splitlines() if line.strip()), "")
-            log = spark_log()
-            with log.open("a") as file:
-                file.write(f"\n{cause}\n")
-            raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
+        with session(self.settings.spark, say, self.verbose) as spark:
+            yield spark
 
     def source(self) -> Source:
         from kip848_spark.spark.sources import parse_source

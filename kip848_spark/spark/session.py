@@ -8,9 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kip848_spark import jars
+from kip848_spark.errors import SparkFailure
 from kip848_spark.java import find_java
 from kip848_spark.resources import resource
 
@@ -109,18 +112,35 @@ def session(
     verbose: bool = False,
 ) -> Iterator[SparkSession]:
     """The session to work with: the one there is, the one of a spark-submit, else a local one of
-    its own. It is stopped at the end by whoever made it."""
+    its own. It is stopped at the end by whoever made it. What Spark throws becomes a SparkFailure.
+    """
     there = SparkSession.getActiveSession()
     if there is not None:
-        yield there
+        with _failures():
+            yield there
         return
     progress("starting Spark")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     made = _submitted_session() if submitted else local_session(settings, progress, verbose)
     try:
-        yield made
+        with _failures():
+            yield made
     finally:
         made.stop()
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turns what Spark throws, and nothing here knew, into a SparkFailure; the whole of it goes
+    to the log."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as cause:
+        first = next((line for line in str(cause).splitlines() if line.strip()), "no reason given")
+        log = spark_log()
+        with log.open("a") as file:
+            file.write(f"\n{cause}\n")
+        raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
 
 
 def _submitted_session() -> SparkSession:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,19 +14,28 @@ from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import Broker
 from tests.captures import COMMITTED
-from tests.cli.command import Command
+from tests.cli.command import Command, Ended
 from tests.conftest import DATA
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 
 
-def refused(ended: object, code: int, *words: str) -> None:
-    assert ended.code == code, ended  # type: ignore[attr-defined]
-    said = ended.err  # type: ignore[attr-defined]
+def refused(ended: Ended, code: int, *words: str) -> None:
+    assert ended.code == code, ended
+    said = ended.err
     assert "error:" in said
     assert "Traceback" not in said
     for word in words:
         assert word in said
+
+
+def alone(environment: dict[str, str], *arguments: str) -> Ended:
+    """The command in a process of its own, with that environment and no more."""
+    command = [sys.executable, "-m", "kip848_spark", *arguments]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    return Ended(done.returncode, done.stdout, " ".join(done.stderr.split()))
 
 
 @pytest.mark.parametrize("source", ["kafka", "kafka:", "kafka:host", "ftp:x", "parquet:"])
@@ -57,19 +68,21 @@ def test_no_topic(kip848: Command, spark: SparkSession, broker: Broker, tmp_path
     assert not lake.exists()
 
 
-def test_no_java(kip848: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    refused(kip848("jars"), 2, "Java")
+def test_no_java(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run = ("run", "--source", f"parquet:{CAPTURE}", "--lake", str(lake))
+    ended = alone({"PATH": str(tmp_path)}, *run)
+    refused(ended, 2, "Java")
+    assert not lake.exists()
 
 
-def test_java_is_too_old(kip848: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_is_too_old(tmp_path: Path) -> None:
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     old.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    refused(kip848("jars"), 2, "11")
+    path = {"PATH": f"{tmp_path}:/bin"}
+    ended = alone(path, "groups", "--lake", str(tmp_path))
+    refused(ended, 2, "11")
 
 
 def test_a_file_is_no_lake(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
