@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -45,6 +46,8 @@ def _root(
 def main() -> None:
     """Runs a verb; ends the process with its exit code, and one sentence if it went wrong."""
     errors = Console(stderr=True, soft_wrap=True)
+    # Libraries log to the root logger, which writes to the terminal unless it is given a handler.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         app()
     except Kip848Error as error:
