@@ -171,8 +171,7 @@ def sql(
 
 def _print(rows: list[dict[str, Any]], json: bool) -> None:
     if json:
-        for row in rows:
-            print_json(row)
+        print_json(rows)
         return
     more = len(rows) > MOST_ROWS
     print_rows(rows[:MOST_ROWS])

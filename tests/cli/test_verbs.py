@@ -62,7 +62,7 @@ def test_run_groups_and_sql(kip848: Command, spark: SparkSession, lake: Path) ->
     query = "SELECT count(*) AS n FROM records"
     asked = kip848("sql", query, "--lake", str(lake), "--json")
     assert asked.code == 0
-    assert json.loads(asked.out) == {"n": run["records_read"]}
+    assert json.loads(asked.out) == [{"n": run["records_read"]}]
     wrong = kip848("sql", "SELECT nonsense FROM records", "--lake", str(lake))
     assert wrong.code == 2
     assert "nonsense" in wrong.err
