@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from kip848_spark.cli.display import Say, out, steps
+from kip848_spark.cli.display import Say, Steps, out, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka import ClientSettings
@@ -69,9 +69,11 @@ def demo(
     raise typer.Exit(1 if comparison.differences else 0)
 
 
-def _tell(say: Say, title: str, step: str) -> None:
+def _tell(shown: Steps, title: str, step: str) -> None:
     if step == "started":
-        say(f"consumers: {title}")
+        shown.within(title)
+    else:
+        shown.done(title)
 
 
 def _analysed(call: Call, broker: Broker, say: Say) -> tuple[Run, Comparison, list[dict[str, Any]]]:
@@ -130,7 +132,7 @@ def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lak
         (
             f"kip848 groups --lake {lake}",
             f"kip848 groups --lake {lake} --describe demo.three",
-            f'kip848 sql --lake {lake} "SELECT kind, count(*) FROM records GROUP BY kind"',
+            f'kip848 sql --lake {lake} "SELECT kind, count(*) FROM records GROUP BY 1"',
         )
     )
     out.print()

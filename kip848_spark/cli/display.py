@@ -4,6 +4,7 @@ everything else to standard error."""
 from __future__ import annotations
 
 import base64
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import orjson
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
 out = Console(highlight=False)
@@ -21,30 +23,52 @@ err = Console(stderr=True, highlight=False)
 Say = Callable[[str], None]
 
 
+class Steps:
+    """Shows steps under way: called with each one as it begins, from any thread."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._lock = threading.Lock()
+        self._current: str | None = None
+        self._started = time.monotonic()
+
+    def __call__(self, words: str) -> None:
+        """A new step begins: the one before is done."""
+        with self._lock:
+            self._finish()
+            self._current, self._started = words, time.monotonic()
+        self.within(words)
+
+    def within(self, words: str) -> None:
+        """What the step is at right now."""
+        if err.is_terminal:
+            self._status.update(f"{escape(words)} …")
+
+    def done(self, words: str) -> None:
+        """A part of the step is done."""
+        with self._lock:
+            err.print(f"    [green]✓[/] {escape(words)}", soft_wrap=True)
+
+    def end(self) -> None:
+        """The last step is done."""
+        with self._lock:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._current is not None:
+            took = time.monotonic() - self._started
+            err.print(f"  [green]✓[/] {escape(self._current)} [dim]{took:.1f} s[/]", soft_wrap=True)
+        self._current = None
+
+
 @contextmanager
-def steps() -> Iterator[Say]:
-    """A function that is told each step: a spinner stands beside the one under way, and a mark
-    and its time beside those that are done. Without a terminal, a line a step."""
-    started = time.monotonic()
-    current: list[str] = []
-
-    def done() -> None:
-        if current:
-            took = time.monotonic() - started
-            err.print(f"  [green]✓[/] {escape(current[0])} [dim]{took:.1f} s[/]")
-
+def steps() -> Iterator[Steps]:
+    """A display of steps: a spinner beside the one under way, a mark and its time beside those
+    that are done. Without a terminal, a line a step."""
     with err.status("") as status:
-
-        def say(words: str) -> None:
-            nonlocal started
-            done()
-            started = time.monotonic()
-            current[:] = [words]
-            if err.is_terminal:
-                status.update(f"{escape(words)} …")
-
-        yield say
-        done()
+        shown = Steps(status)
+        yield shown
+        shown.end()
 
 
 def print_json(value: Any) -> None:
