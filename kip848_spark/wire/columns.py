@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.cursor import Bytes
-from kip848_spark.wire.faults import Mask, Rows
+from kip848_spark.wire.faults import Bytes, Mask, Rows
 
 _BASE64URL = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8
 )
 ZERO_UUID = bytes(16)
+_INT32_END = 0x7FFFFFFF
 
 
 def slices(
@@ -29,24 +30,58 @@ def slices(
     """
     count = len(start)
     if not count or not length.any():
-        offsets = pa.py_buffer(np.zeros(count + 1, np.int32))
-        return pa.Array.from_buffers(type_, count, [_bitmap(null), offsets, pa.py_buffer(b"")])
-    bounds = np.empty(2 * count + 1, np.int32)
+        return from_buffers(type_, count, null, np.zeros(count + 1, np.int32), b"")
+    wide = len(data) > _INT32_END
+    bounds = np.empty(2 * count + 1, np.int64 if wide else np.int32)
     bounds[0:-1:2] = start
     np.add(start, length, out=bounds[1::2], casting="unsafe")
-    bounds[-1] = bounds[-2]
-    both = pa.Array.from_buffers(
-        pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    bounds[-1] = len(data)
+    every = pa.Array.from_buffers(
+        pa.large_binary() if wide else pa.binary(),
+        2 * count,
+        [None, pa.py_buffer(bounds), pa.py_buffer(data)],
     )
-    taken = both.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
-    _, offsets, content = taken.buffers()
+    taken = every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    _, offsets, content = (taken.cast(pa.binary()) if wide else taken).buffers()
     return pa.Array.from_buffers(type_, count, [_bitmap(null), offsets, content])
+
+
+def from_buffers(
+    type_: pa.DataType,
+    count: int,
+    null: Mask | None,
+    offsets: npt.NDArray[np.int32],
+    content: Bytes | bytes,
+) -> pa.Array:
+    """string or binary[n] of its parts."""
+    return pa.Array.from_buffers(
+        type_, count, [_bitmap(null), pa.py_buffer(offsets), pa.py_buffer(content)]
+    )
+
+
+def lists(count: Rows, elements: pa.Array, null: Mask | None, type_: pa.ListType) -> pa.ListArray:
+    """list[n]: ``count`` of the ``elements`` for each row, one row's after the other's."""
+    offsets = np.zeros(len(count) + 1, np.int32)
+    np.cumsum(count, out=offsets[1:])
+    mask = None if null is None else pa.array(null)
+    return pa.ListArray.from_arrays(pa.array(offsets), elements, type=type_, mask=mask)
 
 
 def _bitmap(null: Mask | None) -> pa.Buffer | None:
     if null is None or not null.any():
         return None
     return pa.py_buffer(np.packbits(~null, bitorder="little"))
+
+
+def nulls(count: int, type_: pa.DataType) -> pa.Array:
+    """``type_``[count], nothing but null. All such arrays of a type share their memory."""
+    shared = _NULLS.get(type_)
+    if shared is None or len(shared) < count:
+        shared = _NULLS[type_] = pa.nulls(count, type_)
+    return shared.slice(0, count)
+
+
+_NULLS: dict[pa.DataType, pa.Array] = {}
 
 
 def numbers(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Array:
@@ -89,26 +124,51 @@ def uuid_bytes(text: str) -> bytes:
     return raw
 
 
-def gather(parts: Sequence[tuple[Rows, pa.Array]], count: int, type_: pa.DataType) -> pa.Array:
-    """``type_``[count]: the arrays of ``parts`` put at their rows, null elsewhere.
+def gather(
+    parts: Sequence[tuple[Rows, pa.Array]], count: int, type_: pa.DataType, default: Any = None
+) -> pa.Array:
+    """``type_``[count]: the arrays of ``parts`` put at their rows, ``default`` elsewhere.
 
     No row comes twice.
     """
     parts = [(rows, array) for rows, array in parts if len(rows)]
     if not parts:
-        return pa.nulls(count, type_)
-    if len(parts) == 1 and len(parts[0][0]) == count:
-        rows, array = parts[0]
-        if int(rows[0]) == 0 and int(rows[-1]) == count - 1 and (np.diff(rows) == 1).all():
-            return array
+        return nulls(count, type_) if default is None else constant(default, count, type_)
+    if len(parts) == 1 and _is_all(parts[0][0], count):
+        return parts[0][1]
     source = np.full(count, -1, np.int64)
     at = 0
     for rows, array in parts:
         source[rows] = np.arange(at, at + len(array))
         at += len(array)
-    together = pa.concat_arrays([array for _, array in parts]) if len(parts) > 1 else parts[0][1]
+    pieces = [array for _, array in parts]
     absent = source < 0
-    return together.take(pa.array(source, mask=absent if absent.any() else None))
+    mask: Mask | None = None
+    if absent.any():
+        if default is None:
+            mask = absent
+        else:
+            pieces.append(constant(default, 1, type_))
+            source[absent] = at
+    together = pa.concat_arrays(pieces) if len(pieces) > 1 else pieces[0]
+    return together.take(pa.array(source, mask=mask))
+
+
+def _is_all(rows: Rows, count: int) -> bool:
+    """True if ``rows``, of which none comes twice, are 0, 1, …, ``count`` - 1."""
+    if len(rows) != count or int(rows[0]) != 0 or int(rows[-1]) != count - 1:
+        return False
+    return bool((rows[1:] > rows[:-1]).all())
+
+
+def constant(value: Any, count: int, type_: pa.DataType) -> pa.Array:
+    """``type_``[count]: ``count`` times the same plain value."""
+    return pa.repeat(pa.scalar(value, type_), count)
+
+
+def blanked(text: pa.Array, wrong: Mask) -> pa.Array:
+    """Nulls in place of what is not UTF-8, so that the array as a whole is valid."""
+    return text.take(pa.array(np.arange(len(text)), mask=wrong))
 
 
 def invalid_utf8(strings: pa.Array) -> Mask | None:
@@ -125,33 +185,36 @@ def invalid_utf8(strings: pa.Array) -> Mask | None:
     octets = np.frombuffer(content, np.uint8)[int(offsets[0]) : int(offsets[-1])]
     if not len(octets) or octets.max() < 0x80:
         return None
-    wrong = _malformed(octets, offsets.astype(np.int64) - int(offsets[0]))
-    if not wrong.any():
+    ends = offsets[1:].astype(np.int64) - int(offsets[0])
+    wrong = np.flatnonzero(_malformed(octets, ends))
+    if not len(wrong):
         return None
     bad = np.zeros(len(strings), bool)
-    bad[np.searchsorted(offsets - offsets[0], np.flatnonzero(wrong), side="right") - 1] = True
+    bad[np.searchsorted(ends, wrong, side="right")] = True
     return bad
 
 
-def _malformed(octets: Bytes, offsets: Rows) -> Mask:
-    """bool[bytes]: lead bytes without their continuation, continuations without a lead."""
-    size = len(octets)
-    need = np.zeros(size, np.int8)
-    need[(octets >= 0xC2) & (octets <= 0xDF)] = 1
-    need[(octets >= 0xE0) & (octets <= 0xEF)] = 2
-    need[(octets >= 0xF0) & (octets <= 0xF4)] = 3
+def _malformed(octets: Bytes, ends: Rows) -> Mask:
+    """bool[bytes]: lead bytes without their continuation, continuations without a lead.
+
+    ``ends`` are where the strings in ``octets`` end: none goes on in the next.
+    """
+    lead = np.flatnonzero(octets >= 0xC0)
+    first = octets[lead]
+    need = (first >= 0xC2).astype(np.int64) + (first >= 0xE0) + (first >= 0xF0)
+    bad = (first < 0xC2) | (first > 0xF4)
+    second = octets.take(lead + 1, mode="clip")
+    bad |= (first == 0xE0) & (second < 0xA0)
+    bad |= (first == 0xED) & (second > 0x9F)
+    bad |= (first == 0xF0) & (second < 0x90)
+    bad |= (first == 0xF4) & (second > 0x8F)
+    bad |= lead + need >= ends[np.searchsorted(ends, lead, side="right")]
     continuation = (octets & 0xC0) == 0x80
-    expected = np.zeros(size, bool)
+    led = np.zeros(len(octets), bool)
     for distance in (1, 2, 3):
-        expected[distance:] |= need[:-distance] >= distance
-    wrong = continuation != expected
-    wrong |= (octets == 0xC0) | (octets == 0xC1) | (octets > 0xF4)
-    following = np.append(octets[1:], np.uint8(0))
-    wrong |= (octets == 0xE0) & (following < 0xA0)
-    wrong |= (octets == 0xED) & (following > 0x9F)
-    wrong |= (octets == 0xF0) & (following < 0x90)
-    wrong |= (octets == 0xF4) & (following > 0x8F)
-    leads = np.flatnonzero(need)
-    row_end = offsets[np.searchsorted(offsets, leads, side="right")]
-    wrong[leads[leads + need[leads] >= row_end]] = True
-    return np.asarray(wrong)
+        far = np.flatnonzero((need >= distance) & ~bad)
+        led[lead[far] + distance] = True
+        bad[far[~continuation[lead[far] + distance]]] = True
+    wrong: Mask = continuation & ~led
+    wrong[lead[bad]] = True
+    return wrong

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.cursor import Bytes, Cursor
+from kip848_spark.wire.cursor import Cursor
 from kip848_spark.wire.definitions import Dialect, RecordDefinition, Versions
-from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows
+from kip848_spark.wire.faults import UNREADABLE, Bytes, Faults, Mask, Reason, Rows
 from kip848_spark.wire.layout import Struct, message_layout, message_type
 from kip848_spark.wire.walk import read_fields
 
@@ -210,7 +210,6 @@ def _decode_values(
 ) -> Iterator[Part]:
     """The values of one key type, a part a version."""
     start = cursor.position
-    cursor.fail(cursor.end == start, Reason.EMPTY_VALUE)
     version = cursor.number(">i2", ahead=14)
     good = np.ones(cursor.count, bool) if cursor.parked is None else ~cursor.parked
     versions[cursor.rows[good]] = version[good]

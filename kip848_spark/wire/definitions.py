@@ -48,6 +48,9 @@ class FieldDefinition:
 
     ``json_name`` is what Kafka's JSON converters print (lower camel case), ``column`` what the
     tables are called by (snake case). ``tag`` is None for a field that every record carries.
+    ``default`` is what a tagged field reads as in a record that leaves it out, as a plain value:
+    a number, text, bytes, an empty list, a dict by column, or None for null. A version that lacks
+    an ``ignorable`` field may be written without it whatever its value.
     """
 
     name: str
@@ -56,7 +59,8 @@ class FieldDefinition:
     nullable: Versions
     tag: int | None
     tagged: Versions
-    default: int | str | None
+    default: Any = field(hash=False)
+    ignorable: bool
     fields: tuple[FieldDefinition, ...]
     about: str
 
@@ -135,6 +139,7 @@ def load_message(path: Path) -> MessageDefinition:
 def _field(raw: Mapping[str, Any], common: Mapping[str, Any]) -> FieldDefinition:
     element = raw["type"].removeprefix("[]")
     children = raw.get("fields") or common.get(element, {}).get("fields", [])
+    fields = tuple(_field(child, common) for child in children)
     return FieldDefinition(
         name=raw["name"],
         type=raw["type"],
@@ -142,22 +147,26 @@ def _field(raw: Mapping[str, Any], common: Mapping[str, Any]) -> FieldDefinition
         nullable=Versions.parse(raw.get("nullableVersions")),
         tag=raw.get("tag"),
         tagged=Versions.parse(raw.get("taggedVersions")),
-        default=_default(raw),
-        fields=tuple(_field(child, common) for child in children),
+        default=_default(raw["type"], raw.get("default"), fields),
+        ignorable=raw.get("ignorable", False),
+        fields=fields,
         about=raw.get("about", ""),
     )
 
 
-def _default(raw: Mapping[str, Any]) -> int | str | None:
-    """The value of a field that a record leaves out; None stands for null."""
-    default, kind = raw.get("default"), raw["type"]
-    if default == "null":
+def _default(kind: str, written: Any, fields: tuple[FieldDefinition, ...]) -> Any:
+    """The plain value that ``default`` stands for. Null is a default only where it is written."""
+    if written == "null":
         return None
-    if re.fullmatch(r"u?int\d+", kind):
-        return int(str(default), 0) if default is not None else 0
+    if kind.startswith("[]"):
+        return []
+    if fields:
+        return {child.column: child.default for child in fields}
     if kind == "string":
-        return "" if default is None and "nullableVersions" not in raw else default
-    return None
+        return written or ""
+    if kind in ("bytes", "uuid"):
+        return bytes(16 if kind == "uuid" else 0)
+    return int(str(written or 0), 0)
 
 
 def dialects() -> list[str]:

@@ -7,26 +7,44 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
 class Reason(IntEnum):
-    """Machine-readable reasons; the lower-case name is what tables and `dump` show."""
+    """Machine-readable reasons; the lower-case name is what tables and `dump` show.
+
+    Bytes are read from left to right, and the first fault is the answer. ``at`` says where.
+    """
 
     NONE = 0
     NULL_KEY = 1
+    """There is no key; at 0."""
     EMPTY_KEY = 2
+    """The key has no bytes; at 0."""
     TRUNCATED = 3
+    """The record ends inside a number, an id, a length or a count; at the first byte of it."""
     TRAILING_BYTES = 4
+    """The record goes on behind its last field; at the first byte too many."""
     BAD_LENGTH = 5
+    """A length, count or size is negative, more than what is left, or too much for a string; at
+    the first byte of it."""
     BAD_VARINT = 6
+    """A varint goes on beyond 32 bits; at the first byte of it."""
     BAD_UTF8 = 7
+    """A string is not strictly UTF-8; at its first byte."""
     NULL_NOT_ALLOWED = 8
+    """A field is null that can't be; at its length."""
     BAD_TAG = 9
+    """A tag is not above the one before, too large, or its field is not as long as its size
+    says; at the first byte of the tag."""
     UNKNOWN_KEY_TYPE = 10
+    """The dialect has no such key type; at 0."""
     UNKNOWN_VALUE_VERSION = 11
-    EMPTY_VALUE = 12
+    """The key type has no such value version; at 0."""
+    BAD_PRESENCE = 12
+    """What says whether a nullable struct is there is neither yes nor no; at that."""
 
     @property
     def text(self) -> str:
@@ -54,3 +72,20 @@ class Faults:
         fresh = self.reason[rows] == 0
         self.reason[rows[fresh]] = reason
         self.at[rows[fresh]] = at[fresh]
+
+    def first_of_each(self, owner: Rows, rows: Rows, into: Faults) -> None:
+        """Hands on to ``into`` what happened to the elements of arrays.
+
+        ``owner`` (rising) says for each element to which of ``rows`` it belongs. What counts is
+        the fault of a row's first element that has one: those after it stand where nobody knows.
+        """
+        if self.tags.any():
+            np.add.at(into.tags, rows[owner], self.tags)
+        bad = np.flatnonzero(self.reason)
+        if not len(bad):
+            return
+        owners, first = np.unique(owner[bad], return_index=True)
+        which = rows[owners]
+        fresh = into.reason[which] == 0
+        into.reason[which[fresh]] = self.reason[bad[first[fresh]]]
+        into.at[which[fresh]] = self.at[bad[first[fresh]]]

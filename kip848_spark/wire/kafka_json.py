@@ -14,7 +14,6 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from kip848_spark.wire.columns import ZERO_UUID
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
 from kip848_spark.wire.decode import Part, decode
 from kip848_spark.wire.embedded import Embedded
@@ -59,34 +58,20 @@ def json_lines(
 
 def _objects(part: Part) -> Iterator[dict[str, Any]]:
     """The JSON object of each row of ``part``: the fields that its version has."""
-    shown = dict(_renders(part.struct))
     columns = [
-        (slot, [shown[slot](value) for value in array.to_pylist()])
-        for slot, array in zip(part.struct.slots, part.fields, strict=True)
-        if slot in shown
+        (slot, show, part.field(slot.column).to_pylist()) for slot, show in _renders(part.struct)
     ]
     for row in range(len(part.rows)):
         yield {
-            slot.name: values[row] for slot, values in columns if not _left_out(slot, values[row])
+            slot.name: show(values[row])
+            for slot, show, values in columns
+            if not _left_out(slot, values[row])
         }
 
 
-def _left_out(slot: Slot, shown: Any) -> bool:
+def _left_out(slot: Slot, value: Any) -> bool:
     """A tagged field at its default is not shown; a null that was written out is."""
-    return slot.tag is not None and shown is not None and shown == _default(slot)
-
-
-def _default(slot: Slot) -> Any:
-    """What a tagged field reads as where the record lacks it, as JSON."""
-    match slot.node:
-        case Uuid():
-            return _uuid(ZERO_UUID)
-        case Array():
-            return []
-        case Struct():
-            inner = slot.node.slots
-            return {child.name: _default(child) for child in inner if child.tag is None}
-    return slot.default
+    return slot.tag is not None and bool(value == slot.default)
 
 
 def _renders(struct: Struct) -> list[tuple[Slot, Render]]:
@@ -114,8 +99,8 @@ def _render_struct(struct: Struct) -> Render:
     def render(value: Any) -> Any:
         if value is None:
             return None
-        shown = ((slot, show(value[slot.column])) for slot, show in renders)
-        return {slot.name: said for slot, said in shown if not _left_out(slot, said)}
+        fields = ((slot, show, value[slot.column]) for slot, show in renders)
+        return {slot.name: show(said) for slot, show, said in fields if not _left_out(slot, said)}
 
     return render
 

@@ -6,6 +6,8 @@ A layout is plain data: it pickles, so Spark's workers get it from the driver an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,23 +15,30 @@ from kip848_spark.wire.definitions import FieldDefinition, MessageDefinition
 
 UUID = pa.binary(16)
 
+LONGEST_STRING = 0x7FFF
+"""Bytes; Kafka's own readers refuse a longer string, compact or not."""
+
+ANY_LENGTH = 0x7FFFFFFF
+
 _NUMBERS = {
+    "bool": (">i1", pa.bool_()),
     "int8": (">i1", pa.int8()),
     "int16": (">i2", pa.int16()),
     "int32": (">i4", pa.int32()),
     "int64": (">i8", pa.int64()),
     "uint16": (">u2", pa.int32()),  # Spark has no unsigned type
+    "float64": (">f8", pa.float64()),
 }
 
 
 @dataclass(frozen=True)
 class Number:
-    """A big-endian integer. ``dtype`` is NumPy's name of it on the wire."""
+    """A big-endian number. ``dtype`` is NumPy's name of it on the wire."""
 
     dtype: str
     arrow: pa.DataType
 
-    @property
+    @cached_property
     def width(self) -> int:
         return int(self.dtype[2:])
 
@@ -39,6 +48,7 @@ class Uuid:
     """Sixteen bytes."""
 
     width = 16
+    arrow = UUID
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,13 @@ class Text:
 
     nullable: bool
     compact: bool
+    longest = LONGEST_STRING
+    arrow = pa.string()
+
+    @property
+    def prefix(self) -> str:
+        """How the length is written."""
+        return VARINT if self.compact else ">i2"
 
 
 @dataclass(frozen=True)
@@ -55,54 +72,82 @@ class Blob:
 
     nullable: bool
     compact: bool
+    longest = ANY_LENGTH
+    arrow = pa.binary()
+
+    @property
+    def prefix(self) -> str:
+        return VARINT if self.compact else ">i4"
 
 
 @dataclass(frozen=True)
 class Array:
-    """Elements one after another behind their count."""
+    """Elements one after another behind their count. ``arrow`` is the type of the list."""
 
     element: Node
     nullable: bool
     compact: bool
-    arrow: pa.DataType
+    arrow: pa.ListType
+    longest = ANY_LENGTH
+
+    @property
+    def prefix(self) -> str:
+        """How the count is written."""
+        return VARINT if self.compact else ">i4"
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A field's place in a struct. ``node`` is None where this version lacks the field."""
+    """A field's place in a struct. ``node`` is None where this version lacks the field.
+
+    ``default`` is what a tagged field reads as where it is left out, as a plain value.
+    """
 
     name: str
     column: str
     node: Node | None
     tag: int | None
-    default: int | str | None
+    default: Any
+    ignorable: bool
     arrow: pa.DataType
 
 
 @dataclass(frozen=True)
 class Struct:
-    """Fields in the order of the wire; with ``flexible``, tagged fields at the end."""
+    """Fields in the order of the wire; with ``flexible``, tagged fields at the end.
+
+    ``presence`` is the form of what a nullable struct begins with: 1, or if it is null -1 where
+    that is an int8, 0 where it is a varint (the struct being a tagged field). None: never null.
+    """
 
     slots: tuple[Slot, ...]
     flexible: bool
-    nullable: bool
+    presence: str | None
     arrow: pa.StructType
 
-    @property
+    @cached_property
     def untagged(self) -> tuple[Slot, ...]:
         return tuple(s for s in self.slots if s.node is not None and s.tag is None)
 
-    @property
+    @cached_property
     def tagged(self) -> dict[int, Slot]:
         return {s.tag: s for s in self.slots if s.node is not None and s.tag is not None}
 
 
 Node = Number | Uuid | Text | Blob | Array | Struct
 
+VARINT = "varint"
+"""A length or presence is written so, or in the number type that is named instead."""
+
+
+def fixed_width(node: Node | None) -> int | None:
+    """Bytes of every value of ``node``; None if they differ."""
+    return node.width if isinstance(node, Number | Uuid) else None
+
 
 def message_layout(message: MessageDefinition, version: int) -> Struct:
     """The layout of ``version`` of ``message``; its Arrow type is that of every version."""
-    return _struct(message.fields, version, version in message.flexible, nullable=False)
+    return _struct(message.fields, version, version in message.flexible, presence=None)
 
 
 def message_type(message: MessageDefinition) -> pa.StructType:
@@ -134,7 +179,7 @@ def _element_type(definition: FieldDefinition) -> pa.DataType:
 
 
 def _struct(
-    fields: tuple[FieldDefinition, ...], version: int, flexible: bool, nullable: bool
+    fields: tuple[FieldDefinition, ...], version: int, flexible: bool, presence: str | None
 ) -> Struct:
     slots = tuple(
         Slot(
@@ -143,18 +188,19 @@ def _struct(
             node=_node(f, version, flexible) if version in f.versions else None,
             tag=f.tag if version in f.tagged else None,
             default=f.default,
+            ignorable=f.ignorable,
             arrow=_field_type(f),
         )
         for f in fields
     )
-    return Struct(slots, flexible, nullable, _struct_type(fields))
+    return Struct(slots, flexible, presence, _struct_type(fields))
 
 
 def _node(f: FieldDefinition, version: int, flexible: bool) -> Node:
     nullable = version in f.nullable
     if f.is_array:
         element = _plain(f, version, flexible, nullable=False)
-        return Array(element, nullable, flexible, _element_type(f))
+        return Array(element, nullable, flexible, pa.list_(_element_type(f)))
     return _plain(f, version, flexible, nullable)
 
 
@@ -169,4 +215,7 @@ def _plain(f: FieldDefinition, version: int, flexible: bool, nullable: bool) -> 
             return Blob(nullable, flexible)
         case "uuid":
             return Uuid()
-    return _struct(f.fields, version, flexible, nullable)
+    presence = None
+    if nullable:
+        presence = VARINT if version in f.tagged else ">i1"
+    return _struct(f.fields, version, flexible, presence)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
 from kip848_spark.wire import columns
 from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.faults import Mask, Reason, Rows
-from kip848_spark.wire.layout import UUID, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
+from kip848_spark.wire.faults import Faults, Mask, Reason, Rows
+from kip848_spark.wire.layout import (
+    VARINT,
+    Array,
+    Blob,
+    Node,
+    Number,
+    Slot,
+    Struct,
+    Text,
+    Uuid,
+    fixed_width,
+)
+from kip848_spark.wire.measure import HIGHEST_TAG, One, element_starts
 
-LONGEST_STRING = 0x7FFF
-"""Bytes; Kafka's own readers refuse a longer string, compact or not."""
+FEW = 64
+"""So many rows and fewer have their unknown tags passed over one after another."""
 
 
 def read(cursor: Cursor, node: Node) -> pa.Array:
@@ -24,24 +34,23 @@ def read(cursor: Cursor, node: Node) -> pa.Array:
         case Uuid():
             return columns.uuids(cursor.fixed(Uuid.width))
         case Text():
-            return read_text(cursor, node)
+            return _read_text(cursor, node)
         case Blob():
             return _read_blob(cursor, node)
         case Array():
             return _read_array(cursor, node)
         case Struct():
-            return (
-                _read_nullable_struct(cursor, node) if node.nullable else read_struct(cursor, node)
-            )
+            return _read_struct(cursor, node)
 
 
-def read_struct(cursor: Cursor, struct: Struct) -> pa.StructArray:
-    """struct[n]: the fields of ``struct``; a field that this version lacks is null."""
-    return pa.StructArray.from_arrays(read_fields(cursor, struct), fields=list(struct.arrow))
+def _read_struct(cursor: Cursor, node: Struct) -> pa.StructArray:
+    if node.presence is not None:
+        return _read_nullable_struct(cursor, node)
+    return pa.StructArray.from_arrays(read_fields(cursor, node), fields=list(node.arrow))
 
 
 def read_fields(cursor: Cursor, struct: Struct) -> list[pa.Array]:
-    """The columns of ``struct``, in the order of its slots."""
+    """The columns of ``struct``, in the order of its slots; null where this version lacks one."""
     found: dict[str, pa.Array] = {}
     untagged = struct.untagged
     for index, slot in enumerate(untagged):
@@ -54,7 +63,7 @@ def read_fields(cursor: Cursor, struct: Struct) -> list[pa.Array]:
     if struct.flexible:
         found |= _read_tagged(cursor, struct)
     return [
-        found[slot.column] if slot.column in found else pa.nulls(cursor.count, slot.arrow)
+        found[slot.column] if slot.column in found else columns.nulls(cursor.count, slot.arrow)
         for slot in struct.slots
     ]
 
@@ -63,145 +72,94 @@ def _fixed_run(slots: tuple[Slot, ...]) -> int:
     """Bytes of fixed width from the first of ``slots`` on."""
     total = 0
     for slot in slots:
-        if not isinstance(slot.node, Number | Uuid):
+        width = fixed_width(slot.node)
+        if width is None:
             break
-        total += slot.node.width
+        total += width
     return total
 
 
-def _nulls(cursor: Cursor, length: Rows, nullable: bool, start: Rows) -> Mask | None:
-    """The rows that are null; null where that is not allowed is a fault."""
-    if not cursor.count or int(length.min()) >= 0:
-        return None
-    null: Mask = length < 0
-    if nullable:
-        return null
-    cursor.fail(null, Reason.NULL_NOT_ALLOWED, start)
-    return None
-
-
-def read_text(cursor: Cursor, node: Text) -> pa.Array:
-    """string[n]."""
+def _read_text(cursor: Cursor, node: Text) -> pa.Array:
+    length, null = cursor.length(node.prefix, node.nullable, node.longest)
     start = cursor.position
-    length = cursor.length("varint" if node.compact else ">i2")
-    null = _nulls(cursor, length, node.nullable, start)
-    length = np.maximum(length, 0)
-    if cursor.count and int(length.max()) > LONGEST_STRING:
-        cursor.fail(length > LONGEST_STRING, Reason.BAD_LENGTH, start)
-    length = _settled(cursor, length)
-    text = columns.slices(cursor.data, cursor.position, length, null, pa.string())
+    text = columns.slices(cursor.data, start, length, null, node.arrow)
     wrong = columns.invalid_utf8(text)
-    cursor.skip(length)
     if wrong is not None:
         cursor.fail(wrong, Reason.BAD_UTF8, start)
-        text = _blanked(text, wrong)
+        text = columns.blanked(text, wrong)
+    cursor.skip(length)
     return text
 
 
-def _blanked(text: pa.Array, wrong: Mask) -> pa.Array:
-    """Nulls in place of what is not UTF-8, so that the array as a whole is valid."""
-    kept = pa.array(np.arange(len(text)), mask=wrong)
-    return text.take(kept)
-
-
 def _read_blob(cursor: Cursor, node: Blob) -> pa.Array:
-    start = cursor.position
-    length = cursor.length("varint" if node.compact else ">i4")
-    null = _nulls(cursor, length, node.nullable, start)
-    length = _settled(cursor, np.maximum(length, 0))
-    blob = columns.slices(cursor.data, cursor.position, length, null, pa.binary())
+    length, null = cursor.length(node.prefix, node.nullable)
+    blob = columns.slices(cursor.data, cursor.position, length, null, node.arrow)
     cursor.skip(length)
     return blob
 
 
-def _settled(cursor: Cursor, length: Rows) -> Rows:
-    return length if cursor.parked is None else np.where(cursor.parked, 0, length)
-
-
 def _read_array(cursor: Cursor, node: Array) -> pa.ListArray:
-    start = cursor.position
-    count = cursor.length("varint" if node.compact else ">i4")
-    null = _nulls(cursor, count, node.nullable, start)
-    count = _settled(cursor, np.maximum(count, 0))
-    if isinstance(node.element, Number):
-        elements, count = _read_numbers(cursor, node.element, count)
+    count, null = cursor.length(node.prefix, node.nullable)
+    if fixed_width(node.element) is not None:
+        elements, count = _read_fixed_elements(cursor, node.element, count)
     else:
         elements = _read_elements(cursor, node, count)
-        cursor.refresh()
-    offsets = np.zeros(cursor.count + 1, np.int32)
-    np.cumsum(count, out=offsets[1:])
-    mask = None if null is None else pa.array(null)
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), elements, type=pa.list_(node.arrow), mask=mask
-    )
+    return columns.lists(count, elements, null, node.arrow)
 
 
-def _read_numbers(cursor: Cursor, node: Number, count: Rows) -> tuple[pa.Array, Rows]:
-    """The elements of arrays of numbers, row after row; and the counts that were there."""
-    size = count * node.width
-    position = cursor.position
-    short = size > cursor.end - position
+def _read_fixed_elements(cursor: Cursor, node: Node, count: Rows) -> tuple[pa.Array, Rows]:
+    """The elements of arrays of numbers or ids, row after row; and the counts that were there."""
+    width = fixed_width(node) or 0
+    size = count * width
+    left = cursor.end - cursor.position
+    short = size > left
     if short.any():
-        whole = position + (cursor.end - position) // node.width * node.width
+        whole = cursor.position + left // width * width
         cursor.fail(short, Reason.TRUNCATED, whole)
-        count = _settled(cursor, count)
-        size = count * node.width
-        position = cursor.position
-    total = int(count.sum())
-    before = np.cumsum(count) - count
-    at = np.arange(total) * node.width + np.repeat(position - before * node.width, count)
-    zeros = np.zeros(total, np.int64)
-    elements = Cursor(cursor.data, at, at + node.width, zeros, cursor.faults)
-    values = elements.number(node.dtype)
+        count = np.where(short, 0, count)
+        size = count * width
+    at = element_starts(cursor.data, node, cursor.position, cursor.end, count)
+    flat = Cursor(cursor.data, at, at + width, np.arange(len(at)), Faults(0))
+    elements = read(flat, node)
     cursor.skip(size)
-    return columns.numbers(values, node.arrow), count
+    return elements, count
 
 
 def _read_elements(cursor: Cursor, node: Array, count: Rows) -> pa.Array:
-    """The elements of arrays of anything else, row after row.
-
-    The first elements of all rows are read at once, then the second ones, and so on: where an
-    element ends is not known before it was read. A row that fails keeps its place with whatever
-    was read; it is thrown away as a whole later.
-    """
-    first = np.cumsum(count) - count
-    total = int(count.sum())
-    chunks: list[pa.Array] = []
-    places: list[Rows] = []
-    active = np.flatnonzero(count)
-    moved = cursor.position.copy()
-    index = 0
-    while len(active):
-        part = Cursor(
-            cursor.data, moved[active], cursor.end[active], cursor.rows[active], cursor.faults
-        )
-        chunks.append(read(part, node.element))
-        places.append(first[active] + index)
-        moved[active] = part.position
-        index += 1
-        going = count[active] > index
-        if part.parked is not None:
-            going &= ~part.parked
-        active = active[going]
-    cursor.skip(np.where(cursor.faults.reason[cursor.rows] != 0, 0, moved - cursor.position))
-    return columns.gather(list(zip(places, chunks, strict=True)), total, node.arrow)
+    """The elements of arrays of anything else, row after row: all with one walk."""
+    owner = np.repeat(np.arange(cursor.count), count)
+    if not len(owner):
+        return pa.nulls(0, node.arrow.value_type)
+    position = cursor.position
+    starts = element_starts(cursor.data, node.element, position, cursor.end, count)
+    faults = Faults(len(owner))
+    flat = Cursor(cursor.data, starts, cursor.end[owner], np.arange(len(owner)), faults)
+    elements = read(flat, node.element)
+    faults.first_of_each(owner, cursor.rows, cursor.faults)
+    last = np.cumsum(count) - 1
+    rows = np.flatnonzero(count)
+    cursor.move(rows, flat.position[last[rows]])
+    return elements
 
 
 def _read_nullable_struct(cursor: Cursor, struct: Struct) -> pa.StructArray:
-    """A struct behind a marker byte: negative for null, else the struct follows."""
-    return _read_present(cursor, struct, cursor.number(">i1") < 0)
-
-
-def _read_present(cursor: Cursor, struct: Struct, null: Mask) -> pa.StructArray:
-    present = np.flatnonzero(~null)
+    """A struct behind what says whether it is there."""
+    start = cursor.position
+    if struct.presence == VARINT:
+        marker, absent = cursor.varint(), 0
+    else:
+        marker, absent = cursor.number(str(struct.presence)), -1
+    there: Mask = marker == 1
+    cursor.fail(~there & (marker != absent), Reason.BAD_PRESENCE, start)
+    if cursor.parked is not None:
+        there &= ~cursor.parked
+    present = np.flatnonzero(there)
     part = cursor.select(present)
     fields = read_fields(part, struct)
-    moved = np.zeros(cursor.count, np.int64)
-    moved[present] = part.position - cursor.position[present]
-    cursor.refresh()
-    cursor.skip(_settled(cursor, moved))
+    cursor.move(present, part.position)
     spread = [columns.gather([(present, array)], cursor.count, array.type) for array in fields]
-    return pa.StructArray.from_arrays(spread, fields=list(struct.arrow), mask=pa.array(null))
+    mask = None if there.all() else pa.array(~there)
+    return pa.StructArray.from_arrays(spread, fields=list(struct.arrow), mask=mask)
 
 
 # -- tagged fields ---------------------------------------------------------------------------
@@ -209,40 +167,35 @@ def _read_present(cursor: Cursor, struct: Struct, null: Mask) -> pa.StructArray:
 
 def _read_tagged(cursor: Cursor, struct: Struct) -> dict[str, pa.Array]:
     """The tagged fields that end a flexible struct: known ones as columns (their default where
-    a row lacks them), unknown ones counted and passed over.
-
-    Tags must rise, and a field must fill exactly the size that is written before it.
-    """
+    a row lacks them), unknown ones counted and passed over."""
     known = struct.tagged
     parts: dict[int, list[tuple[Rows, pa.Array]]] = {tag: [] for tag in known}
-    at_count = cursor.position
-    count = cursor.varint()
-    count = _bounded(cursor, count, at_count)
-    last = np.full(cursor.count, -1, np.int64)
-    index = 0
-    while cursor.count and index < int(count.max()):
-        rows = np.flatnonzero(count > index)
-        part = cursor if len(rows) == cursor.count else cursor.select(rows)
-        last[rows] = _read_one_tag(part, known, parts, rows, last[rows])
-        if part is not cursor:
-            moved = np.zeros(cursor.count, np.int64)
-            moved[rows] = part.position - cursor.position[rows]
-            cursor.refresh()
-            cursor.skip(_settled(cursor, moved))
-        count = _settled(cursor, count)
-        index += 1
+    start = cursor.position
+    left = cursor.varint()
+    if cursor.count and int(left.max()):
+        cursor.fail(left > cursor.end - cursor.position, Reason.BAD_LENGTH, start)
+        last = np.full(cursor.count, -1, np.int64)
+        while True:
+            going = left > 0
+            if cursor.parked is not None:
+                going &= ~cursor.parked
+            rows = np.flatnonzero(going)
+            if not len(rows):
+                break
+            if len(rows) <= FEW:
+                _pass_unknown(cursor, known, rows, left, last)
+                rows = rows[left[rows] > 0]
+                if not len(rows):
+                    continue
+            part = cursor if len(rows) == cursor.count else cursor.select(rows)
+            last[rows] = _read_one_tag(part, known, parts, rows, last[rows])
+            if part is not cursor:
+                cursor.move(rows, part.position)
+            left[rows] -= 1
     return {
-        slot.column: _with_default(parts[tag], cursor.count, slot) for tag, slot in known.items()
+        slot.column: columns.gather(parts[tag], cursor.count, slot.arrow, slot.default)
+        for tag, slot in known.items()
     }
-
-
-def _bounded(cursor: Cursor, count: Rows, at: Rows) -> Rows:
-    """A tagged field takes two bytes at least: more of them than that is `BAD_LENGTH`."""
-    if cursor.count and int(count.max()) > 0:
-        bad = 2 * count > cursor.end - cursor.position
-        if bad.any():
-            cursor.fail(bad, Reason.BAD_LENGTH, at)
-    return _settled(cursor, count)
 
 
 def _read_one_tag(
@@ -252,62 +205,44 @@ def _read_one_tag(
     rows: Rows,
     last: Rows,
 ) -> Rows:
-    """Reads the next tagged field of every row of ``part``; returns their tags."""
+    """Reads the next tagged field of every row of ``part``; returns their tags.
+
+    Tags must rise, and a field must be as long as the size before it says.
+    """
     start = part.position
     tag = part.varint()
-    wrong = tag <= last
-    if wrong.any():
-        if part.parked is not None:
-            wrong &= ~part.parked
-        part.fail(wrong, Reason.BAD_TAG, start)
+    part.fail((tag <= last) | (tag > HIGHEST_TAG), Reason.BAD_TAG, start)
     size_at = part.position
     size = part.varint()
-    over = size > part.end - part.position
-    if over.any():
-        part.fail(over, Reason.BAD_LENGTH, size_at)
-    slot = known.get(int(tag[0]))
-    if part.parked is None and slot is not None and _all_fill(slot.node, tag, size):
-        parts[int(tag[0])].append((rows, read(part, slot.node)))  # type: ignore[arg-type]
-        return tag
-    size = _settled(part, size)
-    alive = np.ones(part.count, bool) if part.parked is None else ~part.parked
-    for value in np.unique(tag[alive]):
-        of_tag = alive & (tag == value)
-        slot = known.get(int(value))
-        if slot is None or slot.node is None:
-            part.faults.tags[part.rows[of_tag]] += 1
+    part.fail(size > part.end - part.position, Reason.BAD_LENGTH, size_at)
+    skipped = np.ones(part.count, bool) if part.parked is None else ~part.parked
+    for number, slot in known.items():
+        which = np.flatnonzero(skipped & (tag == number))
+        if not len(which) or slot.node is None:
             continue
-        which = np.flatnonzero(of_tag)
-        inner = part.select(which, end=part.position[which] + size[which])
-        parts[int(value)].append((rows[which], _read_content(inner, slot.node)))
-        unfilled = inner.end != inner.position
-        if inner.parked is not None:
-            unfilled &= ~inner.parked
-        inner.fail(unfilled, Reason.BAD_TAG, start[which])
-    part.refresh()
-    part.skip(_settled(part, size))
+        inner = part if len(which) == part.count else part.select(which)
+        end = inner.position + size[which]
+        parts[number].append((rows[which], read(inner, slot.node)))
+        inner.fail(inner.position != end, Reason.BAD_TAG, start[which])
+        if inner is part:
+            return tag
+        part.move(which, inner.position)
+        skipped[which] = False
+    part.faults.tags[part.rows[skipped]] += 1
+    part.skip(np.where(skipped, size, 0))
     return tag
 
 
-def _read_content(cursor: Cursor, node: Node) -> pa.Array:
-    """The value of a tagged field; a nullable struct has a varint before it, 0 for null."""
-    if isinstance(node, Struct) and node.nullable:
-        return _read_present(cursor, node, cursor.varint() == 0)
-    return read(cursor, node)
-
-
-def _all_fill(node: Node | None, tag: Rows, size: Rows) -> bool:
-    """True if every row has this tag, and its value the width of the field: the usual case."""
-    if not isinstance(node, Number | Uuid):
-        return False
-    return bool((tag == tag[0]).all() and (size == node.width).all())
-
-
-def _with_default(parts: list[tuple[Rows, pa.Array]], count: int, slot: Slot) -> pa.Array:
-    array = columns.gather(parts, count, slot.arrow)
-    if array.null_count == 0:
-        return array
-    default: Any = slot.default
-    if slot.arrow == UUID:
-        default = columns.ZERO_UUID
-    return array if default is None else array.fill_null(pa.scalar(default, slot.arrow))
+def _pass_unknown(
+    cursor: Cursor, known: dict[int, Slot], rows: Rows, left: Rows, last: Rows
+) -> None:
+    """Passes over the unknown tags that a few rows have next, one after another, up to the last
+    tag, a known one or something that is wrong; a row may have a million of them."""
+    place = cursor.position[rows]
+    for index, row in enumerate(rows.tolist()):
+        one = One(cursor.data, int(place[index]), int(cursor.end[row]))
+        passed, last[row] = one.skip_unknown_tags(int(left[row]), int(last[row]), known)
+        left[row] -= passed
+        cursor.faults.tags[cursor.rows[row]] += passed
+        place[index] = one.at
+    cursor.move(rows, place)

@@ -1,0 +1,120 @@
+"""Bytes that were made to hurt: what they claim is large, what they cost is not."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from kip848_spark.wire.decode import decode
+from tests.wire import scalar
+from tests.wire.definitions import messages, records
+from tests.wire.held import Pair, assert_held, binary, plan
+from tests.wire.strategies import Bulk
+
+MILLION = 1_000_000
+GROUP = bytes.fromhex("0003 0001 67")
+MEMBERS = bytes.fromhex("0002 0001 67")
+TARGET = bytes.fromhex("0007 0001 67 0001 6d")
+TOPOLOGY = bytes.fromhex("0017 0001 67")
+MANY = b"\xc1\x84\x3d"  # a million and one, as a compact count of a million
+
+
+def varint(value: int) -> bytes:
+    return scalar._varint(value)
+
+
+def rising_tags(count: int) -> bytes:
+    return b"".join(varint(tag) + b"\0" for tag in range(1, count + 1))
+
+
+def one_after_another(count: int, piece: bytes) -> bytes:
+    return varint(count + 1) + piece * count
+
+
+REGEX = bytes.fromhex("0010 0001 67 0001 72")
+LARGE: dict[str, tuple[bytes, bytes]] = {
+    "unknown tags": (GROUP, b"\0\0\0\0\0\1" + varint(MILLION) + rising_tags(MILLION)),
+    "falling tags": (
+        GROUP,
+        b"\0\0\0\0\0\1" + varint(MILLION) + rising_tags(MILLION - 1) + b"\1\0",
+    ),
+    "empty strings": (REGEX, b"\0\0" + one_after_another(MILLION, b"\1") + bytes(16) + b"\0"),
+    "no string at the end": (
+        REGEX,
+        b"\0\0" + varint(MILLION + 1) + b"\1" * (MILLION - 1) + b"\0" + bytes(16) + b"\0",
+    ),
+    "empty topics": (
+        TARGET,
+        b"\0\0" + one_after_another(200_000, bytes(16) + b"\1\0") + b"\0",
+    ),
+    "topics that are cut off": (TARGET, b"\0\0" + varint(MILLION + 1) + b"\1" * MILLION),
+    "partitions": (
+        TARGET,
+        b"\0\0\2" + bytes(16) + one_after_another(MILLION, b"\0\0\0\7") + b"\0\0",
+    ),
+    "members": (
+        MEMBERS,
+        b"\0\0\0\0\0\0\0\1\xff\xff\xff\xff"
+        + (50_000).to_bytes(4, "big")
+        + b"\0\1m\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" * 50_000,
+    ),
+    "lists in lists": (
+        TOPOLOGY,
+        b"\0\0\0\0\0\1" + one_after_another(30_000, b"\1\2\1\2\1\1\2\1\1\0") + b"\0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_million_of_anything(name: str) -> None:
+    """Takes a second or so: the test's time limit is what it is held to."""
+    assert_held([LARGE[name]])
+
+
+def test_many_rows_with_many_elements() -> None:
+    """More rows than are passed over one after another."""
+    topics = one_after_another(300, bytes(16) + b"\2\0\0\0\1\0")
+    tags = varint(300) + rising_tags(300)
+    pairs: list[Pair] = [(TARGET, b"\0\0" + topics + tags), (GROUP, b"\0\0\0\0\0\1" + tags)] * 80
+    pairs += [(TARGET, b"\0\0" + topics[:-9]), (GROUP, b"\0\0\0\0\0\1" + tags[:-1])] * 80
+    rows = assert_held(pairs)
+    assert sum(row.unknown_tags for row in rows) == 300 * 160
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (TARGET, "0000 ffffffff0f"),
+        (TARGET, "0000 02" + "00" * 16 + "ffffffff0f"),
+        (MEMBERS, "0000 0000 00000001 ffff ffff 7fffffff"),
+        (MEMBERS, "0003 0000 00000001 ffff ffff 0000000000000001 7fffffff"),
+        (GROUP, "0000 00000001 ffffffff0f"),
+        (GROUP, "0000 00000001 01 05 ffffffff0f"),
+        (REGEX, "0000 ffffffff0f"),
+        (REGEX, "0000 02 ffffffff0f"),
+    ],
+)
+def test_what_is_only_claimed_takes_no_memory(key: bytes, value: str) -> None:
+    data = bytes.fromhex(value)
+    keys, values = binary([key] * 100), binary([data + b"\0" * 8] * 100)
+    decode(plan(), keys, values)
+    tracemalloc.start()
+    decode(plan(), keys, values)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1_000_000
+    (row,) = assert_held([(key, data + b"\0" * 8)])
+    assert row.reason == "bad_length"
+
+
+def test_a_narrow_row_beside_wide_ones() -> None:
+    """A few rows have many more elements than the rest: both ways of measuring, in one batch."""
+    message = messages("shipped")["ConsumerGroupTargetAssignmentMemberValue"]
+    values = list(Bulk(31).values(message, 0, 100))
+    topic = {"topicId": b"t" * 16, "partitions": [1, 2]}
+    for index in (3, 50, 97):
+        values[index] = {"topicPartitions": [topic] * (200 * index)}
+    record = records()[7]
+    pairs: list[Pair] = [(TARGET, scalar.encode_value(record, 0, value)) for value in values]
+    assert {row.reason for row in assert_held(pairs)} == {"none"}
