@@ -1,0 +1,34 @@
+"""The ``range`` assignor: consecutive partitions of each topic, co-partitioned over topics.
+
+KIP-848 "Server Side Mode". Not sticky: members sort the same way each time (static ones first,
+by instance id, then the others by member id), so the same subscriptions give the same target
+(facts D).
+"""
+
+from __future__ import annotations
+
+from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment, MemberSpec
+
+
+def _place(member: MemberSpec) -> tuple[int, bytes]:
+    if member.instance_id is not None:
+        return 0, member.instance_id.encode("utf-16-be", "surrogatepass")
+    return 1, member.member_id.encode("utf-16-be", "surrogatepass")
+
+
+def assign_range(spec: AssignmentSpec) -> GroupAssignment:
+    """Each topic's subscribers get its partitions in ranges, the first ones one more."""
+    assignment: GroupAssignment = {member.member_id: {} for member in spec.members}
+    in_order = sorted(spec.members, key=_place)
+    for topic, count in spec.partitions.items():
+        subscribers = [member for member in in_order if topic in member.topics]
+        if not subscribers:
+            continue
+        least, extra = divmod(count, len(subscribers))
+        start = 0
+        for index, member in enumerate(subscribers):
+            size = least + (index < extra)
+            if size:
+                assignment[member.member_id][topic] = set(range(start, start + size))
+            start += size
+    return assignment
