@@ -112,9 +112,10 @@ class BrokerConfig:
                 )
         if self._numbers[HEARTBEAT] >= self._numbers[SESSION]:
             raise UsageError(f"{HEARTBEAT} must be less than {SESSION}")
-        if self._numbers["group.max.session.timeout.ms"] < self._numbers[
-            "group.min.session.timeout.ms"
-        ]:
+        if (
+            self._numbers["group.max.session.timeout.ms"]
+            < self._numbers["group.min.session.timeout.ms"]
+        ):
             raise UsageError("group.max.session.timeout.ms is below group.min.session.timeout.ms")
 
     def number(self, name: str) -> int:

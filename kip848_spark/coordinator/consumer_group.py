@@ -7,8 +7,8 @@ the *member epoch* says which target a member has converged to.
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -88,8 +88,13 @@ class Member:
         )
 
 
-def _contains(partitions: Partitions, topic_id: str, number: int) -> bool:
-    return number in partitions.get(topic_id, ())
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics a regular expression stood for, and when that was found out (key 16)."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp: int
 
 
 class ConsumerGroup:
@@ -115,7 +120,13 @@ class ConsumerGroup:
         self.name_counts: Counter[str] = Counter()
         self.regex_counts: Counter[str] = Counter()
         self.metadata_deadline = 0
+        self.chosen: str | None = None
+        """The member that computes the assignment (client side mode, release ``kip`` only)."""
+        self.prepared_epoch = 0
+        self.prepared_members: frozenset[str] = frozenset()
         self._order = TimelineOrder()
+        self._target_order = TimelineOrder()
+        self._regex_order = TimelineOrder()
 
     # Members
 
@@ -259,6 +270,24 @@ class ConsumerGroup:
         """What a member shall have, by the last target."""
         return self.targets.get(member_id, {})
 
+    def set_target(self, member_id: str, target: dict[str, set[int]]) -> None:
+        """Store what a member shall have."""
+        self._target_order.putting(len(self.targets))
+        self.targets[member_id] = target
+
+    def walk_targets(self) -> list[str]:
+        """Members with a target in the order a broker walks its table of them."""
+        return self._target_order.walk(self.targets)
+
+    def set_resolved(self, regex: str, found: ResolvedRegex) -> None:
+        """Store what a regular expression stands for."""
+        self._regex_order.putting(len(self.resolved))
+        self.resolved[regex] = found
+
+    def walk_regexes(self) -> list[str]:
+        """Resolved expressions in the order a broker walks its table of them."""
+        return self._regex_order.walk(self.resolved)
+
     # Migration
 
     @property
@@ -304,19 +333,9 @@ class ConsumerGroup:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedRegex:
-    """The topics a regular expression stood for, and when that was found out (key 16)."""
-
-    topics: frozenset[str]
-    version: int
-    timestamp: int
-
-
 def _classic_json(classic: ClassicMetadata | None) -> dict[str, Any] | None:
     if classic is None:
         return None
-    import base64
 
     return {
         "sessionTimeoutMs": classic.session_timeout,
@@ -325,8 +344,3 @@ def _classic_json(classic: ClassicMetadata | None) -> dict[str, Any] | None:
             for name, metadata in classic.protocols
         ],
     }
-
-
-def count_partitions(partitions: Iterable[Iterable[int]]) -> int:
-    """How many partitions the lists hold together."""
-    return sum(1 for numbers in partitions for _ in numbers)

@@ -74,8 +74,7 @@ def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
 def target_member(group_id: str, member_id: str, target: Target) -> Record:
     """Key 7: what one member shall have."""
     rows = [
-        {"topicId": topic, "partitions": int_order(target[topic])}
-        for topic in uuid_order(target)
+        {"topicId": topic, "partitions": int_order(target[topic])} for topic in uuid_order(target)
     ]
     return record(
         TARGET_MEMBER, 0, {"groupId": group_id, "memberId": member_id}, {"topicPartitions": rows}

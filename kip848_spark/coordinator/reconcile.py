@@ -1,0 +1,130 @@
+"""Bringing a member to its target: the heart of KIP-848 ("Rebalance Process", facts B).
+
+A member first gives up what it must no longer have, then moves to the target's epoch, then gets
+what it shall have as its former owners let go. One step is taken for each heartbeat; no
+partition is granted while anyone owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from kip848_spark.coordinator.consumer_group import NO_OWNER, Member, MemberState
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.records import Partitions
+from kip848_spark.coordinator.releases import Release
+
+Owned = Mapping[str, set[int]] | None
+"""What the member says it owns; ``None`` if it did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Where a member is to go, and what it may have there."""
+
+    epoch: int
+    target: Mapping[str, set[int]]
+    subscribed: set[str] | None
+    """Ids of the member's existing topics; ``None`` where a release does not look (to 4.1)."""
+    subscription_changed: bool
+    owner_epoch: Callable[[str, int], int]
+    release: Release
+
+
+def reconcile(member: Member, goal: Goal, owned: Owned) -> Member:
+    """The member after one step, or the same object if there is nothing to do."""
+    masks = goal.release.masks_lost_topics and goal.subscription_changed
+    if member.reconciled_to(goal.epoch) and not masks:
+        return member
+    if member.state is MemberState.STABLE:
+        if member.epoch != goal.epoch:
+            return _step(member, goal, owned, member.epoch)
+        return _drop_unsubscribed(member, goal, owned) if masks else member
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if _still_owns(owned, member.pending):
+            return _drop_unsubscribed(member, goal, owned) if masks else member
+        epoch = min(member.epoch + goal.release.epochs_after_revocation, goal.epoch)
+        return _step(member, goal, owned, epoch)
+    if member.state is MemberState.UNRELEASED_PARTITIONS:
+        return _step(member, goal, owned, member.epoch)
+    if owned is None or owned:
+        raise GroupError(
+            "FENCED_MEMBER_EPOCH", "the member's state is unknown: it must give up everything"
+        )
+    return _step(member, goal, owned, goal.epoch)
+
+
+def _still_owns(owned: Owned, revoked: Partitions) -> bool:
+    """Not acknowledged: the member did not say what it owns, or named a revoked partition."""
+    if owned is None:
+        return True
+    return any(
+        number in revoked[topic]
+        for topic, numbers in owned.items()
+        if topic in revoked
+        for number in numbers
+    )
+
+
+def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
+    """Revoke first; with nothing left to revoke, move to the target and take what is free."""
+    kept: Partitions = {}
+    lost: Partitions = {}
+    free: Partitions = {}
+    waits = False
+    for topic in {**goal.target, **member.assigned}:
+        target = goal.target.get(topic, set())
+        if goal.subscribed is not None and topic not in goal.subscribed:
+            target = set()
+        assigned = member.assigned.get(topic, {})
+        keep = {number: at for number, at in assigned.items() if number in target}
+        lose = {number: at for number, at in assigned.items() if number not in target}
+        wanted = target - assigned.keys()
+        gain = {number for number in wanted if _is_free(member, goal, topic, number)}
+        waits = waits or len(gain) < len(wanted)
+        if keep:
+            kept[topic] = keep
+        if lose:
+            lost[topic] = lose
+        if gain:
+            free[topic] = dict.fromkeys(gain, _gained_at(goal))
+    if lost and _still_owns(owned, lost):
+        return member.moved_to(
+            epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending=lost
+        )
+    for topic, numbers in free.items():
+        kept[topic] = {**kept.get(topic, {}), **numbers}
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return member.moved_to(goal.epoch, state=state, assigned=kept, pending={})
+
+
+def _is_free(member: Member, goal: Goal, topic: str, number: int) -> bool:
+    if goal.owner_epoch(topic, number) == NO_OWNER:
+        return True
+    return goal.release.free_includes_own_pending and number in member.pending.get(topic, ())
+
+
+def _gained_at(goal: Goal) -> int:
+    return goal.epoch if goal.release.partition_epochs else 0
+
+
+def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
+    """Topics no longer asked for go at once, before a new target is there (4.2)."""
+    if goal.subscribed is None:
+        return member
+    gone = {t: n for t, n in member.assigned.items() if t not in goal.subscribed}
+    if not gone:
+        return member
+    assigned = {t: n for t, n in member.assigned.items() if t not in gone}
+    pending = {t: dict(n) for t, n in member.pending.items()}
+    for topic, numbers in gone.items():
+        pending[topic] = {**pending.get(topic, {}), **numbers}
+    if _still_owns(owned, pending):
+        return member.moved_to(
+            member.epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned=assigned,
+            pending=pending,
+        )
+    return replace(member.moved_to(member.epoch), assigned=assigned)
