@@ -81,9 +81,11 @@ def join(shard: Shard, request: Json, client: Client, version: int, ticket: Tick
     else:
         group, is_new = existing, False
     started = len(shard.output.records)
-    _join(shard, group, request, client, version, ticket)
-    if is_new and len(shard.output.records) == started:
-        shard.append_only(empty_record(group))
+    try:
+        _join(shard, group, request, client, version, ticket)
+    finally:  # a new group is written down even if nobody could join it
+        if is_new and len(shard.output.records) == started:
+            shard.append_only(empty_record(group))
 
 
 def _join(

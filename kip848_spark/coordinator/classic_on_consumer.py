@@ -29,7 +29,6 @@ from kip848_spark.coordinator.consumer_protocol import (
     write_assignment,
 )
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.javahash import int_order, uuid_order
 from kip848_spark.coordinator.membership import (
     check_not_full,
     check_static,
@@ -228,8 +227,8 @@ def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Js
     shard.timers.cancel(sync_key(group.group_id, member.member_id))
     keep_session(shard, group, member)
     rows = tuple(
-        (topic.name, tuple(int_order(member.assigned[topic_id])))
-        for topic_id in uuid_order(member.assigned)
+        (topic.name, tuple(member.assigned[topic_id]))
+        for topic_id in member.assigned
         if (topic := shard.topics.with_id(topic_id)) is not None
     )
     version = read_subscription(metadata).version

@@ -15,7 +15,7 @@ from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Shard, partitions_of, rows_of
+from kip848_spark.coordinator.shard import Shard, partitions_of, rows_in_order, rows_of
 
 
 def common_assignor(group: ConsumerGroup) -> str | None:
@@ -121,7 +121,7 @@ def _state(shard: Shard, group: ConsumerGroup, member: Member, name: str) -> Jso
             "metadataVersion": assignor.get("metadataVersion", 0),
             "metadataBytes": assignor.get("metadataBytes", ""),
         },
-        "topicPartitions": rows_of(group.target_of(member.member_id)),
+        "topicPartitions": rows_of(rows_in_order(group.target_of(member.member_id))),
     }
 
 
@@ -138,7 +138,7 @@ def install_assignment(shard: Shard, request: Json) -> Json:
     for member_id in group.members:
         target = given.get(member_id, {})
         if group.targets.get(member_id) != target:
-            shard.append(records.target_member(group.group_id, member_id, target))
+            shard.append(records.target_member(group.group_id, member_id, rows_in_order(target)))
     shard.append(records.target_epoch(group.group_id, group.prepared_epoch, 0))
     group.chosen = None
     shard.timers.cancel(f"assignor-{group.group_id}")

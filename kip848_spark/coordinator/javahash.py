@@ -10,11 +10,12 @@ order depends on how large the table ever was.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeVar
 
 _K = TypeVar("_K")
+_S = TypeVar("_S", str, int)
 
 _FIBONACCI = -7046029254386353131
 
@@ -54,15 +55,22 @@ def uuid_hash(uuid: str) -> int:
     return _int32((mixed >> 32) ^ mixed)
 
 
-def _capacity(size: int, least: int = 16, *, copied: bool = False) -> int:
-    """Buckets of a table of that size: grown past 3/4, or made large enough for a copy."""
-    capacity = least
-    while size > capacity * 3 // 4 or (copied and size * 4 // 3 + 1 > capacity):
+def table_size(wanted: int) -> int:
+    """The number of buckets of a table made for ``wanted``: the next power of two."""
+    return 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+
+
+def copied_size(entries: int, least: int = 16) -> int:
+    """The buckets of a copy of so many entries: a set has at least 16, a map (``least=1``) not."""
+    return max(table_size(entries * 4 // 3 + 1), least)
+
+
+def _by_bucket(hashes: Callable[[_K], int], keys: list[_K], start: int) -> list[_K]:
+    """Keys in the order of a table that began with ``start`` buckets and grew past 3/4."""
+    capacity = start
+    while len(keys) * 4 > capacity * 3:
         capacity *= 2
-    return capacity
 
-
-def _by_bucket(hashes: Callable[[_K], int], keys: Iterable[_K], capacity: int) -> list[_K]:
     def bucket(key: _K) -> int:
         code = hashes(key) & 0xFFFFFFFF
         return (code ^ (code >> 16)) & (capacity - 1)
@@ -70,36 +78,86 @@ def _by_bucket(hashes: Callable[[_K], int], keys: Iterable[_K], capacity: int) -
     return sorted(keys, key=bucket)  # stable: within a bucket, the order of insertion
 
 
-def string_order(keys: Iterable[str], *, sized_for: int = 0) -> list[str]:
+def string_order(keys: Iterable[str], start: int = 16) -> list[str]:
     """The order in which a ``HashMap`` with these string keys, put in this order, is walked."""
-    keys = list(keys)
-    return _by_bucket(string_hash, keys, _capacity(len(keys), _table_size(sized_for)))
+    return _by_bucket(string_hash, list(keys), start)
 
 
-def uuid_order(keys: Iterable[str], *, copied: bool = False) -> list[str]:
+def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
     """The order in which a ``HashMap`` with these topic ids, put in this order, is walked."""
     keys = list(keys)
-    if len(keys) < 2:
-        return keys
-    return _by_bucket(uuid_hash, keys, _capacity(len(keys), copied=copied))
+    return keys if len(keys) < 2 else _by_bucket(uuid_hash, keys, start)
 
 
-def int_order(numbers: Iterable[int], *, copied: bool = False) -> list[int]:
+def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
     """The order in which a ``HashSet`` of small non-negative numbers is walked."""
     numbers = sorted(numbers)
-    capacity = _capacity(len(numbers), copied=copied)
-    if not numbers or numbers[-1] < capacity:
+    if not numbers or numbers[-1] < start:
         return numbers
-    return _by_bucket(lambda n: n, numbers, capacity)
+    return _by_bucket(lambda number: number, numbers, start)
 
 
-def _table_size(wanted: int) -> int:
-    """A ``HashMap`` made for ``wanted`` keys starts at the next power of two (16 if not said)."""
-    return 1 << (wanted - 1).bit_length() if wanted > 0 else 16
+class HashTable:
+    """A ``HashMap`` of topic ids, walked as Java walks it.
+
+    ``put`` adds a key behind those of its bucket and grows the table when it is too full then;
+    ``compute`` (``computeIfAbsent``, ``merge``) grows it when it was too full before, and adds the
+    key in front.
+    """
+
+    __slots__ = ("_buckets", "_size")
+
+    def __init__(self, keys: Iterable[str] = (), start: int = 16) -> None:
+        self._buckets: list[list[str]] = [[] for _ in range(start)]
+        self._size = 0
+        for key in keys:
+            self.put(key)
+
+    def put(self, key: str) -> None:
+        """``HashMap.put``."""
+        bucket = self._bucket(key)
+        if key not in bucket:
+            bucket.append(key)
+            self._size += 1
+            if self._too_full():
+                self._grow()
+
+    def compute(self, key: str) -> None:
+        """``HashMap.computeIfAbsent`` and ``HashMap.merge``."""
+        if self._too_full():
+            self._grow()
+        bucket = self._bucket(key)
+        if key not in bucket:
+            bucket.insert(0, key)
+            self._size += 1
+
+    def remove(self, key: str) -> None:
+        """``HashMap.remove``."""
+        bucket = self._bucket(key)
+        if key in bucket:
+            bucket.remove(key)
+            self._size -= 1
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def _too_full(self) -> bool:
+        return self._size > len(self._buckets) * 3 // 4
+
+    def _bucket(self, key: str) -> list[str]:
+        code = uuid_hash(key) & 0xFFFFFFFF
+        return self._buckets[(code ^ (code >> 16)) & (len(self._buckets) - 1)]
+
+    def _grow(self) -> None:
+        keys = list(self)
+        self._buckets = [[] for _ in range(2 * len(self._buckets))]
+        for key in keys:
+            self._bucket(key).append(key)
 
 
 class TimelineOrder:
-    """The order of one ``TimelineHashMap`` with string keys, kept by telling it of each put.
+    """The order of one ``TimelineHashMap`` (keys are strings or numbers), told of each put.
 
     It starts with two slots and doubles when a put finds more than 4/3 as many entries (counting
     the new one) as slots; it never shrinks. A slot is chosen by the top bits of a Fibonacci
@@ -116,11 +174,12 @@ class TimelineOrder:
         if (entries + 1) * 0.75 > self.slots:
             self.slots *= 2
 
-    def walk(self, keys: Iterable[str]) -> list[str]:
+    def walk(self, keys: Iterable[_S]) -> list[_S]:
         """The keys, given in the order of their first put, in the table's order."""
         shift = 64 - (self.slots.bit_length() - 1)
 
-        def slot(key: str) -> int:
-            return ((string_hash(key) * _FIBONACCI) & 0xFFFF_FFFF_FFFF_FFFF) >> shift
+        def slot(key: str | int) -> int:
+            code = key if isinstance(key, int) else string_hash(key)
+            return ((code * _FIBONACCI) & 0xFFFF_FFFF_FFFF_FFFF) >> shift
 
-        return sorted(reversed(list(keys)), key=slot)
+        return sorted(list(keys)[::-1], key=slot)

@@ -20,7 +20,7 @@ from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.reconcile import Owned
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.sessions import cancel_timers
-from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.shard import Shard, rows_in_order
 from kip848_spark.coordinator.subscriptions import bump_after_removal, drop_unused_regex
 
 
@@ -154,7 +154,7 @@ def remove(shard: Shard, group: ConsumerGroup, member: Member) -> None:
 
 def take_place(shard: Shard, group: ConsumerGroup, old: Member, new: Member) -> None:
     """A static member is back under a new id: it inherits target and assignment, at epoch 0."""
-    target = {topic: set(numbers) for topic, numbers in group.target_of(old.member_id).items()}
+    target = rows_in_order(group.target_of(old.member_id))
     cancel_timers(shard, group.group_id, old.member_id)
     remove(shard, group, old)
     shard.append(group.member_record(new))

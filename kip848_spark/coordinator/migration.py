@@ -92,7 +92,13 @@ def upgrade(shard: Shard, group: ClassicGroup) -> ConsumerGroup:
         metadata_hash = shard.topics.hash_of(new.topic_names())
     shard.append(records.group_epoch(group_id, group.generation, metadata_hash))
     for member in walked:
-        shard.append(records.target_member(group_id, member.member_id, member.assigned))
+        shard.append(
+            records.target_member(
+                group_id,
+                member.member_id,
+                {t: member.assigned[t] for t in uuid_order(member.assigned)},
+            )
+        )
     shard.append(records.target_epoch(group_id, group.generation, 0))
     for member in walked:
         shard.append(new.current_record(member))

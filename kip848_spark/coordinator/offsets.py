@@ -169,7 +169,7 @@ def _write(
                 code = "OFFSET_METADATA_TOO_LARGE"
             else:
                 _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])
-                by_id = shard.release.offset_topic_ids and "topicId" in asked
+                by_id = shard.release.offset_topic_ids and producer < 0
                 offset = CommittedOffset(
                     part["committedOffset"],
                     part.get("committedLeaderEpoch", -1),

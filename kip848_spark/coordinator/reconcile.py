@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from kip848_spark.coordinator.consumer_group import NO_OWNER, Member, MemberState
 from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.javahash import HashTable, copied_size, int_order, uuid_order
 from kip848_spark.coordinator.records import Partitions
 from kip848_spark.coordinator.releases import Release
 
@@ -73,7 +74,7 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
     lost: Partitions = {}
     free: Partitions = {}
     waits = False
-    for topic in {**goal.target, **member.assigned}:
+    for topic in _topics(goal.target, member.assigned):
         target = goal.target.get(topic, set())
         if goal.subscribed is not None and topic not in goal.subscribed:
             target = set()
@@ -86,17 +87,41 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
         if keep:
             kept[topic] = keep
         if lose:
-            lost[topic] = lose
+            lost[topic] = _listed(lose, assigned, goal)
         if gain:
             free[topic] = dict.fromkeys(gain, _gained_at(goal))
     if lost and _still_owns(owned, lost):
         return member.moved_to(
-            epoch, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending=lost
+            epoch,
+            state=MemberState.UNREVOKED_PARTITIONS,
+            assigned={t: _listed(kept[t], member.assigned[t], goal) for t in HashTable(kept)},
+            pending={t: lost[t] for t in HashTable(lost)},
         )
-    for topic, numbers in free.items():
-        kept[topic] = {**kept.get(topic, {}), **numbers}
+    table = HashTable(kept)
+    for topic in uuid_order(free):
+        table.compute(topic)
+    after = {}
+    for topic in table:
+        before = member.assigned[topic] if topic in kept else {}
+        after[topic] = _listed(kept.get(topic, {}) | free.get(topic, {}), before, goal)
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return member.moved_to(goal.epoch, state=state, assigned=kept, pending={})
+    return member.moved_to(goal.epoch, state=state, assigned=after, pending={})
+
+
+def _topics(target: Mapping[str, set[int]], assigned: Partitions) -> HashTable:
+    """Every topic of both, in the order a broker walks them."""
+    topics = HashTable(uuid_order(target), copied_size(len(target)))
+    for topic in assigned:
+        topics.put(topic)
+    return topics
+
+
+def _listed(numbers: dict[int, int], table: Mapping[int, int], goal: Goal) -> dict[int, int]:
+    """Partitions in the order of a broker's table, which began as a copy of ``table``."""
+    start = 16
+    if table:  # with epochs it is a map, whose copy may have fewer buckets than a set's
+        start = copied_size(len(table), 1 if goal.release.partition_epochs else 16)
+    return {number: numbers[number] for number in int_order(numbers, start)}
 
 
 def _is_free(member: Member, goal: Goal, topic: str, number: int) -> bool:
@@ -116,10 +141,12 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
     gone = {t: n for t, n in member.assigned.items() if t not in goal.subscribed}
     if not gone:
         return member
-    assigned = {t: n for t, n in member.assigned.items() if t not in gone}
-    pending = {t: dict(n) for t, n in member.pending.items()}
-    for topic, numbers in gone.items():
-        pending[topic] = {**pending.get(topic, {}), **numbers}
+    rest = HashTable(member.assigned, copied_size(len(member.assigned), 1))
+    assigned = {t: member.assigned[t] for t in rest if t not in gone}
+    table = HashTable(member.pending, copied_size(len(member.pending), 1))
+    for topic in gone:
+        table.compute(topic)
+    pending = {t: {**member.pending.get(t, {}), **gone.get(t, {})} for t in table}
     if _still_owns(owned, pending):
         return member.moved_to(
             member.epoch,

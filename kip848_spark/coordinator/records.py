@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kip848_spark.coordinator.javahash import int_order, uuid_order
 
 Json = dict[str, Any]
 Record = dict[str, Any]
@@ -72,20 +71,18 @@ def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
 
 
 def target_member(group_id: str, member_id: str, target: Target) -> Record:
-    """Key 7: what one member shall have."""
-    rows = [
-        {"topicId": topic, "partitions": int_order(target[topic])} for topic in uuid_order(target)
-    ]
+    """Key 7: what one member shall have, in the order given."""
+    rows = [{"topicId": topic, "partitions": list(target[topic])} for topic in target]
     return record(
         TARGET_MEMBER, 0, {"groupId": group_id, "memberId": member_id}, {"topicPartitions": rows}
     )
 
 
 def assigned_rows(assigned: Partitions, *, with_epochs: bool) -> list[Json]:
-    """Partitions as key 8 lists them, each topic in hash order."""
+    """Partitions as key 8 lists them, in the order they are kept."""
     rows: list[Json] = []
-    for topic in uuid_order(assigned):
-        numbers = int_order(assigned[topic])
+    for topic in assigned:
+        numbers = list(assigned[topic])
         row: Json = {"topicId": topic, "partitions": numbers, "assignmentEpochs": None}
         if with_epochs:
             row["assignmentEpochs"] = [assigned[topic][number] for number in numbers]

@@ -46,6 +46,8 @@ class Release:
     """Offset records are of version 4 and may name a topic id (4.1)."""
     legacy_offset_key_any_version: bool = False
     """Key type 0 is read with every value version (4.0), later with version 0 only."""
+    describes_pending: bool = False
+    """ConsumerGroupDescribe counts what a member is revoking as assigned (4.3)."""
     client_assignors: bool = False
     """Members may compute the assignment (the KIP's client side mode; never shipped)."""
     member_id_by_client: bool = True
@@ -60,6 +62,7 @@ _43 = Release(
     assignment_interval=True,
     policy_bars_classic_join=True,
     deletes_offsets_by_topic_id=True,
+    describes_pending=True,
 )
 _42 = Release("4.2")
 _41 = replace(

@@ -17,7 +17,7 @@ from kip848_spark.coordinator.classic_group import EMPTY, ClassicGroup, Ticket
 from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.javahash import int_order, uuid_order
+from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.metrics import Metrics
 from kip848_spark.coordinator.offset_store import OffsetStore
 from kip848_spark.coordinator.records import Json, Record
@@ -145,9 +145,14 @@ def partitions_of(rows: list[Mapping[str, Any]] | None) -> dict[str, set[int]] |
     return owned
 
 
+def rows_in_order(target: Mapping[str, set[int]]) -> dict[str, list[int]]:
+    """A stored target in the order a broker lists it."""
+    return {
+        topic: int_order(target[topic], copied_size(len(target[topic])))
+        for topic in uuid_order(target)
+    }
+
+
 def rows_of(partitions: Mapping[str, Any]) -> list[Json]:
-    """Partitions as responses list them."""
-    return [
-        {"topicId": topic, "partitions": int_order(partitions[topic])}
-        for topic in uuid_order(partitions)
-    ]
+    """Partitions as responses list them, in the order they are kept."""
+    return [{"topicId": topic, "partitions": list(partitions[topic])} for topic in partitions]

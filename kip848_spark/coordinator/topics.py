@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import xxhash
 
-from kip848_spark.coordinator.javahash import string_order, uuid_halves
+from kip848_spark.coordinator.javahash import string_order, table_size, uuid_halves
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,6 @@ class Topics:
         """What a group with these topics keeps of them in 4.0, in the order 4.0 writes it."""
         return [
             Topic(topic.name, topic.topic_id, topic.partitions)
-            for name in string_order(names, sized_for=len(names))
+            for name in string_order(names, table_size(len(names)))
             if (topic := self._by_name.get(name)) is not None
         ]

@@ -9,9 +9,8 @@ from kip848_spark.coordinator.classic import encoded
 from kip848_spark.coordinator.classic_group import DEAD, STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.consumer_protocol import CONSUMER
-from kip848_spark.coordinator.javahash import int_order, uuid_order
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.shard import Shard, rows_in_order
 from kip848_spark.coordinator.target import preferred_assignor
 
 _NOT_ASKED = -2147483648
@@ -126,6 +125,12 @@ def describe_consumer_groups(shard: Shard, request: Json) -> Json:
 
 
 def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
+    held: dict[str, list[int]] = {
+        topic: list(numbers) for topic, numbers in member.assigned.items()
+    }
+    if shard.release.describes_pending:
+        for topic, numbers in member.pending.items():
+            held.setdefault(topic, []).extend(numbers)
     return {
         "memberId": member.member_id,
         "instanceId": member.instance_id,
@@ -135,8 +140,8 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
         "clientHost": member.client_host,
         "subscribedTopicNames": sorted(member.topic_names),
         "subscribedTopicRegex": member.regex,
-        "assignment": _named(shard, member.assigned),
-        "targetAssignment": _named(shard, group.target_of(member.member_id)),
+        "assignment": _named(shard, held),
+        "targetAssignment": _named(shard, rows_in_order(group.target_of(member.member_id))),
         "memberType": _CONSUMER if member.classic is None else _CLASSIC,
     }
 
@@ -148,9 +153,9 @@ def _named(shard: Shard, partitions: Mapping[str, Any]) -> Json:
             {
                 "topicId": topic_id,
                 "topicName": topic.name,
-                "partitions": int_order(partitions[topic_id]),
+                "partitions": list(partitions[topic_id]),
             }
-            for topic_id in uuid_order(partitions)
+            for topic_id in partitions
             if (topic := shard.topics.with_id(topic_id)) is not None
         ]
     }

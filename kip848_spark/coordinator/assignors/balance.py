@@ -7,8 +7,8 @@ until nothing moves any more.
 
 from __future__ import annotations
 
-from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment
-from kip848_spark.coordinator.javahash import uuid_halves
+from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment, Share
+from kip848_spark.coordinator.javahash import copied_size, uuid_halves
 
 _PASSES = 16
 
@@ -24,7 +24,7 @@ class _Leveller:
     def __init__(self, spec: AssignmentSpec) -> None:
         self.spec = spec
         self.loads = [0] * len(spec.members)
-        self.assigned: list[dict[str, set[int]]] = [{} for _ in spec.members]
+        self.shares = [Share(member) for member in spec.members]
         self.subscribers: dict[str, list[int]] = {}
         for index, member in enumerate(spec.members):
             for topic in member.topics:
@@ -42,26 +42,31 @@ class _Leveller:
             self._fill(topic)
         self._balance()
         return {
-            member.member_id: assigned
-            for member, assigned in zip(self.spec.members, self.assigned, strict=True)
+            member.member_id: share.listed()
+            for member, share in zip(self.spec.members, self.shares, strict=True)
         }
 
+    def _room(self, topic: str) -> int:
+        """Buckets for a topic new to a member: enough for an even share of it."""
+        share = -(-self.spec.partitions[topic] // len(self.subscribers[topic]))
+        return copied_size(share, 1)
+
     def _give(self, index: int, topic: str, number: int) -> None:
-        self.assigned[index].setdefault(topic, set()).add(number)
+        self.shares[index].add(topic, number, self._room(topic))
         self.loads[index] += 1
 
     def _keep(self) -> None:
         for index, member in enumerate(self.spec.members):
             for topic, numbers in member.target.items():
                 if topic in member.topics:
-                    for number in numbers:
-                        self._give(index, topic, number)
+                    self.shares[index].keep(topic, numbers)
+                    self.loads[index] += len(numbers)
 
     def _fill(self, topic: str) -> None:
         """Free partitions, ascending, raise the least loaded subscribers level by level."""
         owned: set[int] = set()
         for index in self.subscribers[topic]:
-            owned |= self.assigned[index].get(topic, set())
+            owned |= self.shares[index].partitions.get(topic, set())
         scale = _Scale(self.subscribers[topic], self.loads)
         for number in range(self.spec.partitions[topic]):
             if number not in owned:
@@ -81,7 +86,9 @@ class _Leveller:
         scale = _Scale(self.subscribers[topic], self.loads)
         if scale.spread() <= 1:
             return False
-        owned = {i: sorted(self.assigned[i].get(topic, ())) for i in self.subscribers[topic]}
+        owned = {
+            i: sorted(self.shares[i].partitions.get(topic, ())) for i in self.subscribers[topic]
+        }
         moved = False
         while not scale.balanced():
             giver = scale.next_heavy()
@@ -94,9 +101,7 @@ class _Leveller:
             receiver = scale.next_light()
             if scale.balanced():
                 break
-            self.assigned[giver][topic].remove(number)
-            if not self.assigned[giver][topic]:
-                del self.assigned[giver][topic]
+            self.shares[giver].take(topic, number)
             self.loads[giver] -= 1
             self._give(receiver, topic, number)
             moved = True

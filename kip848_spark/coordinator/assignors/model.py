@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+from kip848_spark.coordinator.javahash import (
+    HashTable,
+    copied_size,
+    int_order,
+    table_size,
+    uuid_order,
+)
 
 Assignment = dict[str, set[int]]
 """Topic id -> partitions."""
-GroupAssignment = dict[str, Assignment]
+GroupAssignment = dict[str, dict[str, list[int]]]
+"""Member id -> topic id -> partitions, in the order a broker's tables list them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +41,53 @@ class AssignmentSpec:
 
 
 Assignor = Callable[[AssignmentSpec], GroupAssignment]
+
+
+class Share:
+    """One member's growing part of a target, in the order of a broker's tables.
+
+    It begins as a copy of what is kept of the old target; a topic new to the member gets a set
+    that begins with ``fresh`` buckets.
+    """
+
+    def __init__(self, member: MemberSpec) -> None:
+        self.old = member.target
+        self.partitions: Assignment = {}
+        self._fresh: dict[str, int] = {}
+        self._table: HashTable | None = None
+
+    def keep(self, topic: str, numbers: Iterable[int]) -> None:
+        """Keep partitions of the old target; all of this comes before :meth:`add`."""
+        self.partitions[topic] = set(numbers)
+
+    def _opened(self) -> HashTable:
+        if self._table is None:
+            self._table = HashTable(uuid_order(self.old), table_size(len(self.old)))
+            for topic in self.old.keys() - self.partitions.keys():
+                self._table.remove(topic)
+        return self._table
+
+    def add(self, topic: str, number: int, fresh: int) -> None:
+        """Give the member a partition."""
+        self._opened().compute(topic)
+        if topic not in self.partitions:
+            self.partitions[topic] = set()
+            self._fresh[topic] = fresh
+        self.partitions[topic].add(number)
+
+    def take(self, topic: str, number: int) -> None:
+        """Take a partition away again."""
+        table = self._opened()
+        self.partitions[topic].remove(number)
+        if not self.partitions[topic]:
+            del self.partitions[topic]
+            table.remove(topic)
+
+    def listed(self) -> dict[str, list[int]]:
+        """The share in order."""
+        return {
+            topic: int_order(self.partitions[topic], self._start(topic)) for topic in self._opened()
+        }
+
+    def _start(self, topic: str) -> int:
+        return self._fresh.get(topic) or copied_size(len(self.old.get(topic, ())))

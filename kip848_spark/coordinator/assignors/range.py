@@ -8,6 +8,7 @@ by instance id, then the others by member id), so the same subscriptions give th
 from __future__ import annotations
 
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment, MemberSpec
+from kip848_spark.coordinator.javahash import copied_size, uuid_order
 
 
 def _place(member: MemberSpec) -> tuple[int, bytes]:
@@ -18,7 +19,7 @@ def _place(member: MemberSpec) -> tuple[int, bytes]:
 
 def assign_range(spec: AssignmentSpec) -> GroupAssignment:
     """Each topic's subscribers get its partitions in ranges, the first ones one more."""
-    assignment: GroupAssignment = {member.member_id: {} for member in spec.members}
+    shares: GroupAssignment = {member.member_id: {} for member in spec.members}
     in_order = sorted(spec.members, key=_place)
     for topic, count in spec.partitions.items():
         subscribers = [member for member in in_order if topic in member.topics]
@@ -29,6 +30,12 @@ def assign_range(spec: AssignmentSpec) -> GroupAssignment:
         for index, member in enumerate(subscribers):
             size = least + (index < extra)
             if size:
-                assignment[member.member_id][topic] = set(range(start, start + size))
+                shares[member.member_id][topic] = list(range(start, start + size))
             start += size
-    return assignment
+    return {
+        member.member_id: {
+            topic: shares[member.member_id][topic]
+            for topic in uuid_order(shares[member.member_id], copied_size(len(member.topics), 1))
+        }
+        for member in spec.members
+    }

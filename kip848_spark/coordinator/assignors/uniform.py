@@ -8,8 +8,12 @@ count is the quota or one more. Otherwise :mod:`.balance` levels loads topic by 
 from __future__ import annotations
 
 from kip848_spark.coordinator.assignors.balance import assign_heterogeneous
-from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment
-from kip848_spark.coordinator.javahash import int_order, uuid_order
+from kip848_spark.coordinator.assignors.model import (
+    AssignmentSpec,
+    GroupAssignment,
+    Share,
+)
+from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 
 
 def assign_uniform(spec: AssignmentSpec) -> GroupAssignment:
@@ -23,10 +27,10 @@ def assign_uniform(spec: AssignmentSpec) -> GroupAssignment:
 
 def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
     """Equal subscriptions: a quota each, ``extras`` members one more, old partitions kept."""
-    topics = uuid_order(spec.members[0].topics, copied=True)
-    assignment: GroupAssignment = {member.member_id: {} for member in spec.members}
+    topics = uuid_order(spec.members[0].topics, copied_size(len(spec.members[0].topics)))
+    shares = {member.member_id: Share(member) for member in spec.members}
     if not topics:
-        return assignment
+        return {member.member_id: {} for member in spec.members}
     taken: dict[str, set[int]] = {}
     for member in spec.members:
         for topic, numbers in member.target.items():
@@ -49,10 +53,10 @@ def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
         for topic in uuid_order(member.target):
             if topic not in wanted:
                 continue
-            numbers = int_order(member.target[topic], copied=True)
+            numbers = int_order(member.target[topic], copied_size(len(member.target[topic])))
             kept, excess = numbers[:room], numbers[room:]
             if kept:
-                assignment[member.member_id][topic] = set(kept)
+                shares[member.member_id].keep(topic, kept)
             room -= len(kept)
             free += [(topic, number) for number in excess]
         if room and has_extra and to_come > extras:
@@ -67,6 +71,6 @@ def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
     start = 0
     for member_id, room in missing:
         for topic, number in free[start : start + room]:
-            assignment[member_id].setdefault(topic, set()).add(number)
+            shares[member_id].add(topic, number, fresh=16)
         start += room
-    return assignment
+    return {member_id: share.listed() for member_id, share in shares.items()}
