@@ -169,7 +169,8 @@ def _write(
                 code = "OFFSET_METADATA_TOO_LARGE"
             else:
                 _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])
-                by_id = shard.release.offset_topic_ids and producer < 0
+                by_id = shard.release.topic_ids_by_name or "topicId" in asked
+                by_id = by_id and shard.release.offset_topic_ids and producer < 0
                 offset = CommittedOffset(
                     part["committedOffset"],
                     part.get("committedLeaderEpoch", -1),

@@ -83,7 +83,7 @@ def assigned_rows(assigned: Partitions, *, with_epochs: bool) -> list[Json]:
     rows: list[Json] = []
     for topic in assigned:
         numbers = list(assigned[topic])
-        row: Json = {"topicId": topic, "partitions": numbers, "assignmentEpochs": None}
+        row: Json = {"topicId": topic, "partitions": numbers}
         if with_epochs:
             row["assignmentEpochs"] = [assigned[topic][number] for number in numbers]
         rows.append(row)

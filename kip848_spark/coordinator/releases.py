@@ -32,6 +32,8 @@ class Release:
     """A partition the member itself is revoking counts as free for it (4.0.2, 4.1.2, 4.2)."""
     tolerant_ownership: bool = True
     """Replay lets a higher epoch take a partition over (KAFKA-19862: 4.0.2, 4.1.2, 4.2)."""
+    clearing_regex_bumps: bool = True
+    """Taking a regular expression back bumps the epoch at once (4.1)."""
     join_is_never_fenced: bool = True
     """Epoch 0 passes the epoch check of a member already there (4.2)."""
     partition_epochs: bool = False
@@ -44,6 +46,8 @@ class Release:
     """Topic deletion clears offsets with that topic id or none, not every one of that name."""
     offset_topic_ids: bool = True
     """Offset records are of version 4 and may name a topic id (4.1)."""
+    topic_ids_by_name: bool = False
+    """A commit that names its topic by name is stored with the topic's id too (4.3)."""
     legacy_offset_key_any_version: bool = False
     """Key type 0 is read with every value version (4.0), later with version 0 only."""
     describes_pending: bool = False
@@ -63,6 +67,7 @@ _43 = Release(
     policy_bars_classic_join=True,
     deletes_offsets_by_topic_id=True,
     describes_pending=True,
+    topic_ids_by_name=True,
 )
 _42 = Release("4.2")
 _41 = replace(
@@ -77,6 +82,7 @@ _40 = replace(
     name="4.0",
     partition_metadata_record=True,
     metadata_hash=False,
+    clearing_regex_bumps=False,
     offset_topic_ids=False,
     legacy_offset_key_any_version=True,
 )

@@ -55,7 +55,9 @@ def regex_change(old: Member, new: Member, group: ConsumerGroup) -> RegexChange:
         elif new.regex in group.resolved:
             return RegexChange.UPDATED_AND_RESOLVED
         return RegexChange.UPDATED
-    return RegexChange.UPDATED_AND_RESOLVED
+    if group.release.clearing_regex_bumps:
+        return RegexChange.UPDATED_AND_RESOLVED
+    return RegexChange.UPDATED
 
 
 def drop_unused_regex(shard: Shard, group: ConsumerGroup, regex: str) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
-from kip848_spark.coordinator.consumer_group import ConsumerGroup
-from kip848_spark.coordinator.javahash import string_order
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.javahash import copied_size, string_order
 from kip848_spark.coordinator.shard import Shard
 
 
@@ -58,19 +58,29 @@ def update_target(shard: Shard, group: ConsumerGroup, walked: Iterable[str], joi
 
 def specification(shard: Shard, group: ConsumerGroup, order: Iterable[str]) -> AssignmentSpec:
     """The group as an assignor sees it: only topics that exist."""
-    ids: dict[frozenset[str], frozenset[str]] = {}
+    ids: dict[tuple[frozenset[str], str], dict[str, None]] = {}
     members = []
     for member_id in order:
         member = group.members[member_id]
-        names = frozenset(group.topics_of(member))
+        names = (member.topic_names, member.regex)
         if names not in ids:
-            ids[names] = frozenset(shard.topics.ids_of(names))
+            ids[names] = _topic_ids(shard, group, member)
         members.append(
             MemberSpec(member_id, member.instance_id, ids[names], group.target_of(member_id))
         )
     partitions = {}
-    for topic_id in set().union(*ids.values()) if ids else set():
+    for topic_id in {topic_id: None for found in ids.values() for topic_id in found}:
         topic = shard.topics.with_id(topic_id)
         assert topic is not None
         partitions[topic_id] = topic.partitions
     return AssignmentSpec(tuple(members), partitions, group.homogeneous())
+
+
+def _topic_ids(shard: Shard, group: ConsumerGroup, member: Member) -> dict[str, None]:
+    """A member's existing topics in the order a broker walks their names."""
+    names = string_order(sorted(member.topic_names), copied_size(len(member.topic_names)))
+    if member.regex in group.resolved:
+        found = group.resolved[member.regex].topics
+        names += string_order(sorted(found), copied_size(len(found)))
+    topics = (shard.topics.named(name) for name in dict.fromkeys(names))
+    return {topic.topic_id: None for topic in topics if topic is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kip848_spark.coordinator.javahash import (
@@ -25,7 +25,8 @@ class MemberSpec:
 
     member_id: str
     instance_id: str | None
-    topics: frozenset[str]
+    topics: Mapping[str, None]
+    """Ids in the order a broker walks the names."""
     target: Assignment
     """Its partitions by the last target: what stickiness keeps."""
 

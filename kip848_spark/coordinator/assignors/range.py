@@ -21,7 +21,8 @@ def assign_range(spec: AssignmentSpec) -> GroupAssignment:
     """Each topic's subscribers get its partitions in ranges, the first ones one more."""
     shares: GroupAssignment = {member.member_id: {} for member in spec.members}
     in_order = sorted(spec.members, key=_place)
-    for topic, count in spec.partitions.items():
+    for topic in dict.fromkeys(topic for member in in_order for topic in member.topics):
+        count = spec.partitions[topic]
         subscribers = [member for member in in_order if topic in member.topics]
         if not subscribers:
             continue
