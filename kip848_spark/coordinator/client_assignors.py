@@ -137,7 +137,7 @@ def install_assignment(shard: Shard, request: Json) -> Json:
     _check(shard, group, given)
     for member_id in group.members:
         target = given.get(member_id, {})
-        if group.targets.get(member_id) != target:
+        if group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in target.items()}:
             shard.append(records.target_member(group.group_id, member_id, rows_in_order(target)))
     shard.append(records.target_epoch(group.group_id, group.prepared_epoch, 0))
     group.chosen = None

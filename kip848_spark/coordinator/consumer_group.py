@@ -110,7 +110,7 @@ class ConsumerGroup:
         self.target_epoch = release.first_epoch
         self.target_timestamp = 0
         self.members: dict[str, Member] = {}
-        self.targets: dict[str, dict[str, set[int]]] = {}
+        self.targets: dict[str, dict[str, dict[int, None]]] = {}
         self.topic_metadata: list[Any] | None = None
         """The topics of key 4: ``None`` without such a record."""
         self.resolved: dict[str, ResolvedRegex] = {}
@@ -266,11 +266,11 @@ class ConsumerGroup:
             return "Stable"
         return "Reconciling"
 
-    def target_of(self, member_id: str) -> dict[str, set[int]]:
+    def target_of(self, member_id: str) -> dict[str, dict[int, None]]:
         """What a member shall have, by the last target."""
         return self.targets.get(member_id, {})
 
-    def set_target(self, member_id: str, target: dict[str, set[int]]) -> None:
+    def set_target(self, member_id: str, target: dict[str, dict[int, None]]) -> None:
         """Store what a member shall have."""
         self._target_order.putting(len(self.targets))
         self.targets[member_id] = target

@@ -65,11 +65,16 @@ def copied_size(entries: int, least: int = 16) -> int:
     return max(table_size(entries * 4 // 3 + 1), least)
 
 
+def grown_size(start: int, entries: int) -> int:
+    """The buckets of a table that began with ``start`` and once had so many entries."""
+    while entries * 4 > start * 3:
+        start *= 2
+    return start
+
+
 def _by_bucket(hashes: Callable[[_K], int], keys: list[_K], start: int) -> list[_K]:
     """Keys in the order of a table that began with ``start`` buckets and grew past 3/4."""
-    capacity = start
-    while len(keys) * 4 > capacity * 3:
-        capacity *= 2
+    capacity = grown_size(start, len(keys))
 
     def bucket(key: _K) -> int:
         code = hashes(key) & 0xFFFFFFFF
@@ -90,10 +95,10 @@ def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
 
 
 def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
-    """The order in which a ``HashSet`` of small non-negative numbers is walked."""
-    numbers = sorted(numbers)
-    if not numbers or numbers[-1] < start:
-        return numbers
+    """The order in which a ``HashSet`` with these numbers, put in this order, is walked."""
+    numbers = list(numbers)
+    if not numbers or max(numbers) < start:
+        return sorted(numbers)
     return _by_bucket(lambda number: number, numbers, start)
 
 

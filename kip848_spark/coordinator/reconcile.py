@@ -25,7 +25,7 @@ class Goal:
     """Where a member is to go, and what it may have there."""
 
     epoch: int
-    target: Mapping[str, set[int]]
+    target: Mapping[str, Mapping[int, None]]
     subscribed: set[str] | None
     """Ids of the member's existing topics; ``None`` where a release does not look (to 4.1)."""
     subscription_changed: bool
@@ -75,14 +75,14 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
     free: Partitions = {}
     waits = False
     for topic in _topics(goal.target, member.assigned):
-        target = goal.target.get(topic, set())
+        target = goal.target.get(topic, {})
         if goal.subscribed is not None and topic not in goal.subscribed:
-            target = set()
+            target = {}
         assigned = member.assigned.get(topic, {})
         keep = {number: at for number, at in assigned.items() if number in target}
         lose = {number: at for number, at in assigned.items() if number not in target}
-        wanted = target - assigned.keys()
-        gain = {number for number in wanted if _is_free(member, goal, topic, number)}
+        wanted = [n for n in int_order(target, copied_size(len(target))) if n not in assigned]
+        gain = [number for number in wanted if _is_free(member, goal, topic, number)]
         waits = waits or len(gain) < len(wanted)
         if keep:
             kept[topic] = keep
@@ -108,7 +108,7 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
     return member.moved_to(goal.epoch, state=state, assigned=after, pending={})
 
 
-def _topics(target: Mapping[str, set[int]], assigned: Partitions) -> HashTable:
+def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> HashTable:
     """Every topic of both, in the order a broker walks them."""
     topics = HashTable(uuid_order(target), copied_size(len(target)))
     for topic in assigned:

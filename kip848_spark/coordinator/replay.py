@@ -251,7 +251,7 @@ def _target_member(shard: Shard, key: Json, value: Json | None) -> None:
         group = _group_for_value(shard, group_id)
         group.set_target(
             member_id,
-            {row["topicId"]: set(row["partitions"]) for row in value["topicPartitions"]},
+            {row["topicId"]: dict.fromkeys(row["partitions"]) for row in value["topicPartitions"]},
         )
         return
     doomed = _group_for_tombstone(shard, group_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,10 +145,10 @@ def partitions_of(rows: list[Mapping[str, Any]] | None) -> dict[str, set[int]] |
     return owned
 
 
-def rows_in_order(target: Mapping[str, set[int]]) -> dict[str, list[int]]:
+def rows_in_order(target: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
     """A stored target in the order a broker lists it."""
     return {
-        topic: int_order(target[topic], copied_size(len(target[topic])))
+        topic: int_order(numbers := list(target[topic]), copied_size(len(numbers)))
         for topic in uuid_order(target)
     }
 

@@ -50,7 +50,7 @@ def update_target(shard: Shard, group: ConsumerGroup, walked: Iterable[str], joi
     for member_id in order:
         new = result.get(member_id, {})
         fresh = member_id == joiner and member_id not in known
-        if fresh or group.targets.get(member_id) != {t: set(n) for t, n in new.items()}:
+        if fresh or group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in new.items()}:
             shard.append(records.target_member(group.group_id, member_id, new))
     timestamp = shard.now if shard.release.assignment_interval else 0
     shard.append(records.target_epoch(group.group_id, group.epoch, timestamp))

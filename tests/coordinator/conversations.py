@@ -294,6 +294,7 @@ def regular_expressions(talk: Talk) -> Conversation:
     a.beat(subscribedTopicRegex="")
     yield 0.3
     a.ack()
+    yield 0.3
     b.ack()
     a.ack()
     b.leave()

@@ -186,6 +186,8 @@ class Duel:
                     answer = response
                 self._compare(whom, response, early if whom == ticket else None)
         self._take(steps, answers=False)
+        if answer is None:
+            time.sleep(0.03)  # the broker has to have taken it in before anyone else speaks
         return answer
 
     def _connection(self, conversation: str, client: str) -> Connection:

@@ -8,7 +8,7 @@ until nothing moves any more.
 from __future__ import annotations
 
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment, Share
-from kip848_spark.coordinator.javahash import copied_size, uuid_halves
+from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_halves
 
 _PASSES = 16
 
@@ -59,14 +59,15 @@ class _Leveller:
         for index, member in enumerate(self.spec.members):
             for topic, numbers in member.target.items():
                 if topic in member.topics:
-                    self.shares[index].keep(topic, numbers)
+                    kept = int_order(numbers, copied_size(len(numbers)))
+                    self.shares[index].keep(topic, kept)
                     self.loads[index] += len(numbers)
 
     def _fill(self, topic: str) -> None:
         """Free partitions, ascending, raise the least loaded subscribers level by level."""
         owned: set[int] = set()
         for index in self.subscribers[topic]:
-            owned |= self.shares[index].partitions.get(topic, set())
+            owned |= self.shares[index].partitions.get(topic, {}).keys()
         scale = _Scale(self.subscribers[topic], self.loads)
         for number in range(self.spec.partitions[topic]):
             if number not in owned:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from kip848_spark.coordinator.javahash import (
     HashTable,
     copied_size,
+    grown_size,
     int_order,
     table_size,
     uuid_order,
 )
 
-Assignment = dict[str, set[int]]
-"""Topic id -> partitions."""
+Assignment = dict[str, dict[int, None]]
+"""Topic id -> partitions, in the order they came."""
 GroupAssignment = dict[str, dict[str, list[int]]]
 """Member id -> topic id -> partitions, in the order a broker's tables list them."""
 
@@ -55,11 +56,12 @@ class Share:
         self.old = member.target
         self.partitions: Assignment = {}
         self._fresh: dict[str, int] = {}
+        self._most: dict[str, int] = {}
         self._table: HashTable | None = None
 
     def keep(self, topic: str, numbers: Iterable[int]) -> None:
         """Keep partitions of the old target; all of this comes before :meth:`add`."""
-        self.partitions[topic] = set(numbers)
+        self.partitions[topic] = dict.fromkeys(numbers)
 
     def _opened(self) -> HashTable:
         if self._table is None:
@@ -72,23 +74,26 @@ class Share:
         """Give the member a partition."""
         self._opened().compute(topic)
         if topic not in self.partitions:
-            self.partitions[topic] = set()
+            self.partitions[topic] = {}
             self._fresh[topic] = fresh
-        self.partitions[topic].add(number)
+        self.partitions[topic][number] = None
+        self._most[topic] = max(self._most.get(topic, 0), len(self.partitions[topic]))
 
     def take(self, topic: str, number: int) -> None:
         """Take a partition away again."""
         table = self._opened()
-        self.partitions[topic].remove(number)
+        del self.partitions[topic][number]
         if not self.partitions[topic]:
             del self.partitions[topic]
             table.remove(topic)
 
     def listed(self) -> dict[str, list[int]]:
-        """The share in order."""
-        return {
-            topic: int_order(self.partitions[topic], self._start(topic)) for topic in self._opened()
-        }
+        """The share in order: the old target's own if nothing changed."""
+        same = self._table is None and self.partitions == self.old
+        order = uuid_order(self.old) if same else self._opened()
+        return {topic: int_order(self.partitions[topic], self._start(topic)) for topic in order}
 
     def _start(self, topic: str) -> int:
-        return self._fresh.get(topic) or copied_size(len(self.old.get(topic, ())))
+        """Buckets of a topic's set when it was largest: it never shrinks."""
+        start = self._fresh.get(topic) or copied_size(len(self.old.get(topic, ())))
+        return grown_size(start, self._most.get(topic, 0))

@@ -21,8 +21,7 @@ def assign_range(spec: AssignmentSpec) -> GroupAssignment:
     """Each topic's subscribers get its partitions in ranges, the first ones one more."""
     shares: GroupAssignment = {member.member_id: {} for member in spec.members}
     in_order = sorted(spec.members, key=_place)
-    for topic in dict.fromkeys(topic for member in in_order for topic in member.topics):
-        count = spec.partitions[topic]
+    for topic, count in spec.partitions.items():
         subscribers = [member for member in in_order if topic in member.topics]
         if not subscribers:
             continue
@@ -33,10 +32,10 @@ def assign_range(spec: AssignmentSpec) -> GroupAssignment:
             if size:
                 shares[member.member_id][topic] = list(range(start, start + size))
             start += size
-    return {
-        member.member_id: {
-            topic: shares[member.member_id][topic]
-            for topic in uuid_order(shares[member.member_id], copied_size(len(member.topics), 1))
-        }
-        for member in spec.members
-    }
+    return {member.member_id: _listed(member, shares[member.member_id]) for member in spec.members}
+
+
+def _listed(member: MemberSpec, share: dict[str, list[int]]) -> dict[str, list[int]]:
+    """A share in the order of its table, which is made for all the member's topics."""
+    topics = [topic for topic in member.topics if topic in share]
+    return {topic: share[topic] for topic in uuid_order(topics, copied_size(len(member.topics), 1))}
