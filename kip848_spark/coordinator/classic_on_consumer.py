@@ -47,6 +47,7 @@ from kip848_spark.coordinator.subscriptions import (
     refresh_metadata,
     regex_change,
 )
+from kip848_spark.coordinator.target import before_request
 
 
 def join_consumer_group(
@@ -82,7 +83,7 @@ def join_consumer_group(
     downgrades = replaced is not None and may_downgrade(
         shard, group, {replaced.member_id}, replaced=True
     )
-    walked, resolved, epoch_before = group.walk_members(), dict(group.resolved), group.epoch
+    known, resolved, epoch_before = before_request(group), dict(group.resolved), group.epoch
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)
@@ -101,10 +102,12 @@ def join_consumer_group(
         member = group.members[member_id]
         if not stale:
             member = advance(
-                shard, group, member_id, owned, walked, bump=False, subscription_changed=bump
+                shard, group, member_id, owned, known, bump=False, subscription_changed=bump
             )
         group.epoch = epoch_before
-        walked = [member_id if other == replaced.member_id else other for other in walked]
+        walked = [
+            member_id if other == replaced.member_id else other for other in known.walked
+        ]
         downgrade(shard, group, set(), joiner=member, walked=walked, rebalance=stale)
     else:
         member = advance(
@@ -112,7 +115,7 @@ def join_consumer_group(
             group,
             member_id,
             owned,
-            walked,
+            known,
             bump=bump,
             subscription_changed=names_changed or change is not RegexChange.NONE,
         )

@@ -125,7 +125,6 @@ class ConsumerGroup:
         self.prepared_epoch = 0
         self.prepared_members: frozenset[str] = frozenset()
         self._order = TimelineOrder()
-        self._target_order = TimelineOrder()
         self._regex_order = TimelineOrder()
 
     # Members
@@ -272,12 +271,7 @@ class ConsumerGroup:
 
     def set_target(self, member_id: str, target: dict[str, dict[int, None]]) -> None:
         """Store what a member shall have."""
-        self._target_order.putting(len(self.targets))
         self.targets[member_id] = target
-
-    def walk_targets(self) -> list[str]:
-        """Members with a target in the order a broker walks its table of them."""
-        return self._target_order.walk(self.targets)
 
     def set_resolved(self, regex: str, found: ResolvedRegex) -> None:
         """Store what a regular expression stands for."""

@@ -35,7 +35,7 @@ from kip848_spark.coordinator.subscriptions import (
     refresh_metadata,
     regex_change,
 )
-from kip848_spark.coordinator.target import may_compute, update_target
+from kip848_spark.coordinator.target import Before, before_request, may_compute, update_target
 
 
 def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> Json:
@@ -57,7 +57,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     change = regex_change(before, after, group)
 
     shard.groups[group.group_id] = group
-    walked, resolved = group.walk_members(), dict(group.resolved)
+    known, resolved = before_request(group), dict(group.resolved)
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)
@@ -78,7 +78,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         group,
         member_id,
         owned,
-        walked,
+        known,
         bump=bump,
         subscription_changed=names_changed or change is not RegexChange.NONE,
     )
@@ -106,16 +106,17 @@ def advance(
     group: ConsumerGroup,
     member_id: str,
     owned: Owned,
-    walked: list[str],
+    known: Before,
     *,
     bump: bool,
     subscription_changed: bool,
 ) -> Member:
     """Epoch, target, one step: what every request of a member ends with."""
-    if bump or shard.now >= group.metadata_deadline:
+    refreshes = bump or shard.now >= group.metadata_deadline
+    if refreshes:
         refresh_metadata(shard, group, bump=bump)
     if group.target_epoch < group.epoch and may_compute(shard, group):
-        update_target(shard, group, walked, member_id)
+        update_target(shard, group, known, member_id, refreshed=refreshes)
 
     before = group.members[member_id]
     subscribed = None

@@ -103,17 +103,23 @@ def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
 
 
 class HashTable:
-    """A ``HashMap`` of topic ids, walked as Java walks it.
+    """A ``HashMap`` of topic ids (or of what ``hash_of`` hashes), walked as Java walks it.
 
     ``put`` adds a key behind those of its bucket and grows the table when it is too full then;
     ``compute`` (``computeIfAbsent``, ``merge``) grows it when it was too full before, and adds the
     key in front.
     """
 
-    __slots__ = ("_buckets", "_size")
+    __slots__ = ("_buckets", "_hash_of", "_size")
 
-    def __init__(self, keys: Iterable[str] = (), start: int = 16) -> None:
+    def __init__(
+        self,
+        keys: Iterable[str] = (),
+        start: int = 16,
+        hash_of: Callable[[str], int] = uuid_hash,
+    ) -> None:
         self._buckets: list[list[str]] = [[] for _ in range(start)]
+        self._hash_of = hash_of
         self._size = 0
         for key in keys:
             self.put(key)
@@ -151,7 +157,7 @@ class HashTable:
         return self._size > len(self._buckets) * 3 // 4
 
     def _bucket(self, key: str) -> list[str]:
-        code = uuid_hash(key) & 0xFFFFFFFF
+        code = self._hash_of(key) & 0xFFFFFFFF
         return self._buckets[(code ^ (code >> 16)) & (len(self._buckets) - 1)]
 
     def _grow(self) -> None:

@@ -236,7 +236,7 @@ def delete_records(shard: Shard, group: ConsumerGroup, walked: list[str] | None 
     group_id = group.group_id
     walked = walked or group.walk_members()
     regexes = group.walk_regexes()
-    for kind, ids in (("8", walked), ("7", group.walk_targets())):
+    for kind, ids in (("8", walked), ("7", walked)):
         for member_id in ids:
             shard.append(records.tombstone(kind, groupId=group_id, memberId=member_id))
     shard.append(records.tombstone("6", groupId=group_id))

@@ -6,6 +6,7 @@ has; STALE_MEMBER_EPOCH tells it to ask again after its next heartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kip848_spark.coordinator.classic import keep_classic_session
@@ -37,7 +38,40 @@ _NOWHERE = -1
 
 
 def commit(shard: Shard, request: Json, version: int) -> Json:
-    """OffsetCommit."""
+    """OffsetCommit: what names no existing topic is answered before the group is looked at."""
+    return _answered(shard, request, lambda known: _commit(shard, known, version))
+
+
+def _answered(shard: Shard, request: Json, handle: Callable[[Json], list[Json]]) -> Json:
+    """Commit the known topics of a request; give each of them the error if it is refused."""
+    asked = request.get("topics") or []
+    known = [topic for topic in asked if _find_topic(shard, topic)[0] is not None]
+    done: list[Json] = []
+    if known or not asked:
+        try:
+            done = handle({**request, "topics": known})
+        except GroupError as bad:
+            done = [_row(topic, bad.code) for topic in known]
+    rows = iter(done)
+    return {
+        "throttleTimeMs": 0,
+        "topics": [
+            next(rows) if topic in known else _row(topic, _find_topic(shard, topic)[1])
+            for topic in asked
+        ],
+    }
+
+
+def _row(topic: Json, code: str) -> Json:
+    row: Json = {key: topic[key] for key in ("name", "topicId") if key in topic}
+    row["partitions"] = [
+        {"partitionIndex": part["partitionIndex"], "errorCode": code}
+        for part in topic.get("partitions") or ()
+    ]
+    return row
+
+
+def _commit(shard: Shard, request: Json, version: int) -> list[Json]:
     epoch = request.get("generationIdOrMemberEpoch", -1)
     missing = "GROUP_ID_NOT_FOUND" if version >= _EPOCH_SINCE else "ILLEGAL_GENERATION"
     group = _committed_group(shard, request, epoch, missing)
@@ -48,12 +82,15 @@ def commit(shard: Shard, request: Json, version: int) -> Json:
             keep_classic_session(shard, group, classic_member)
     retention = request.get("retentionTimeMs", -1)
     expire = -1 if retention == -1 else shard.now + retention
-    rows = _write(shard, request, member, epoch, expire, producer=-1)
-    return {"throttleTimeMs": 0, "topics": rows}
+    return _write(shard, request, member, epoch, expire, producer=-1)
 
 
 def commit_in_transaction(shard: Shard, request: Json, version: int) -> Json:
     """TxnOffsetCommit: the offsets wait for the transaction's marker."""
+    return _answered(shard, request, lambda known: _commit_pending(shard, known, version))
+
+
+def _commit_pending(shard: Shard, request: Json, version: int) -> list[Json]:
     epoch = request.get("generationId", -1)
     group = _committed_group(shard, request, epoch, "ILLEGAL_GENERATION")
     try:
@@ -62,8 +99,7 @@ def commit_in_transaction(shard: Shard, request: Json, version: int) -> Json:
         if bad.code == "STALE_MEMBER_EPOCH":
             raise GroupError("ILLEGAL_GENERATION", bad.message) from None
         raise
-    rows = _write(shard, request, member, epoch, -1, producer=request["producerId"])
-    return {"throttleTimeMs": 0, "topics": rows}
+    return _write(shard, request, member, epoch, -1, producer=request["producerId"])
 
 
 def end_transaction(shard: Shard, request: Json) -> Json:
@@ -155,17 +191,13 @@ def _write(
     rows: list[Json] = []
     written: list[tuple[Place, CommittedOffset]] = []
     for asked in request.get("topics") or ():
-        topic, unknown = _find_topic(shard, asked)
-        row: Json = {"name": topic.name if topic else asked.get("name"), "partitions": []}
-        if "topicId" in asked:
-            row["topicId"] = asked["topicId"]
+        topic = _find_topic(shard, asked)[0]
+        row: Json = _row(asked, "NONE") | {"partitions": []}
         rows.append(row)
         for part in asked.get("partitions") or ():
             code = "NONE"
             metadata = part.get("committedMetadata") or ""
-            if topic is None:
-                code = unknown
-            elif len(metadata) > shard.config.number(METADATA_BYTES):
+            if len(metadata) > shard.config.number(METADATA_BYTES):
                 code = "OFFSET_METADATA_TOO_LARGE"
             else:
                 _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])

@@ -146,7 +146,10 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
     table = HashTable(member.pending, copied_size(len(member.pending), 1))
     for topic in gone:
         table.compute(topic)
-    pending = {t: {**member.pending.get(t, {}), **gone.get(t, {})} for t in table}
+    pending = {}
+    for topic in table:
+        held, new = member.pending.get(topic), gone.get(topic, {})
+        pending[topic] = new if held is None else _listed(held | new, held, goal)
     if _still_owns(owned, pending):
         return member.moved_to(
             member.epoch,

@@ -23,6 +23,7 @@ from kip848_spark.coordinator.consumer_group import (
 )
 from kip848_spark.coordinator.consumer_protocol import assignment_bytes, subscription_bytes
 from kip848_spark.coordinator.faults import ReplayError
+from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.records import Json, Partitions, Record
 from kip848_spark.coordinator.shard import Shard
@@ -319,16 +320,24 @@ def _with_assignment(
 def _partitions(rows: list[Json], epoch: int, with_epochs: bool) -> Partitions:
     """Partitions with the epochs they were gained at; without usable ones, the member's."""
     out: Partitions = {}
-    for row in rows:
+    for row in rows if len(rows) < 2 else _walked(rows):
         numbers = row["partitions"]
         epochs = row.get("assignmentEpochs") if with_epochs else None
         if not with_epochs:
+            numbers = int_order(numbers, copied_size(len(numbers)))
             out[row["topicId"]] = dict.fromkeys(numbers, 0)
         elif epochs is None or len(epochs) != len(numbers):
-            out[row["topicId"]] = dict.fromkeys(numbers, max(epoch, 0))
+            out[row["topicId"]] = dict.fromkeys(int_order(numbers), max(epoch, 0))
         else:
-            out[row["topicId"]] = dict(zip(numbers, epochs, strict=True))
+            known = dict(zip(numbers, epochs, strict=True))
+            out[row["topicId"]] = {number: known[number] for number in int_order(numbers)}
     return out
+
+
+def _walked(rows: list[Json]) -> list[Json]:
+    """Rows by topic in the order of the table they are put into."""
+    by_topic = {row["topicId"]: row for row in rows}
+    return [by_topic[topic] for topic in uuid_order(by_topic)]
 
 
 def _regex(shard: Shard, key: Json, value: Json | None) -> None:

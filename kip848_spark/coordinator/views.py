@@ -9,6 +9,7 @@ from kip848_spark.coordinator.classic import encoded
 from kip848_spark.coordinator.classic_group import DEAD, STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.consumer_protocol import CONSUMER
+from kip848_spark.coordinator.javahash import copied_size, string_order
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard, rows_in_order
 from kip848_spark.coordinator.target import preferred_assignor
@@ -138,7 +139,9 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
         "memberEpoch": member.epoch,
         "clientId": member.client_id,
         "clientHost": member.client_host,
-        "subscribedTopicNames": sorted(member.topic_names),
+        "subscribedTopicNames": string_order(
+            sorted(member.topic_names), copied_size(len(member.topic_names))
+        ),
         "subscribedTopicRegex": member.regex,
         "assignment": _named(shard, held),
         "targetAssignment": _named(shard, rows_in_order(group.target_of(member.member_id))),

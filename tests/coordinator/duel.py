@@ -90,6 +90,7 @@ class Duel:
         self.differences: list[Difference] = []
         self.records: dict[str, list[Json]] = {}
         self.requests = 0
+        self._probes = 0
         self.topic_ids: dict[str, str] = {}
         self._alias: dict[str, str] = {}
         self._connections: dict[tuple[str, str], Connection] = {}
@@ -130,7 +131,7 @@ class Duel:
         else:
             future = self.admin.create_topics([NewTopic(name, partitions, 1)])[name]
         future.result()
-        time.sleep(0.15)  # until the coordinator has the image
+        self._settle(name, partitions)
         if name not in self.topic_ids:
             from confluent_kafka import TopicCollection
 
@@ -141,8 +142,28 @@ class Duel:
 
     def delete_topic(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result()
-        time.sleep(0.25)
+        self._settle(name, 0)
         self._take(self.reference.topic(_now(), name, self.topic_ids.pop(name), 0))
+
+    def _settle(self, name: str, partitions: int) -> None:
+        """Wait until the coordinator has the topic like that: ask it, by groups of no account."""
+        connection = self._connection("probe", "probe")
+        for _ in range(250):
+            self._probes += 1
+            request = {
+                "groupId": f"probe-{self._probes}",
+                "memberId": "probe",
+                "memberEpoch": 0,
+                "rebalanceTimeoutMs": 60_000,
+                "subscribedTopicNames": [name],
+                "topicPartitions": [],
+            }
+            number = connection.send("ConsumerGroupHeartbeat", 1, request)
+            answer = connection.receive(number, 5)
+            rows = answer["assignment"]["topicPartitions"] if answer else []
+            if sum(len(row["partitions"]) for row in rows) == partitions:
+                return
+            time.sleep(0.02)
 
     def configure(self, group: str, settings: dict[str, str]) -> None:
         """A group's own settings, on both sides."""
@@ -191,7 +212,9 @@ class Duel:
         return answer
 
     def _connection(self, conversation: str, client: str) -> Connection:
-        key = (conversation, client)
+        # A broker takes one request at a time from a connection.
+        waiting = sum(w.connection.client_id == client for w in self._waiting.values())
+        key = (f"{conversation}{waiting or ''}", client)
         if key not in self._connections:
             self._connections[key] = Connection(self.broker.bootstrap, client)
         return self._connections[key]
@@ -273,7 +296,7 @@ class Duel:
         time.sleep(0.3)
         logged: dict[str, list[Json]] = {}
         for dumped in self.broker.dump_all():
-            if dumped.key is None or dumped.group is None:
+            if dumped.key is None or str(dumped.group).startswith("probe-"):
                 continue
             record = {"key": dumped.key, "value": dumped.payload}
             logged.setdefault(dumped.group, []).append(self._renamed(record))

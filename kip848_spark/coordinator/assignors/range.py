@@ -7,6 +7,8 @@ by instance id, then the others by member id), so the same subscriptions give th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment, MemberSpec
 from kip848_spark.coordinator.javahash import copied_size, uuid_order
 
@@ -32,10 +34,15 @@ def assign_range(spec: AssignmentSpec) -> GroupAssignment:
             if size:
                 shares[member.member_id][topic] = list(range(start, start + size))
             start += size
-    return {member.member_id: _listed(member, shares[member.member_id]) for member in spec.members}
+    return {
+        member.member_id: _listed(
+            shares[member.member_id], (in_order[0] if spec.homogeneous else member).topics
+        )
+        for member in spec.members
+    }
 
 
-def _listed(member: MemberSpec, share: dict[str, list[int]]) -> dict[str, list[int]]:
-    """A share in the order of its table, which is made for all the member's topics."""
-    topics = [topic for topic in member.topics if topic in share]
-    return {topic: share[topic] for topic in uuid_order(topics, copied_size(len(member.topics), 1))}
+def _listed(share: dict[str, list[int]], topics: Mapping[str, None]) -> dict[str, list[int]]:
+    """A share in the order of its table, which was made for these topics and filled in turn."""
+    order = uuid_order([t for t in topics if t in share], copied_size(len(topics), 1))
+    return {topic: share[topic] for topic in order}
