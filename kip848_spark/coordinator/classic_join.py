@@ -198,10 +198,7 @@ def _rejoin(
     ):
         shard.answer(ticket, joined_response(group, member.member_id))
         return
-    complete_join(
-        shard, member, join_response(memberId=member.member_id, errorCode="UNKNOWN_MEMBER_ID")
-    )
-    _update(member, request, ticket)
+    _update(member, request, ticket)  # a join it still waits for is never answered (4.3.1)
     rebalance_or_complete(shard, group)
 
 

@@ -87,7 +87,12 @@ _40 = replace(
     legacy_offset_key_any_version=True,
 )
 _KIP = replace(
-    _40, name="kip", epochs_after_revocation=0, client_assignors=True, member_id_by_client=False
+    _40,
+    name="kip",
+    epochs_after_revocation=0,
+    join_is_never_fenced=True,  # "it can rejoin with a member epoch equal to 0"
+    client_assignors=True,
+    member_id_by_client=False,
 )
 
 RELEASES: dict[str, Release] = {r.name: r for r in (_KIP, _40, _41, _42, _43)}
