@@ -36,7 +36,7 @@ from kip848_spark.coordinator.consumer_protocol import subscription_bytes
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.migration import delete_records
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Client, Shard
+from kip848_spark.coordinator.shard import Call, Shard
 
 MEMBER_ID_REQUIRED_FROM = 4
 """From this version on a dynamic member is given its id first and joins again with it."""
@@ -54,10 +54,11 @@ def protocols_of(request: Json) -> tuple[tuple[str, bytes], ...]:
     return tuple(offered)
 
 
-def join(shard: Shard, request: Json, client: Client, version: int, ticket: Ticket) -> None:
+def join(shard: Shard, call: Call) -> None:
     """Answer a JoinGroup, now or when the group has come together."""
     from kip848_spark.coordinator.classic_on_consumer import join_consumer_group
 
+    request = call.request
     group_id = request.get("groupId") or ""
     if not group_id:
         raise GroupError("INVALID_GROUP_ID", "the group id is empty")
@@ -68,7 +69,7 @@ def join(shard: Shard, request: Json, client: Client, version: int, ticket: Tick
         raise GroupError("INVALID_SESSION_TIMEOUT", f"{timeout} is not within {least} and {most}")
     existing = shard.groups.get(group_id)
     if isinstance(existing, ConsumerGroup) and existing.members:
-        join_consumer_group(shard, existing, request, client, version, ticket)
+        join_consumer_group(shard, existing, call)
         return
 
     member_id = request.get("memberId") or ""
@@ -82,15 +83,14 @@ def join(shard: Shard, request: Json, client: Client, version: int, ticket: Tick
         group, is_new = existing, False
     started = len(shard.output.records)
     try:
-        _join(shard, group, request, client, version, ticket)
+        _join(shard, group, call)
     finally:  # a new group is written down even if nobody could join it
         if is_new and len(shard.output.records) == started:
             shard.append_only(empty_record(group))
 
 
-def _join(
-    shard: Shard, group: ClassicGroup, request: Json, client: Client, version: int, ticket: Ticket
-) -> None:
+def _join(shard: Shard, group: ClassicGroup, call: Call) -> None:
+    request, version, ticket = call.request, call.version, call.ticket
     member_id = request.get("memberId") or ""
     if not _has_room(shard, group, member_id):
         group.remove(member_id)
@@ -102,21 +102,21 @@ def _join(
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "no protocol is common to all members")
     instance_id = request.get("groupInstanceId")
     if not member_id:
-        new_id = f"{instance_id or client.client_id}-{shard.new_java_uuid()}"
+        new_id = f"{instance_id or call.client.client_id}-{shard.new_java_uuid()}"
         if instance_id is not None:
             old_id = group.static_ids.get(instance_id)
             if old_id is None:
-                _add(shard, group, request, client, new_id, ticket)
+                _add(shard, group, call, new_id)
             else:
-                _replace_static(shard, group, request, old_id, new_id, version, ticket)
+                _replace_static(shard, group, call, old_id, new_id)
         elif version >= MEMBER_ID_REQUIRED_FROM:
             group.pending_joins.add(new_id)
             expire_later(shard, group, new_id, request["sessionTimeoutMs"])
             shard.answer(ticket, join_response(memberId=new_id, errorCode="MEMBER_ID_REQUIRED"))
         else:
-            _add(shard, group, request, client, new_id, ticket)
+            _add(shard, group, call, new_id)
     elif member_id in group.pending_joins:
-        _add(shard, group, request, client, member_id, ticket)
+        _add(shard, group, call, member_id)
     else:
         check_member(group, member_id, instance_id)
         _rejoin(shard, group, group.member(member_id), request, ticket)
@@ -146,15 +146,9 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < most
 
 
-def _add(
-    shard: Shard,
-    group: ClassicGroup,
-    request: Json,
-    client: Client,
-    member_id: str,
-    ticket: Ticket,
-) -> None:
+def _add(shard: Shard, group: ClassicGroup, call: Call, member_id: str) -> None:
     """A new member; it must complete its first join within five minutes."""
+    request, client = call.request, call.client
     if group.state == PREPARING and group.initial:
         group.member_added = True
     member = ClassicMember(
@@ -166,7 +160,7 @@ def _add(
         request["sessionTimeoutMs"],
         request["protocolType"],
         protocols_of(request),
-        join_ticket=ticket,
+        join_ticket=call.ticket,
         is_new=True,
     )
     group.add(member)
@@ -203,13 +197,7 @@ def _rejoin(
 
 
 def _replace_static(
-    shard: Shard,
-    group: ClassicGroup,
-    request: Json,
-    old_id: str,
-    new_id: str,
-    version: int,
-    ticket: Ticket,
+    shard: Shard, group: ClassicGroup, call: Call, old_id: str, new_id: str
 ) -> None:
     """A static member comes back under a new id: in a stable group no rebalance is needed."""
     leader_before = group.leader
@@ -219,11 +207,11 @@ def _replace_static(
     member = group.rename(old_id, new_id)
     shard.timers.cancel(session_key(group.group_id, old_id))
     keep_classic_session(shard, group, member)
-    _update(member, request, ticket)
+    _update(member, call.request, call.ticket)
     if group.state == STABLE and group.select_protocol() == group.protocol:
         shard.append_only(group.to_record())
         leads = group.leader == new_id
-        if version >= _SKIPS_ASSIGNMENT_FROM:
+        if call.version >= _SKIPS_ASSIGNMENT_FROM:
             response = joined_response(group, new_id, skipAssignment=leads)
         else:
             response = joined_response(group, new_id, leader=leader_before, members=[])

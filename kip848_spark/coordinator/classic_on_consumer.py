@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from kip848_spark.coordinator.classic import encoded, join_response, sync_response
-from kip848_spark.coordinator.classic_group import Ticket
 from kip848_spark.coordinator.consumer_group import (
     JOIN,
     NO_OWNER,
@@ -39,7 +38,7 @@ from kip848_spark.coordinator.membership import (
 from kip848_spark.coordinator.migration import downgrade, may_downgrade
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.sessions import fence_later, join_key, keep_session, sync_key
-from kip848_spark.coordinator.shard import Client, Shard
+from kip848_spark.coordinator.shard import Call, Client, Shard
 from kip848_spark.coordinator.subscriptions import (
     RegexChange,
     drop_unused_regex,
@@ -50,20 +49,14 @@ from kip848_spark.coordinator.subscriptions import (
 from kip848_spark.coordinator.target import before_request
 
 
-def join_consumer_group(
-    shard: Shard,
-    group: ConsumerGroup,
-    request: Json,
-    client: Client,
-    version: int,
-    ticket: Ticket,
-) -> None:
+def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
     """JoinGroup: update the member, bump, target, one step; the epoch is its generation."""
     from kip848_spark.coordinator.classic_join import MEMBER_ID_REQUIRED_FROM, protocols_of
     from kip848_spark.coordinator.heartbeat import advance
 
     if shard.release.policy_bars_classic_join and shard.config.migration_disabled:
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "the migration policy forbids it")
+    request, client, ticket = call.request, call.client, call.ticket
     member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
     unknown = not member_id
     check_not_full(shard, group, member_id)
@@ -71,11 +64,13 @@ def join_consumer_group(
     _check_protocols(group, request.get("protocolType"), {name for name, _ in protocols})
     if unknown:
         member_id = shard.new_uuid()
-        if instance_id is None and version >= MEMBER_ID_REQUIRED_FROM:
+        if instance_id is None and call.version >= MEMBER_ID_REQUIRED_FROM:
             shard.answer(ticket, join_response(memberId=member_id, errorCode="MEMBER_ID_REQUIRED"))
             return
     epoch = JOIN if unknown or instance_id is None else -1
-    before, replaced = joining_member(shard, group, member_id, instance_id, epoch, {}, classic=True)
+    before, replaced = joining_member(
+        shard, group, member_id, instance_id, epoch=epoch, owned={}, classic=True
+    )
     subscription = _subscription(protocols)
     after = _updated(before, request, subscription, client, protocols)
     change = regex_change(before, after, group)
@@ -105,9 +100,7 @@ def join_consumer_group(
                 shard, group, member_id, owned, known, bump=False, subscription_changed=bump
             )
         group.epoch = epoch_before
-        walked = [
-            member_id if other == replaced.member_id else other for other in known.walked
-        ]
+        walked = [member_id if other == replaced.member_id else other for other in known.walked]
         downgrade(shard, group, set(), joiner=member, walked=walked, rebalance=stale)
     else:
         member = advance(

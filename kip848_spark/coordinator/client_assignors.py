@@ -18,6 +18,25 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard, partitions_of, rows_in_order, rows_of
 
 
+def check_assignors(shard: Shard, request: Json) -> None:
+    """INVALID_REQUEST unless the assignors a heartbeat brings are named and versioned properly."""
+    rows = request.get("clientAssignors")
+    if rows is None:
+        return
+    if not shard.release.client_assignors:
+        raise GroupError("INVALID_REQUEST", "no release has client side assignors")
+    if request.get("serverAssignor") is not None:
+        raise GroupError("INVALID_REQUEST", "the assignor is the server's or the client's")
+    for row in rows:
+        least, most = row.get("minimumVersion", 0), row.get("maximumVersion", 0)
+        if not row.get("name"):
+            raise GroupError("INVALID_REQUEST", "an assignor without a name")
+        if least < -1 or most < max(least, 0):
+            raise GroupError("INVALID_REQUEST", f"versions {least} to {most} of {row['name']!r}")
+        if not least <= row.get("metadataVersion", 0) <= most:
+            raise GroupError("INVALID_REQUEST", f"metadata of {row['name']!r} is out of its range")
+
+
 def common_assignor(group: ConsumerGroup) -> str | None:
     """The client side assignor all members support, by the precedence most of them give it."""
     members = list(group.members.values())

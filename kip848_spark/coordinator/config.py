@@ -95,7 +95,7 @@ class BrokerConfig:
             raise UsageError(f"no broker setting {name!r} touches the group coordinator")
 
     def _check_ranges(self) -> None:
-        """The broker refuses to start unless least <= value <= most (KIP, Broker Configurations)."""
+        """A broker refuses to start unless least <= value <= most (KIP, Broker Configurations)."""
         triples = [
             (SESSION, "group.consumer.min.session.timeout.ms"),
             (HEARTBEAT, "group.consumer.min.heartbeat.interval.ms"),

@@ -185,10 +185,8 @@ class ConsumerGroup:
     # Ownership: no partition has two owners (facts A and C8)
 
     def _set_owned(self, old: Member | None, new: Member | None) -> None:
-        if old is not None and new is not None:
-            if old.assigned is new.assigned and old.pending is new.pending:
-                if old.epoch == new.epoch or not (old.assigned or old.pending):
-                    return
+        if old is not None and new is not None and _same_partitions(old, new):
+            return
         if old is not None:
             self._release(old.assigned, old.epoch)
             self._release(old.pending, old.epoch)
@@ -236,7 +234,7 @@ class ConsumerGroup:
     def topics_of(self, member: Member) -> set[str]:
         """The topic names one member asks for."""
         if member.regex and member.regex in self.resolved:
-            return member.topic_names | self.resolved[member.regex].topics
+            return set(member.topic_names | self.resolved[member.regex].topics)
         return set(member.topic_names)
 
     def homogeneous(self) -> bool:
@@ -325,6 +323,13 @@ class ConsumerGroup:
                 ),
             },
         )
+
+
+def _same_partitions(old: Member, new: Member) -> bool:
+    """Nothing changes hands: the metadata changed, or an epoch without partitions."""
+    if old.assigned is not new.assigned or old.pending is not new.pending:
+        return False
+    return old.epoch == new.epoch or not (old.assigned or old.pending)
 
 
 def _classic_json(classic: ClassicMetadata | None) -> dict[str, Any] | None:

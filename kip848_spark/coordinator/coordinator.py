@@ -23,7 +23,7 @@ from kip848_spark.coordinator.heartbeat import heartbeat, response
 from kip848_spark.coordinator.records import Json, Record
 from kip848_spark.coordinator.releases import release_named
 from kip848_spark.coordinator.replay import end_transaction, replay
-from kip848_spark.coordinator.shard import Client, Shard
+from kip848_spark.coordinator.shard import Call, Client, Shard
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.errors import UsageError
 
@@ -106,6 +106,7 @@ class Coordinator:
         api: str,
         request: Json,
         client: Client | None = None,
+        *,
         version: int | None = None,
         ticket: int | None = None,
     ) -> list[Step]:
@@ -140,16 +141,6 @@ class Coordinator:
         if not output.answers and not output.records:
             return []
         return [Step(self.shard.now, output.answers, output.records)]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request on its way to a handler."""
-
-    request: Json
-    client: Client
-    version: int
-    ticket: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +183,7 @@ def _heartbeat(shard: Shard, call: Call) -> Json:
 
 
 def _join(shard: Shard, call: Call) -> None:
-    classic_join.join(shard, call.request, call.client, call.version, call.ticket)
+    classic_join.join(shard, call)
 
 
 def _sync(shard: Shard, call: Call) -> None:

@@ -12,6 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kip848_spark.coordinator.client_assignors import (
+    check_assignors,
+    common_assignor,
+    must_compute,
+)
 from kip848_spark.coordinator.config import HEARTBEAT
 from kip848_spark.coordinator.consumer_group import JOIN, STATIC_LEAVE, ConsumerGroup, Member
 from kip848_spark.coordinator.consumer_group import MemberState as State
@@ -51,7 +56,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     check_not_full(shard, group, member_id)
     member_id = member_id or shard.new_uuid()
     before, replaced = joining_member(
-        shard, group, member_id, request.get("instanceId"), epoch, owned
+        shard, group, member_id, request.get("instanceId"), epoch=epoch, owned=owned
     )
     after = updated(before, request, client)
     change = regex_change(before, after, group)
@@ -70,6 +75,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     names_changed = before.topic_names != after.topic_names
     bump = (
         names_changed
+        or before.client_assignors != after.client_assignors
         or change is RegexChange.UPDATED_AND_RESOLVED
         or (group.epoch == 0 and shard.release.bumps_fresh_group)
     )
@@ -93,12 +99,15 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         and owned is not None
     )
     shows = full or before.assigned != member.assigned
-    return response(
+    answer = response(
         memberId=member_id,
         memberEpoch=member.epoch,
         heartbeatIntervalMs=shard.config.for_group(group.group_id, HEARTBEAT),
         assignment={"topicPartitions": rows_of(member.assigned)} if shows else None,
     )
+    if shard.release.client_assignors:
+        answer["shouldComputeAssignment"] = must_compute(shard, group, member_id)
+    return answer
 
 
 def advance(
@@ -115,7 +124,8 @@ def advance(
     refreshes = bump or shard.now >= group.metadata_deadline
     if refreshes:
         refresh_metadata(shard, group, bump=bump)
-    if group.target_epoch < group.epoch and may_compute(shard, group):
+    by_client = shard.release.client_assignors and common_assignor(group) is not None
+    if group.target_epoch < group.epoch and may_compute(shard, group) and not by_client:
         update_target(shard, group, known, member_id, refreshed=refreshes)
 
     before = group.members[member_id]
@@ -160,6 +170,8 @@ def updated(member: Member, request: Json, client: Client) -> Member:
         changes["rebalance_timeout"] = request["rebalanceTimeoutMs"]
     if request.get("subscribedTopicNames") is not None:
         changes["topic_names"] = frozenset(request["subscribedTopicNames"])
+    if request.get("clientAssignors") is not None:
+        changes["client_assignors"] = tuple(dict(row) for row in request["clientAssignors"])
     return replace(member, **changes)
 
 
@@ -188,6 +200,7 @@ def validate(shard: Shard, request: Json, version: int) -> None:
             request.get("subscribedTopicRegex") is None
         ):
             raise GroupError("INVALID_REQUEST", "a joining member names topics or an expression")
+    check_assignors(shard, request)
     assignor = request.get("serverAssignor")
     if assignor is not None and assignor not in shard.config.assignors:
         raise GroupError(

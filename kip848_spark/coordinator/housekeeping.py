@@ -70,7 +70,7 @@ def start_sweeping(shard: Shard) -> None:
 
 def expire(shard: Shard) -> None:
     """One sweep: expired offsets go, and groups that are empty and have none left."""
-    for group_id, group in list(shard.groups.items()):
+    for group in list(shard.groups.values()):
         none_left = _expire_offsets(shard, group)
         if none_left and group.state == EMPTY:
             _delete(shard, group)

@@ -188,9 +188,10 @@ class TimelineOrder:
     def walk(self, keys: Iterable[_S]) -> list[_S]:
         """The keys, given in the order of their first put, in the table's order."""
         shift = 64 - (self.slots.bit_length() - 1)
+        newest_first = list(keys)[::-1]
 
         def slot(key: str | int) -> int:
             code = key if isinstance(key, int) else string_hash(key)
             return ((code * _FIBONACCI) & 0xFFFF_FFFF_FFFF_FFFF) >> shift
 
-        return sorted(list(keys)[::-1], key=slot)
+        return sorted(newest_first, key=slot)

@@ -36,9 +36,9 @@ def joining_member(
     group: ConsumerGroup,
     member_id: str,
     instance_id: str | None,
+    *,
     epoch: int,
     owned: Owned,
-    *,
     classic: bool = False,
 ) -> tuple[Member, Member | None]:
     """The member behind a request, and the static member it replaces, if it does."""

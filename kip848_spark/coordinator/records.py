@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-
 Json = dict[str, Any]
 Record = dict[str, Any]
 Partitions = dict[str, dict[int, int]]

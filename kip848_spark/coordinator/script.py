@@ -21,6 +21,9 @@ from kip848_spark.coordinator.javahash import uuid_halves
 from kip848_spark.coordinator.shard import Client
 from kip848_spark.errors import UsageError
 
+_NO_TOPIC = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The id of no topic: whose id a deletion may leave out."""
+
 
 def run_script(
     lines: Iterable[str], release: str, seed: int, config: Mapping[str, str]
@@ -61,16 +64,14 @@ def _play(coordinator: Coordinator, line: dict[str, Any], number: int) -> list[S
             raise UsageError("'request' must be an object")
         client = Client(line.get("clientId") or "", line.get("clientHost") or "/127.0.0.1")
         return coordinator.request(
-            at, line["api"], request, client, line.get("apiVersion"), ticket=number
+            at, line["api"], request, client, version=line.get("apiVersion"), ticket=number
         )
     event = line.get("event")
     if event == "topic":
         partitions = line["partitions"]
         if not isinstance(partitions, int) or partitions < 0:
             raise UsageError("'partitions' must be a whole number, 0 for a deleted topic")
-        topic_id = line.get("topicId")
-        if topic_id is None and partitions == 0:
-            topic_id = "AAAAAAAAAAAAAAAAAAAAAA"
+        topic_id = str(line["topicId"] if partitions else line.get("topicId") or _NO_TOPIC)
         uuid_halves(topic_id)
         return coordinator.topic(at, line["name"], topic_id, partitions, line.get("racks") or ())
     if event == "tick":

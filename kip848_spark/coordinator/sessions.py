@@ -51,7 +51,7 @@ def await_revocation(shard: Shard, group: ConsumerGroup, member: Member) -> None
         group,
         member,
         member.rebalance_timeout,
-        lambda now: now.epoch == epoch,
+        still=lambda now: now.epoch == epoch,
     )
 
 
@@ -61,6 +61,7 @@ def fence_later(
     group: ConsumerGroup,
     member: Member,
     delay: int,
+    *,
     still: Callable[[Member], bool] = lambda _: True,
 ) -> None:
     """Fence a member after ``delay`` ms unless the timer is cancelled or ``still`` says no."""

@@ -36,6 +36,16 @@ class Client:
     host: str = "/127.0.0.1"
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request on its way to a handler."""
+
+    request: Json
+    client: Client
+    version: int
+    ticket: int
+
+
 @dataclass(slots=True)
 class Output:
     """What one step gave: answers (the asker's own first) and appended records."""

@@ -64,7 +64,11 @@ def preferred_assignor(
     """
     votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
     voted = _voted(group) if voted is None else voted
-    table = HashTable(TimelineOrder().walk(sorted(voted)), copied_size(len(voted), 1) if voted else 16, string_hash)
+    table = HashTable(
+        TimelineOrder().walk(sorted(voted)),
+        copied_size(len(voted), 1) if voted else 16,
+        string_hash,
+    )
     for name in votes:
         table.compute(name)
     best: str | None = None

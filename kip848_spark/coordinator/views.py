@@ -30,7 +30,9 @@ def list_groups(shard: Shard, request: Json) -> Json:
             continue
         if types and group.type not in types:
             continue
-        protocol_type = CONSUMER if group.type == "consumer" else group.protocol_type or ""
+        protocol_type = CONSUMER
+        if isinstance(group, ClassicGroup):
+            protocol_type = group.protocol_type or ""
         rows.append(
             {
                 "groupId": group.group_id,

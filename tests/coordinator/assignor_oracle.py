@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, MemberSpec
+from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.javahash import int_order, uuid_order
 from kip848_spark.coordinator.releases import release_named
-from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.jars import broker_jars
 from kip848_spark.java import find_java
@@ -72,8 +72,7 @@ def random_group(seed: int) -> tuple[str, AssignmentSpec]:
     same = rng.random() < 0.5
     names = [f"m{seed}-{i}" for i in range(rng.randint(1, 7))]
     wanted = {
-        name: topics if same else rng.sample(topics, rng.randint(0, len(topics)))
-        for name in names
+        name: topics if same else rng.sample(topics, rng.randint(0, len(topics))) for name in names
     }
     owned: dict[str, dict[str, dict[int, None]]] = {name: {} for name in names}
     for topic in topics:

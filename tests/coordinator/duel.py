@@ -54,7 +54,7 @@ VERSIONS = {
     "OffsetDelete": 0,
 }
 _MADE_UP = frozenset(
-    "commitTimestamp currentStateTimestamp assignmentTimestamp timestamp version".split()
+    ["commitTimestamp", "currentStateTimestamp", "assignmentTimestamp", "timestamp", "version"]
 )
 
 
@@ -177,9 +177,7 @@ class Duel:
             future.result()
         time.sleep(0.1)
         configs = [{"name": n, "configOperation": 0, "value": v} for n, v in settings.items()]
-        request = {
-            "resources": [{"resourceType": 32, "resourceName": group, "configs": configs}]
-        }
+        request = {"resources": [{"resourceType": 32, "resourceName": group, "configs": configs}]}
         self._take(self.reference.request(_now(), "IncrementalAlterConfigs", request))
 
     # Requests
@@ -192,14 +190,14 @@ class Duel:
         self._ticket += 1
         ticket = self._ticket
         version = VERSIONS[api] if version is None else version
-        connection = self._connection(where.split(":")[0], client)
+        connection = self._connection(where.split(":", maxsplit=1)[0], client)
         number = connection.send(api, version, self._for_broker(request))
         waiting = _Waiting(connection, number, f"{where} {client} {api} {_brief(request)}")
         self._waiting[ticket] = waiting
         early = self._force_id(api, request, client, version, waiting)
         at = _now()
         steps = self.reference.request(
-            at, api, request, Client(client), version, ticket=ticket
+            at, api, request, Client(client), version=version, ticket=ticket
         )
         answer = None
         for step in steps:
@@ -322,12 +320,15 @@ class Duel:
 
 
 def _kafka_form(topic_id: Uuid) -> str:
-    raw = topic_id.get_most_significant_bits() & (2**64 - 1), (
-        topic_id.get_least_significant_bits() & (2**64 - 1)
+    raw = (
+        topic_id.get_most_significant_bits() & (2**64 - 1),
+        (topic_id.get_least_significant_bits() & (2**64 - 1)),
     )
-    return base64.urlsafe_b64encode(
-        raw[0].to_bytes(8, "big") + raw[1].to_bytes(8, "big")
-    ).decode().rstrip("=")
+    return (
+        base64.urlsafe_b64encode(raw[0].to_bytes(8, "big") + raw[1].to_bytes(8, "big"))
+        .decode()
+        .rstrip("=")
+    )
 
 
 def _now() -> int:
@@ -350,8 +351,9 @@ def _plain(response: Any, like: Any = None) -> Any:
             out[key] = _plain(value, like.get(key) if isinstance(like, dict) else None)
         return out
     if isinstance(response, list):
-        rows = [_plain(item, like[0] if isinstance(like, list) and like else None)
-                for item in response]
+        rows = [
+            _plain(item, like[0] if isinstance(like, list) and like else None) for item in response
+        ]
         if rows and isinstance(rows[0], dict) and {"groupId", "memberId"} & rows[0].keys():
             rows.sort(key=lambda row: row.get("groupId") or row.get("memberId"))
         return rows
@@ -405,7 +407,11 @@ class Talk:
 
     def ask(self, client: str, api: str, version: int | None = None, **request: Any) -> Any:
         if "groupId" not in request and api not in (
-            "ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch",
+            "ListGroups",
+            "DescribeGroups",
+            "ConsumerGroupDescribe",
+            "DeleteGroups",
+            "OffsetFetch",
         ):
             request["groupId"] = self.group
         where = f"{self.name}:"

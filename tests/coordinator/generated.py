@@ -36,7 +36,9 @@ def consumers(talk: Talk, seed: int, steps: int = 40) -> Conversation:
             member.leave()
 
 
-def _act(talk: Talk, rng: random.Random, member: ConsumerSide, sizes: dict[str, int]) -> None:
+def _act(  # noqa: PLR0912 - a branch a deed
+    talk: Talk, rng: random.Random, member: ConsumerSide, sizes: dict[str, int]
+) -> None:
     if member.epoch <= 0:
         if member.instance is not None and rng.random() < 0.6:
             member.member_id = f"{member.name}-{rng.randint(0, 99)}"

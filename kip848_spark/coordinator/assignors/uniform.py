@@ -53,8 +53,8 @@ def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
         for topic in uuid_order(member.target):
             if topic not in wanted:
                 continue
-            numbers = int_order(member.target[topic], copied_size(len(member.target[topic])))
-            kept, excess = numbers[:room], numbers[room:]
+            listed = int_order(member.target[topic], copied_size(len(member.target[topic])))
+            kept, excess = listed[:room], listed[room:]
             if kept:
                 shares[member.member_id].keep(topic, kept)
             room -= len(kept)
