@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
@@ -45,7 +46,7 @@ def cache_folder() -> Path:
 
 def spark_jars(progress: Progress | None = None) -> list[Path]:
     """What goes on Spark's class path beside pyspark's own jars."""
-    return _resolved("spark", None, progress)
+    return _resolved(_Wanted("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
 
 
 def broker_jars(version: str, progress: Progress | None = None) -> list[Path]:
@@ -54,7 +55,18 @@ def broker_jars(version: str, progress: Progress | None = None) -> list[Path]:
         raise EnvironmentFault(
             f"{version!r} is not the number of a Kafka release.", mend="Name one such as 4.3.1."
         )
-    return _resolved("broker", version, progress)
+    ivy = resource("conf/ivy.xml").read_bytes()
+    return _resolved(_Wanted(f"broker-{version}", ivy, "broker", version), progress)
+
+
+def artifact_jars(
+    name: str, coordinates: Sequence[str], progress: Progress | None = None
+) -> list[Path]:
+    """These artifacts (``group:artifact:version``) alone, without what they depend on.
+
+    ``name`` is the set's section in the lock file.
+    """
+    return _resolved(_Wanted(name, _ivy_file_of(coordinates), "default"), progress)
 
 
 def locked(name: str) -> dict[str, str] | None:
@@ -78,20 +90,45 @@ def lock_section(name: str, jars: Sequence[Path]) -> str:
     return "\n".join([f"[{name}]", *lines, ""])
 
 
-def _resolved(conf: str, version: str | None, progress: Progress | None) -> list[Path]:
-    name = conf if version is None else f"{conf}-{version}"
-    wanted = hashlib.sha256(resource("conf/ivy.xml").read_bytes()).hexdigest()[:12]
-    folder = cache_folder() / "jars" / f"{name}-{wanted}"
+@dataclass(frozen=True)
+class _Wanted:
+    """A set of jars: its name in the lock file, and what to tell Ivy."""
+
+    name: str
+    ivy_file: bytes
+    conf: str
+    kafka_version: str | None = None
+
+
+def _resolved(wanted: _Wanted, progress: Progress | None) -> list[Path]:
+    digest = hashlib.sha256(wanted.ivy_file).hexdigest()[:12]
+    folder = cache_folder() / "jars" / f"{wanted.name}-{digest}"
     jars = _kept(folder)
     if jars is not None:
         return jars
     with _locked_folder(folder.parent, progress):
         jars = _kept(folder)  # another process may have made it while this one waited
         if jars is None:
-            _make(folder, name, conf, version, progress or (lambda _: None))
+            _make(folder, wanted, progress or (lambda _: None))
             jars = _kept(folder)
     assert jars is not None
     return jars
+
+
+def _ivy_file_of(coordinates: Sequence[str]) -> bytes:
+    """An Ivy file that asks for these artifacts and nothing else."""
+    lines = [
+        '<ivy-module version="2.0">',
+        '  <info organisation="kip848" module="artifacts"/>',
+        "  <dependencies>",
+    ]
+    for coordinate in coordinates:
+        org, artifact, revision = coordinate.split(":")
+        lines.append(
+            f'    <dependency org="{org}" name="{artifact}" rev="{revision}" '
+            'conf="default->default" transitive="false"/>'
+        )
+    return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""]).encode()
 
 
 def _kept(folder: Path) -> list[Path] | None:
@@ -127,29 +164,30 @@ def _locked_folder(parent: Path, progress: Progress | None) -> Iterator[None]:
         yield
 
 
-def _make(folder: Path, name: str, conf: str, version: str | None, progress: Progress) -> None:
+def _make(folder: Path, wanted: _Wanted, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="tmp-") as temporary:
         aside = Path(temporary)
         made = aside / "jars"
-        _fetch(aside, conf, version, progress)
+        (aside / "ivy.xml").write_bytes(wanted.ivy_file)
+        _fetch(aside, wanted, progress)
         jars = sorted(made.glob("*.jar"))
-        _verify(name, jars)
+        _verify(wanted.name, jars)
         (made / _MANIFEST).write_text(json.dumps({jar.name: jar.stat().st_size for jar in jars}))
         shutil.rmtree(folder, ignore_errors=True)
         made.rename(folder)
 
 
-def _fetch(aside: Path, conf: str, version: str | None, progress: Progress) -> None:
-    """Let Ivy put the jars into ``aside/jars``."""
+def _fetch(aside: Path, wanted: _Wanted, progress: Progress) -> None:
+    """Let Ivy put what ``aside/ivy.xml`` names into ``aside/jars``."""
     command = [str(find_java())]
     command += [f"-Dsun.net.client.default{what}Timeout={ms}" for what, ms in _TIMEOUT_MS.items()]
-    command += [f"-Dkafka.version={version or '0'}", "-jar", str(_ivy_jar())]
+    command += [f"-Dkafka.version={wanted.kafka_version or '0'}", "-jar", str(_ivy_jar())]
     settings = os.environ.get("KIP848_IVY_SETTINGS")
     if settings:  # a company's own mirror of Maven Central
         command += ["-settings", settings]
     pattern = f"{aside}/jars/[artifact]-[revision](-[classifier]).[ext]"
-    command += ["-ivy", str(resource("conf/ivy.xml")), "-cache", f"{aside}/ivy"]
-    command += ["-confs", conf, "-retrieve", pattern]
+    command += ["-ivy", f"{aside}/ivy.xml", "-cache", f"{aside}/ivy"]
+    command += ["-confs", wanted.conf, "-retrieve", pattern]
     said: list[str] = []
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -168,7 +206,7 @@ def _fetch(aside: Path, conf: str, version: str | None, progress: Progress) -> N
             process.kill()
             process.wait()
     if code or any("FAILED" in line for line in said):
-        raise _fetch_fault(said, version)
+        raise _fetch_fault(said, wanted.kafka_version)
 
 
 def _fetch_fault(said: Sequence[str], version: str | None) -> EnvironmentFault:

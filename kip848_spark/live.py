@@ -32,8 +32,8 @@ _TOPICS_A_REQUEST = 500
 _REQUESTS_AT_ONCE = 32
 _PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
 
-_log = logging.getLogger("kip848_spark.kafka")
-_log.addHandler(logging.NullHandler())
+LOG = logging.getLogger("kip848_spark.kafka")
+LOG.addHandler(logging.NullHandler())
 
 _STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
@@ -55,7 +55,11 @@ class LiveMember:
 
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
-    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol."""
+    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
+
+    ``state`` is Unknown where the client has no name for the broker's word: that is Assigning and
+    Reconciling, the states of a consumer-protocol group that is not at rest.
+    """
 
     group_id: str
     type: str
@@ -67,7 +71,8 @@ class LiveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LiveOffset:
-    """A committed offset."""
+    """A committed offset. The client reads metadata up to its first zero byte and no further,
+    and writes one at the end of any that it commits."""
 
     topic: str
     partition: int
@@ -150,7 +155,7 @@ def admin_client(
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        return AdminClient(settings, logger=_log)
+        return AdminClient(settings, logger=LOG)
     except Exception as cause:
         raise SourceError(
             f"The Kafka client settings are not usable: {_reason(cause)}.",

@@ -31,6 +31,9 @@ Offset = tuple[str, int, int, str]
 
 _POLL = 0.05
 _ANSWER_TIMEOUT = 60.0
+_COMMIT_TIMEOUT = 10.0
+_MOVING = {"STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"}
+"""What a commit meets when the group has moved and the consumer has yet to hear of it."""
 
 
 class Member:
@@ -104,6 +107,13 @@ class Member:
         """The partitions that the consumer holds now."""
         return [(topic, partition) for topic, partition in self._ask("assignment")]
 
+    def held(self) -> list[tuple[str, int]]:
+        """The same, once it holds any: the broker knows a little before the consumer does."""
+        deadline = time.monotonic() + _COMMIT_TIMEOUT
+        while not (partitions := self.assignment()) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+        return partitions
+
     def member_id(self) -> str:
         """The consumer's id in its group."""
         return str(self._ask("member_id"))
@@ -111,6 +121,10 @@ class Member:
     def pause(self) -> None:
         """Stop fetching; it stays in the group."""
         self._ask("pause")
+
+    def stall(self) -> None:
+        """Stop polling, as an application does that hangs: it heartbeats and revokes nothing."""
+        self._ask("stall")
 
     def commit(self, offsets: Iterable[Offset]) -> None:
         """Commit these offsets and wait for the broker's word."""
@@ -187,10 +201,12 @@ class _Consumer:
         log.addHandler(logging.NullHandler())
         self.consumer = Consumer(settings, logger=log)
         self.transactions = Transactions(settings["bootstrap.servers"], {"log_level": "0"})
+        self.polls = True
         self.closed = False
 
     def subscribe(self, topics: list[str]) -> None:
-        self.consumer.subscribe(topics)
+        # With a callback a revocation waits for the next poll; without one it never waits.
+        self.consumer.subscribe(topics, on_revoke=lambda *_: None)
 
     def assign(self, partitions: list[tuple[str, int]]) -> None:
         from confluent_kafka import TopicPartition
@@ -206,11 +222,25 @@ class _Consumer:
     def pause(self) -> None:
         self.consumer.pause(self.consumer.assignment())
 
+    def stall(self) -> None:
+        self.polls = False
+
     def commit(self, offsets: list[Offset]) -> None:
-        done = self.consumer.commit(offsets=_partitions(offsets), asynchronous=False)
-        for one in done or []:
-            if one.error is not None:
-                raise RuntimeError(f"{one.topic}-{one.partition}: {one.error.str()}")
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + _COMMIT_TIMEOUT
+        while True:
+            try:
+                done = self.consumer.commit(offsets=_partitions(offsets), asynchronous=False)
+            except KafkaException as cause:
+                if cause.args[0].name() not in _MOVING or time.monotonic() > deadline:
+                    raise
+                self.consumer.poll(_POLL)
+                continue
+            wrong = [one for one in done or [] if one.error is not None]
+            if wrong:
+                raise RuntimeError(f"{wrong[0].topic}: {wrong[0].error}")
+            return
 
     def transact(self, id: str, offsets: list[Offset], commit: bool) -> None:
         self.transactions.send_offsets(id, self.consumer, _partitions(offsets), commit)
@@ -221,12 +251,17 @@ class _Consumer:
 
 
 def _partitions(offsets: list[Offset]) -> list[TopicPartition]:
+    """For the client; it ends any metadata it is given with a zero byte, even an empty one."""
     from confluent_kafka import TopicPartition
 
     return [
-        TopicPartition(topic, partition, offset, metadata=metadata)
-        for topic, partition, offset, metadata in offsets
+        TopicPartition(topic, partition, offset, **_metadata(note))
+        for topic, partition, offset, note in offsets
     ]
+
+
+def _metadata(note: str) -> dict[str, Any]:
+    return {"metadata": note} if note else {}
 
 
 def _read(commands: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -242,7 +277,10 @@ def main(arguments: list[str]) -> int:
     threading.Thread(target=_read, args=(commands,), daemon=True).start()
     parent = os.getppid()
     while not member.closed:
-        member.consumer.poll(_POLL)
+        if member.polls:
+            member.consumer.poll(_POLL)
+        else:
+            time.sleep(_POLL)
         if os.getppid() != parent:
             os._exit(0)
         while not member.closed and not commands.empty():

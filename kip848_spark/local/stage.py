@@ -6,18 +6,20 @@ itself says that the group has come to rest, and fails in one sentence if it nev
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kip848_spark.errors import SourceError
-from kip848_spark.live import Cluster, LiveGroup
+from kip848_spark.live import LOG, Cluster, LiveGroup
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.member import Member
 
 _PATIENCE = 60.0
 _LOOK = 0.1
+_REQUEST = 5.0
 
 
 class Stage:
@@ -25,7 +27,7 @@ class Stage:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.cluster = Cluster(broker.bootstrap)
+        self.cluster = Cluster(broker.bootstrap, timeout=_REQUEST)
         self._members: list[Member] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -35,6 +37,24 @@ class Stage:
         """The consumers that still run."""
         with self._lock:
             return [member for member in self._members if member.alive]
+
+    def ready(self) -> None:
+        """Have the broker make ``__consumer_offsets``, as it does when first asked for a group.
+
+        A plain question after a group's offsets, which waits for the coordinator to come up; the
+        client's description of a group would hang until its time is over.
+        """
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+        consumer = Consumer(
+            {"bootstrap.servers": self.broker.bootstrap, "group.id": "demo.nobody"}, logger=LOG
+        )
+        try:
+            consumer.committed([TopicPartition("foo", 0)], timeout=_PATIENCE)
+        except KafkaException as cause:
+            raise SourceError(f"The local broker has no coordinator: {cause}.") from cause
+        finally:
+            consumer.close()
 
     def topics(self, **partitions: int) -> None:
         """Create topics; ``_`` in a name stands for ``-``."""
@@ -79,9 +99,10 @@ class Stage:
         return member
 
     def describe(self, group: str) -> LiveGroup | None:
-        """The group as the broker sees it now; None if it doesn't know it (yet)."""
-        found, _ = self.cluster.describe([group])
-        return found.get(group)
+        """The group as the broker sees it now; None if it doesn't say (yet)."""
+        with contextlib.suppress(SourceError):  # an answer that is late is asked for again
+            return self.cluster.describe([group])[0].get(group)
+        return None
 
     def settled(self, group: str, *shape: int, kind: str | None = None) -> LiveGroup:
         """Wait until the group rests, with so many partitions for its members (largest first).
@@ -108,6 +129,8 @@ class Stage:
             found = self.describe(group)
             if found is not None and holds(found):
                 return found
+            if self._closed:
+                raise SourceError(f"The wait for the group {group} was broken off.")
             if time.monotonic() > deadline:
                 raise SourceError(
                     f"The group {group} did not {what} in {_PATIENCE:.0f} s: {_said(found)}."
@@ -138,7 +161,7 @@ class Stage:
 
 def _said(found: LiveGroup | None) -> str:
     if found is None:
-        return "the broker does not know it"
+        return "the broker does not describe it"
     counts = [len(member.assigned) for member in found.members]
     return f"it is {found.type}, {found.state}, its members have {counts} partitions"
 

@@ -86,8 +86,10 @@ class Lake:
     def locked(self) -> Iterator[None]:
         """Keeps other writers of this machine out; the lock goes with the process that holds it.
 
-        For a lake behind a URI the scheduler has to see to that (one run at a time).
+        For a lake behind a URI the scheduler has to see to that (one run at a time). Raises
+        LakeError if it is held, or if the path is no place for a lake.
         """
+        self.exists()  # never put a lock into a folder that is something else
         if not self.is_local:
             yield
             return

@@ -21,6 +21,8 @@ from kip848_spark.wire.tables import (
     table_type,
 )
 
+CLASSIC_GROUP = "group_metadata"
+
 
 @dataclass(frozen=True)
 class ControlPlan:
@@ -55,7 +57,7 @@ class ControlPlan:
         } | structs
 
     def _expanded_type(self, kind: str, type_: pa.StructType) -> pa.StructType:
-        if kind == "group_metadata":
+        if kind == CLASSIC_GROUP:
             members = type_.field("members").type.value_type
             added = [
                 pa.field("consumer_subscription", self.subscription.arrow),
@@ -80,7 +82,7 @@ class ControlPlan:
         type_ = self._expanded_type(part.plan.kind, array.type)
         if type_ == array.type:
             return array
-        if part.plan.kind == "group_metadata":
+        if part.plan.kind == CLASSIC_GROUP:
             return self._with_members(array, type_)
         return self._with_protocols(array, type_)
 

@@ -189,8 +189,10 @@ def _read_elements(cursor: Cursor, node: Array, count: Rows) -> pa.Array:
 
 def _read_nullable_struct(cursor: Cursor, struct: Struct) -> pa.StructArray:
     """A struct behind a marker byte: negative for null, else the struct follows."""
-    marker = cursor.number(">i1")
-    null: Mask = marker < 0
+    return _read_present(cursor, struct, cursor.number(">i1") < 0)
+
+
+def _read_present(cursor: Cursor, struct: Struct, null: Mask) -> pa.StructArray:
     present = np.flatnonzero(~null)
     part = cursor.select(present)
     fields = read_fields(part, struct)
@@ -277,7 +279,7 @@ def _read_one_tag(
             continue
         which = np.flatnonzero(of_tag)
         inner = part.select(which, end=part.position[which] + size[which])
-        parts[int(value)].append((rows[which], read(inner, slot.node)))
+        parts[int(value)].append((rows[which], _read_content(inner, slot.node)))
         unfilled = inner.end != inner.position
         if inner.parked is not None:
             unfilled &= ~inner.parked
@@ -285,6 +287,13 @@ def _read_one_tag(
     part.refresh()
     part.skip(_settled(part, size))
     return tag
+
+
+def _read_content(cursor: Cursor, node: Node) -> pa.Array:
+    """The value of a tagged field; a nullable struct has a varint before it, 0 for null."""
+    if isinstance(node, Struct) and node.nullable:
+        return _read_present(cursor, node, cursor.varint() == 0)
+    return read(cursor, node)
 
 
 def _all_fill(node: Node | None, tag: Rows, size: Rows) -> bool:

@@ -1,0 +1,470 @@
+"""A record at a time, a byte at a time: the codec that the vectorized one is held to.
+
+It reads ``schemas/`` through ``definitions`` and shares nothing with ``kip848_spark.wire``. Kafka's
+own classes have been compared with it (``test_scalar``); where it is stricter than they are, that
+is said below.
+
+Plain values
+    A message is a dict by lower camel case names: int, bool, float, ``str``, ``bytes``, a uuid as
+    16 bytes, a list, a dict, ``None``. Every field is there, those that the version lacks with
+    their default. Tags no definition knows are in ``UNKNOWN_TAGS``, a list of (tag, bytes), if
+    there are any.
+
+What is accepted, and the reason and position of what is not
+    A position is a byte offset in the key or the value (``side``), counted from its first byte.
+    Bytes are read from left to right, the first fault is the answer, the key comes before the
+    value, and a value whose key is at fault is not looked at.
+
+    key      ``null_key`` if there is none, ``empty_key`` if it has no bytes, both at 0. An int16,
+             the key type: ``unknown_key_type`` at 0 if the dialect has none such. Then the
+             fields.
+    value    None is a tombstone. Else an int16, the version: ``unknown_value_version`` at 0 if it
+             is not valid for the key type. Then the fields. No bytes at all is ``truncated`` at
+             0.
+    the end  A byte left over is ``trailing_bytes`` there. (Kafka ignores them.)
+
+    integers, uuids, bools, floats
+             Fewer bytes left than they need: ``truncated`` at their first byte. This goes for
+             lengths, counts and presence bytes too. A bool is any byte, 0 is false.
+    varint   Unsigned, 7 bits a byte, low ones first, as many bytes as have their high bit set and
+             one more. ``truncated`` at its first byte if the bytes run out; ``bad_varint`` there
+             if a fifth byte is over 15, that is if it has a high bit (a sixth byte would follow)
+             or the number needs more than 32 bits. More bytes than needed are accepted.
+    length of a string or bytes, count of an array
+             Not flexible: int16 for a string, else int32; -1 is null. Flexible: a varint, 0 is
+             null, else one more than the length. Null where the version does not allow it is
+             ``null_not_allowed``. ``bad_length`` if it is under -1, over the number of bytes that
+             follow it (an array's item has at least one byte), or over 32767 for a string. All at
+             the length's first byte. (Kafka takes any negative length for null.)
+    string   UTF-8: ``bad_utf8`` at the string's first byte after the length if it is not strictly
+             so (overlong forms, surrogates, beyond U+10FFFF). (Kafka puts U+FFFD in.)
+    array    The items one after another, with the reasons and positions of their own.
+    struct   The fields of the version in the order of the definition, tagged ones left out; then,
+             in a flexible version, the tags. A nullable one begins with its presence: untagged an
+             int8, 1 or -1 for null; as a tag's content a varint, 1 or 0 for null. Any other is
+             ``bad_presence`` at its first byte. (Kafka takes any number for present that is not
+             under 0, or not 0.) Null where not allowed can't happen.
+    tags     A varint, their number: ``bad_length`` at its first byte if it is over the number of
+             bytes that follow it. For each a varint, the tag: ``bad_tag`` at its first byte if it
+             is not over the one before, or over 2^31 - 1. A varint, the size: ``bad_length`` at
+             its first byte if it is over the number of bytes that follow it. A known tag's field
+             is then read like any other; only if that succeeds and ends elsewhere than the size
+             says, it is ``bad_tag`` at the tag's first byte. An unknown tag is skipped and
+             counted. (Kafka checks neither order nor size.)
+
+    Bytes are canonical if encoding what they mean gives them back. Accepted and not canonical
+    are: varints longer than needed, and tagged fields that are there with their default.
+
+Embedded consumer metadata (``decode_embedded``)
+    An int16 version: under 0 is ``unknown_value_version`` at 0, over the highest is read as the
+    highest. Then the fields by the rules above. Bytes left over are no fault, because a later
+    version has more fields; they are handed back.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.wire.definitions import Field, Message, Record, messages, records
+
+Plain = dict[str, Any]
+
+UNKNOWN_TAGS = "_unknownTags"
+LONGEST_STRING = 32767
+HIGHEST_TAG = 2**31 - 1
+_FORMATS = {
+    "int8": ">b",
+    "int16": ">h",
+    "uint16": ">H",
+    "int32": ">i",
+    "int64": ">q",
+    "bool": ">?",
+    "float64": ">d",
+    "uuid": ">16s",
+}
+
+
+class MalformedError(Exception):
+    """Bytes that are not what they should be: machine-readable reason, byte position."""
+
+    def __init__(self, reason: str, position: int, side: str = "value") -> None:
+        super().__init__(f"{reason} at byte {position} of the {side}")
+        self.reason = reason
+        self.position = position
+        self.side = side
+
+
+@dataclass
+class Decoded:
+    """What a record's bytes say; with an ``error``, whatever had been read before it."""
+
+    key_type: int | None = None
+    kind: str | None = None
+    key: Plain | None = None
+    tombstone: bool = False
+    version: int | None = None
+    value: Plain | None = None
+    unknown_tags: int = 0
+    error: MalformedError | None = None
+
+
+class Embedded(NamedTuple):
+    version: int
+    value: Plain
+    rest: bytes
+
+
+# --- decoding --------------------------------------------------------------------------------
+
+
+def decode(key: bytes | None, value: bytes | None, folder: str = "shipped") -> Decoded:
+    """Read one record in the dialect of a folder of ``schemas/``."""
+    decoded = Decoded()
+    try:
+        record = _decode_key(key, folder, decoded)
+    except MalformedError as fault:
+        fault.side = "key"
+        decoded.error = fault
+        return decoded
+    decoded.tombstone = value is None
+    if value is not None:
+        try:
+            _decode_value(value, record, decoded)
+        except MalformedError as fault:
+            decoded.error = fault
+    return decoded
+
+
+def _decode_key(key: bytes | None, folder: str, decoded: Decoded) -> Record:
+    if key is None:
+        raise MalformedError("null_key", 0)
+    if not key:
+        raise MalformedError("empty_key", 0)
+    reader = Reader(key)
+    decoded.key_type = reader.fixed("int16")
+    record = records(folder).get(decoded.key_type)
+    if record is None:
+        raise MalformedError("unknown_key_type", 0)
+    decoded.kind = record.kind
+    fields = reader.message(record.key, version=0)
+    reader.expect_end()
+    decoded.key = fields
+    return record
+
+
+def _decode_value(value: bytes, record: Record, decoded: Decoded) -> None:
+    reader = Reader(value)
+    decoded.version = reader.fixed("int16")
+    if decoded.version not in record.value.valid:
+        raise MalformedError("unknown_value_version", 0)
+    fields = reader.message(record.value, decoded.version)
+    reader.expect_end()
+    decoded.value = fields
+    decoded.unknown_tags = reader.unknown_tags
+
+
+def decode_embedded(name: str, data: bytes) -> Embedded:
+    """Read a ``ConsumerProtocolSubscription`` or ``ConsumerProtocolAssignment``."""
+    message = messages("consumer_protocol")[name]
+    reader = Reader(data)
+    version = reader.fixed("int16")
+    if version < 0:
+        raise MalformedError("unknown_value_version", 0)
+    value = reader.message(message, min(version, message.valid.last))
+    return Embedded(version, value, data[reader.at :])
+
+
+class Reader:
+    """Bytes and a place in them."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+        self.unknown_tags = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def expect_end(self) -> None:
+        if self.left:
+            raise MalformedError("trailing_bytes", self.at)
+
+    def message(self, message: Message, version: int) -> Plain:
+        return self.struct(message.fields, version, flexible=version in message.flexible)
+
+    def struct(self, fields: tuple[Field, ...], version: int, *, flexible: bool) -> Plain:
+        value: Plain = {field.key: fresh(field.default) for field in fields}
+        tagged = {}
+        for field in fields:
+            if field.is_tagged(version):
+                tagged[field.tag] = field
+            elif version in field.versions:
+                value[field.key] = self.field(field, version, flexible=flexible)
+        if flexible:
+            self.tags(value, tagged, version)
+        return value
+
+    def field(self, field: Field, version: int, *, flexible: bool) -> Any:
+        nullable = field.is_nullable(version)
+        if field.array:
+            count = self.length("array", nullable=nullable, flexible=flexible)
+            if count is None:
+                return None
+            return [self.item(field, version, flexible=flexible) for _ in range(count)]
+        if field.type == "struct" and nullable and not self.presence(field, version):
+            return None
+        if field.type in ("string", "bytes"):
+            return self.text_or_bytes(field.type, nullable=nullable, flexible=flexible)
+        return self.item(field, version, flexible=flexible)
+
+    def item(self, field: Field, version: int, *, flexible: bool) -> Any:
+        """A value that is not null: an array's items can't be."""
+        if field.type == "struct":
+            return self.struct(field.fields, version, flexible=flexible)
+        if field.type in ("string", "bytes"):
+            return self.text_or_bytes(field.type, nullable=False, flexible=flexible)
+        return self.fixed(field.type)
+
+    def fixed(self, type_: str) -> Any:
+        form = _FORMATS[type_]
+        size = struct.calcsize(form)
+        if self.left < size:
+            raise MalformedError("truncated", self.at)
+        (value,) = struct.unpack_from(form, self.data, self.at)
+        self.at += size
+        return value
+
+    def varint(self) -> int:
+        start = self.at
+        value = 0
+        for shift in (0, 7, 14, 21, 28):
+            if not self.left:
+                raise MalformedError("truncated", start)
+            byte = self.data[self.at]
+            self.at += 1
+            if shift == 28 and byte > 15:
+                raise MalformedError("bad_varint", start)
+            value |= (byte & 127) << shift
+            if byte < 128:
+                break
+        return value
+
+    def length(self, type_: str, *, nullable: bool, flexible: bool) -> int | None:
+        """Of a string or bytes, or an array's count."""
+        start = self.at
+        if flexible:
+            length = self.varint() - 1
+        else:
+            length = self.fixed("int16" if type_ == "string" else "int32")
+        if length == -1:
+            if not nullable:
+                raise MalformedError("null_not_allowed", start)
+            return None
+        too_long = type_ == "string" and length > LONGEST_STRING
+        if length < 0 or length > self.left or too_long:
+            raise MalformedError("bad_length", start)
+        return length
+
+    def text_or_bytes(self, type_: str, *, nullable: bool, flexible: bool) -> str | bytes | None:
+        length = self.length(type_, nullable=nullable, flexible=flexible)
+        if length is None:
+            return None
+        data = self.data[self.at : self.at + length]
+        if type_ == "string":
+            try:
+                text = data.decode("utf-8", "strict")
+            except UnicodeDecodeError:
+                raise MalformedError("bad_utf8", self.at) from None
+            self.at += length
+            return text
+        self.at += length
+        return data
+
+    def presence(self, field: Field, version: int) -> bool:
+        start = self.at
+        if field.is_tagged(version):
+            present = {1: True, 0: False}.get(self.varint())
+        else:
+            present = {1: True, -1: False}.get(self.fixed("int8"))
+        if present is None:
+            raise MalformedError("bad_presence", start)
+        return present
+
+    def tags(self, value: Plain, known: dict[int | None, Field], version: int) -> None:
+        start = self.at
+        count = self.varint()
+        if count > self.left:
+            raise MalformedError("bad_length", start)
+        previous = -1
+        for _ in range(count):
+            start = self.at
+            tag = self.varint()
+            if tag <= previous or tag > HIGHEST_TAG:
+                raise MalformedError("bad_tag", start)
+            previous = tag
+            size_at = self.at
+            size = self.varint()
+            if size > self.left:
+                raise MalformedError("bad_length", size_at)
+            end = self.at + size
+            if tag in known:
+                value[known[tag].key] = self.field(known[tag], version, flexible=True)
+                if self.at != end:
+                    raise MalformedError("bad_tag", start)
+            else:
+                value.setdefault(UNKNOWN_TAGS, []).append((tag, self.data[self.at : end]))
+                self.unknown_tags += 1
+                self.at = end
+
+
+def fresh(default: Any) -> Any:
+    """A default that may be changed without changing it for others."""
+    return copy.deepcopy(default) if isinstance(default, (dict, list)) else default
+
+
+# --- encoding --------------------------------------------------------------------------------
+
+
+def encode_key(record: Record, key: Plain) -> bytes:
+    return _fixed("int16", record.key_type) + encode_message(record.key, 0, key)
+
+
+def encode_value(record: Record, version: int, value: Plain) -> bytes:
+    return _fixed("int16", version) + encode_message(record.value, version, value)
+
+
+def encode_embedded(name: str, version: int, value: Plain) -> bytes:
+    message = messages("consumer_protocol")[name]
+    return _fixed("int16", version) + encode_message(message, version, value)
+
+
+def encode_message(message: Message, version: int, value: Plain) -> bytes:
+    """The canonical bytes of a message; absent fields are written with their default.
+
+    A value for a field that the version lacks is an error, unless it is the default or the
+    field is ``ignorable``.
+    """
+    if version not in message.valid:
+        raise ValueError(f"{message.name} has no version {version}")
+    return _struct(message.fields, version, value, flexible=version in message.flexible)
+
+
+def _struct(fields: tuple[Field, ...], version: int, value: Plain, *, flexible: bool) -> bytes:
+    unknown = value.keys() - {field.key for field in fields} - {UNKNOWN_TAGS}
+    if unknown:
+        raise ValueError(f"no such fields: {sorted(unknown)}")
+    parts = []
+    tags: list[tuple[int, bytes]] = list(value.get(UNKNOWN_TAGS, []))
+    for field in fields:
+        item = value.get(field.key, field.default)
+        if version not in field.versions:
+            if item != field.default and not field.ignorable:
+                raise ValueError(f"version {version} has no {field.name}")
+        elif not field.is_tagged(version):
+            parts.append(_field(field, version, item, flexible=flexible))
+        elif item != field.default:
+            assert field.tag is not None
+            tags.append((field.tag, _field(field, version, item, flexible=True)))
+    if flexible:
+        tags.sort()
+        if len({tag for tag, _ in tags}) < len(tags):
+            raise ValueError("a tag is there twice")
+        parts.append(_varint(len(tags)))
+        parts += [_varint(tag) + _varint(len(data)) + data for tag, data in tags]
+    elif tags:
+        raise ValueError(f"version {version} has no tags")
+    return b"".join(parts)
+
+
+def _field(field: Field, version: int, value: Any, *, flexible: bool) -> bytes:
+    if value is None and not field.is_nullable(version):
+        raise ValueError(f"{field.name} can't be null")
+    if field.array:
+        count = _length("array", value, flexible=flexible)
+        items = value or []
+        return count + b"".join(_item(field, version, item, flexible=flexible) for item in items)
+    if field.type == "struct" and field.is_nullable(version):
+        present = value is not None
+        if field.is_tagged(version):
+            presence = _varint(1 if present else 0)
+        else:
+            presence = _fixed("int8", 1 if present else -1)
+        return presence + (_item(field, version, value, flexible=flexible) if present else b"")
+    return _item(field, version, value, flexible=flexible)
+
+
+def _item(field: Field, version: int, value: Any, *, flexible: bool) -> bytes:
+    if field.type == "struct":
+        return _struct(field.fields, version, value, flexible=flexible)
+    if field.type == "string":
+        data = None if value is None else value.encode()
+        if data is not None and len(data) > LONGEST_STRING:
+            raise ValueError(f"{field.name} is longer than {LONGEST_STRING} bytes")
+        return _length("string", data, flexible=flexible) + (data or b"")
+    if field.type == "bytes":
+        return _length("bytes", value, flexible=flexible) + (value or b"")
+    return _fixed(field.type, value)
+
+
+def _length(type_: str, value: Any, *, flexible: bool) -> bytes:
+    length = -1 if value is None else len(value)
+    if flexible:
+        return _varint(length + 1)
+    return _fixed("int16" if type_ == "string" else "int32", length)
+
+
+def _fixed(type_: str, value: Any) -> bytes:
+    return struct.pack(_FORMATS[type_], value)
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 127:
+        data.append(value & 127 | 128)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+# --- Kafka's JSON ----------------------------------------------------------------------------
+
+
+def to_kafka_json(message: Message, version: int, value: Plain) -> dict[str, Any]:
+    """A plain value as Kafka's ``*JsonConverter`` classes print it.
+
+    Bytes in base64, uuids in base64 for URLs without padding; fields that the version lacks, and
+    tagged ones at their default, are left out.
+    """
+    return _json_struct(message.fields, version, value)
+
+
+def _json_struct(fields: tuple[Field, ...], version: int, value: Plain) -> dict[str, Any]:
+    json = {}
+    for field in fields:
+        item = value.get(field.key, field.default)
+        if version not in field.versions:
+            continue
+        if field.is_tagged(version) and item == field.default:
+            continue
+        if item is not None and field.array:
+            json[field.key] = [_json(field, version, each) for each in item]
+        else:
+            json[field.key] = _json(field, version, item)
+    return json
+
+
+def _json(field: Field, version: int, value: Any) -> Any:
+    if value is None:
+        return None
+    if field.type == "struct":
+        return _json_struct(field.fields, version, value)
+    if field.type == "uuid":
+        return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+    if field.type == "bytes":
+        return base64.b64encode(value).decode()
+    return value
