@@ -33,7 +33,7 @@ class Goal:
     release: Release
 
 
-def reconcile(member: Member, goal: Goal, owned: Owned) -> Member:  # noqa: PLR0911 - a state a line
+def reconcile(member: Member, goal: Goal, owned: Owned) -> Member:
     """The member after one step, or the same object if there is nothing to do."""
     masks = goal.release.masks_lost_topics and goal.subscription_changed
     if member.reconciled_to(goal.epoch) and not masks:

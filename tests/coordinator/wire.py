@@ -78,7 +78,7 @@ def _nullable(hint: Any) -> bool:
     return origin in (types.UnionType, typing.Union) and type(None) in typing.get_args(hint)
 
 
-def _in(hint: Any, kind: str, value: Any) -> Any:  # noqa: PLR0911 - a form a line
+def _in(hint: Any, kind: str, value: Any) -> Any:
     if value is None:
         return None
     if _nullable(hint):
@@ -106,7 +106,7 @@ def to_json(entity: Any) -> Any:
     return out
 
 
-def _out(kind: str, value: Any) -> Any:  # noqa: PLR0911 - a form a line
+def _out(kind: str, value: Any) -> Any:
     if isinstance(value, ErrorCode):
         return value.name.upper()
     if dataclasses.is_dataclass(value):
