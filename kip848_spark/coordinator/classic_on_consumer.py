@@ -78,7 +78,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
     downgrades = replaced is not None and may_downgrade(
         shard, group, {replaced.member_id}, replaced=True
     )
-    known, resolved, epoch_before = before_request(group), dict(group.resolved), group.epoch
+    known, resolved, epoch_before = before_request(group, before), dict(group.resolved), group.epoch
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)
@@ -224,7 +224,10 @@ def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Js
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the protocol type is {CONSUMER}")
     if request.get("protocolName") not in (None, name):
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the member's protocol is {name}")
-    if _epoch_to_reach(group) > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if (
+        _epoch_to_reach(group) > member.epoch
+        and member.state is not MemberState.UNREVOKED_PARTITIONS
+    ):
         _join_again_later(shard, group, member)
         raise GroupError("REBALANCE_IN_PROGRESS", "a newer target is there: join again")
     shard.timers.cancel(sync_key(group.group_id, member.member_id))

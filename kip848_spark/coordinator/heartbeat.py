@@ -62,7 +62,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     change = regex_change(before, after, group)
 
     shard.groups[group.group_id] = group
-    known, resolved = before_request(group), dict(group.resolved)
+    known, resolved = before_request(group, before), dict(group.resolved)
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)
