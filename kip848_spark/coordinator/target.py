@@ -47,6 +47,15 @@ class Before:
     """What the member of the request asked for."""
 
 
+UNNEEDED = Before([], True, Counter(), None)
+"""For a request that changes nothing in a group at rest: no target will be computed."""
+
+
+def at_rest(shard: Shard, group: ConsumerGroup) -> bool:
+    """The target is the group epoch's own and the topics need no look."""
+    return 0 < group.epoch <= group.target_epoch and shard.now < group.metadata_deadline
+
+
 def before_request(group: ConsumerGroup, member: Member) -> Before:
     """Remember the group before a request of this member changes it."""
     return Before(group.walk_members(), group.homogeneous(), _votes(group), member.server_assignor)
