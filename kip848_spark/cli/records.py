@@ -56,6 +56,9 @@ def dump(
 def capture(
     out: Annotated[Path, typer.Option("--out", help="A new folder for the files.")],
     source: SourceOption = None,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Replace all names, to hand it to someone else.")
+    ] = False,
     topic: TopicOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
@@ -70,5 +73,10 @@ def capture(
         raise UsageError(f"{out} is there already.", "Name a new or empty folder with --out.")
     with call.spark() as (session, say):
         say("copying the records")
-        count = write_capture(from_source, session, str(out))
-    err.print(f"{count:,} records are in {escape(str(out))}.")
+        read, written = write_capture(from_source, session, str(out), anonymize)
+    err.print(f"{written:,} records are in {escape(str(out))}.")
+    if written < read:
+        err.print(
+            f"[yellow]{read - written:,} records that do not decode were left out:[/] "
+            "nobody knows what they name."
+        )
