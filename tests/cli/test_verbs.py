@@ -88,6 +88,16 @@ def test_capture_is_a_source(kip848: Command, spark: SparkSession, tmp_path: Pat
     assert there.code == 2
 
 
+def test_a_delta_capture_is_a_source(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "delta"
+    frame = spark.read.parquet(str(NEWEST / COMMITTED))
+    frame.write.format("delta").save(str(out))
+    from_delta = kip848("dump", "--source", f"delta:{out}", "--partition", "4")
+    from_parquet = kip848("dump", "--source", f"parquet:{NEWEST / COMMITTED}", "--partition", "4")
+    assert from_delta.code == from_parquet.code == 0
+    assert from_delta.out == from_parquet.out
+
+
 def test_dump_of_one_partition(kip848: Command, spark: SparkSession) -> None:
     ended = kip848("dump", "--source", f"parquet:{NEWEST / COMMITTED}", "--partition", "4")
     assert ended.code == 0, ended
