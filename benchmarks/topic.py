@@ -87,7 +87,9 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
         time = now_ms - SPAN_MS + number * SPAN_MS // records
         while True:
             try:
-                producer.produce(topic, value, key, partition, delivered, time)
+                producer.produce(
+                    topic, value, key, partition, on_delivery=delivered, timestamp=time
+                )
                 break
             except BufferError:
                 producer.poll(0.1)
