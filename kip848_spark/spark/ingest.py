@@ -6,10 +6,10 @@ bytes that `records` keeps of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -46,9 +46,9 @@ def ingest(source: Source, lake: Lake, run: Run, keep_commits_raw: bool = False)
 
     written = lake.read("records").where(F.col("run_id") == run.run_id)
     lake.append("group_records", with_run(control_records(written, plan), run.run_id, cluster))
-    ends = _ends(written)
-    lake.append("gaps", with_run(_gaps(lake, written, run, ends), run.run_id, cluster))
-    return _counts(source, written, run, read=int(seen.get["records"]))
+    tally = _tally(written)
+    lake.append("gaps", with_run(_gaps(lake, written, run, tally), run.run_id, cluster))
+    return _counts(source, tally, run, read=int(seen.get["records"]))
 
 
 def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
@@ -60,14 +60,26 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     return control.mapInArrow(control_decoder(plan, CONTROL_FIELDS), schema)
 
 
-def _ends(written: DataFrame) -> dict[int, int]:
-    """The offset after the last record of each partition."""
-    rows = written.groupBy("partition").agg(F.max("offset").alias("last")).collect()
-    return {row["partition"]: row["last"] + 1 for row in rows}
+def _tally(written: DataFrame) -> list[Row]:
+    """One look at what was written: a row for each partition, kind, tombstone or not, and reason,
+    with the records, their unknown tags and the last offset."""
+    reason = F.split_part("error", F.lit(" "), F.lit(1))
+    return (
+        written.groupBy("partition", "kind", "tombstone", reason.alias("reason"))
+        .agg(
+            F.count(F.lit(1)).alias("records"),
+            F.sum("unknown_tags").alias("tags"),
+            F.max("offset").alias("last"),
+        )
+        .collect()
+    )
 
 
-def _gaps(lake: Lake, written: DataFrame, run: Run, ends: Mapping[int, int]) -> DataFrame:
+def _gaps(lake: Lake, written: DataFrame, run: Run, tally: Sequence[Row]) -> DataFrame:
     """Holes before records, and those between a partition's last record and the planned end."""
+    ends: dict[int, int] = {}
+    for row in tally:
+        ends[row["partition"]] = max(ends.get(row["partition"], 0), row["last"] + 1)
     inside = written.where(F.col("missing_before") > 0).select(
         "partition",
         (F.col("offset") - F.col("missing_before")).alias("first_offset"),
@@ -85,20 +97,14 @@ def _gaps(lake: Lake, written: DataFrame, run: Run, ends: Mapping[int, int]) -> 
     return inside.unionByName(tail).coalesce(1)
 
 
-def _counts(source: Source, written: DataFrame, run: Run, read: int) -> Counts:
+def _counts(source: Source, tally: Sequence[Row], run: Run, read: int) -> Counts:
     """Counts what is in the table, and holds it against what the source gave: a capture may have
     a record twice, a topic may not."""
-    reason = F.split_part("error", F.lit(" "), F.lit(1))
-    rows = (
-        written.groupBy("kind", "tombstone", reason.alias("reason"))
-        .agg(F.count(F.lit(1)).alias("records"), F.sum("unknown_tags").alias("tags"))
-        .collect()
-    )
     newer = {r.text for r in UNREADABLE}
     errors: dict[str, int] = {}
     tags: dict[str, int] = {}
     sums = dict.fromkeys(("decoded", "tombstones", "unknown", "quarantined"), 0)
-    for row in rows:
+    for row in tally:
         if row["reason"] is not None:
             errors[row["reason"]] = errors.get(row["reason"], 0) + row["records"]
             sums["unknown" if row["reason"] in newer else "quarantined"] += row["records"]

@@ -61,7 +61,12 @@ class Lake:
             f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
             for f in table.schema.fields
         )
-        self.spark.sql(f"CREATE TABLE delta.`{self.location(table.name)}` ({columns}) USING delta")
+        properties = ""
+        if table.stats:
+            names = ",".join(table.stats)
+            properties = f" TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '{names}')"
+        place = f"delta.`{self.location(table.name)}`"
+        self.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta{properties}")
 
     def _is_table(self, name: str) -> bool:
         if self.is_local:

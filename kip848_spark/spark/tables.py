@@ -36,11 +36,12 @@ _OFFSETS = pa.map_(pa.int32(), pa.int64())
 
 @dataclass(frozen=True)
 class Table:
-    """A table's name and columns; ``cluster_by`` are the columns its files are sorted into."""
+    """A table's name and columns. ``stats`` are the columns whose least and greatest values Delta
+    keeps a file, to skip files by (none named: Delta's own choice, the first 32)."""
 
     name: str
     fields: Mapping[str, pa.DataType]
-    cluster_by: tuple[str, ...] = ()
+    stats: tuple[str, ...] = ()
 
     @property
     def schema(self) -> T.StructType:
@@ -72,7 +73,12 @@ _CONTROL = {**PLACE, **CONTROL_FIELDS}
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("records", {**record_output(), **_RUN, **_CLUSTER}),
+        Table(
+            "records",
+            {**record_output(), **_RUN, **_CLUSTER},
+            # Every file holds all groups and topics: their extremes would skip nothing.
+            stats=("partition", "offset", "timestamp", "run_id"),
+        ),
         Table("group_records", {**_CONTROL, **_RUN, **_CLUSTER}),
         Table("control_state", _CONTROL),
         Table(
