@@ -74,14 +74,20 @@ def _bitmap(null: Mask | None) -> pa.Buffer | None:
 
 
 def nulls(count: int, type_: pa.DataType) -> pa.Array:
-    """``type_``[count], nothing but null. All such arrays of a type share their memory."""
-    shared = _NULLS.get(type_)
-    if shared is None or len(shared) < count:
-        shared = _NULLS[type_] = pa.nulls(count, type_)
-    return shared.slice(0, count)
+    """``type_``[count], nothing but null."""
+    return shared(None, count, type_)
 
 
-_NULLS: dict[pa.DataType, pa.Array] = {}
+def shared(value: Any, count: int, type_: pa.DataType) -> pa.Array:
+    """``type_``[count]: the same plain value everywhere. Such arrays share their memory."""
+    kept = _SHARED.get((type_, repr(value)))
+    if kept is None or len(kept) < count:
+        kept = pa.nulls(count, type_) if value is None else constant(value, count, type_)
+        _SHARED[type_, repr(value)] = kept
+    return kept.slice(0, count)
+
+
+_SHARED: dict[tuple[pa.DataType, str], pa.Array] = {}
 
 
 def numbers(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Array:
@@ -133,7 +139,7 @@ def gather(
     """
     parts = [(rows, array) for rows, array in parts if len(rows)]
     if not parts:
-        return nulls(count, type_) if default is None else constant(default, count, type_)
+        return shared(default, count, type_)
     if len(parts) == 1 and _is_all(parts[0][0], count):
         return parts[0][1]
     source = np.full(count, -1, np.int64)
@@ -163,7 +169,7 @@ def _is_all(rows: Rows, count: int) -> bool:
 
 def constant(value: Any, count: int, type_: pa.DataType) -> pa.Array:
     """``type_``[count]: ``count`` times the same plain value."""
-    return pa.repeat(pa.scalar(value, type_), count)
+    return pa.array([value], type_).take(pa.array(np.zeros(count, np.int64)))
 
 
 def blanked(text: pa.Array, wrong: Mask) -> pa.Array:

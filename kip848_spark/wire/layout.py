@@ -19,6 +19,7 @@ LONGEST_STRING = 0x7FFF
 """Bytes; Kafka's own readers refuse a longer string, compact or not."""
 
 ANY_LENGTH = 0x7FFFFFFF
+HIGHEST_TAG = 0x7FFFFFFF
 
 _NUMBERS = {
     "bool": (">i1", pa.bool_()),

@@ -17,6 +17,7 @@ import numpy as np
 from kip848_spark.wire.cursor import long_varints, octets, windows
 from kip848_spark.wire.faults import Bytes, Rows
 from kip848_spark.wire.layout import (
+    HIGHEST_TAG,
     VARINT,
     Array,
     Blob,
@@ -30,8 +31,6 @@ from kip848_spark.wire.layout import (
 
 NARROW = 12
 """So many rows and fewer are measured one after another."""
-
-HIGHEST_TAG = 0x7FFFFFFF
 
 
 def element_starts(data: Bytes, node: Node, at: Rows, end: Rows, count: Rows) -> Rows:

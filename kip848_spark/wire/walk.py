@@ -9,6 +9,7 @@ from kip848_spark.wire import columns
 from kip848_spark.wire.cursor import Cursor
 from kip848_spark.wire.faults import Faults, Mask, Reason, Rows
 from kip848_spark.wire.layout import (
+    HIGHEST_TAG,
     VARINT,
     Array,
     Blob,
@@ -20,7 +21,7 @@ from kip848_spark.wire.layout import (
     Uuid,
     fixed_width,
 )
-from kip848_spark.wire.measure import HIGHEST_TAG, One, element_starts
+from kip848_spark.wire.measure import One, element_starts
 
 FEW = 64
 """So many rows and fewer have their unknown tags passed over one after another."""
