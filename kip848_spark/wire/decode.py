@@ -7,6 +7,8 @@ once. Values are read group by group: see `values`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +18,8 @@ import pyarrow.compute as pc
 from kip848_spark.wire.cursor import Cursor
 from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
-from kip848_spark.wire.values import Values, binary_bounds
-from kip848_spark.wire.walk import read_fields
+from kip848_spark.wire.values import Values, Walk, binary_bounds
+from kip848_spark.wire.walk import read_message
 
 __all__ = [
     "NO_TYPE",
@@ -37,9 +39,9 @@ class Decoded:
     """One decoded batch of ``count`` records.
 
     ``key_of`` (int32[count]) says which of the ``distinct`` keys a row has, -1 for none;
-    ``key_types`` (int32[distinct]) is `NO_TYPE` where a key has none. ``versions`` (int32[count])
-    is -1 for tombstones and what could not be told. A row whose ``reason`` (uint8[count]) is not
-    zero is in no part of ``values``; ``reason_at`` is the byte, of the key if ``in_key``.
+    ``key_types`` (int32[distinct]) is `NO_TYPE` where a key has none. A row whose ``reason``
+    (uint8[count]) is not zero is in no part of ``values``; ``reason_at`` is the byte, of the key if
+    ``in_key``. Arrays may share their memory: none is to be written to.
     """
 
     count: int
@@ -48,7 +50,7 @@ class Decoded:
     key_types: npt.NDArray[np.int32]
     keys: list[Part]
     values: list[Part]
-    versions: npt.NDArray[np.int32]
+    walks: list[Walk]
     tombstone: Mask
     reason: npt.NDArray[np.uint8]
     reason_at: Rows
@@ -59,6 +61,16 @@ class Decoded:
     def unknown(self) -> Mask:
         """bool[count]: newer than this program (key type or value version)."""
         return np.isin(self.reason, UNREADABLE)
+
+    @cached_property
+    def versions(self) -> npt.NDArray[np.int32]:
+        """int32[count]: of the values; -1 for tombstones and where it could not be told."""
+        versions = np.full(self.count, -1, np.int32)
+        for walk in self.walks:
+            versions[walk.rows] = walk.versions
+        for part in self.values:
+            versions[part.rows] = part.version
+        return versions
 
 
 def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
@@ -71,39 +83,46 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
         key_of = key_of.fill_null(-1)
     key_of = key_of.to_numpy().astype(np.int32, copy=False)
     key_types, key_parts, key_faults = _decode_keys(plan, encoded.dictionary)
-
-    reason = np.zeros(count, np.uint8)
-    reason_at = np.zeros(count, np.int64)
-    in_key = np.zeros(count, bool)
-    if key_faults.reason.any() or encoded.indices.null_count:
-        padded = np.append(key_faults.reason, np.uint8(Reason.NULL_KEY))
-        reason = padded[key_of]
-        reason_at = np.append(key_faults.at, 0)[key_of]
-        in_key = reason != 0
-
-    tombstone = np.zeros(count, bool)
+    batch = Values(plan, values)
+    place = _places(plan, key_parts, distinct, batch.not_read)[key_of]
+    tombstone = _clear(count, np.bool_)
     if values.null_count:
         tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)
-    batch = Values(plan, values)
-    places = {key_type: place for place, key_type in enumerate(plan.records)}
-    place_of_key = np.full(distinct + 1, batch.not_read, np.min_scalar_type(batch.not_read))
-    for part in key_parts:
-        place_of_key[part.rows] = places[part.plan.key_type]
-    place = place_of_key[key_of]
-    if values.null_count:
         place[tombstone] = batch.not_read
     parts = batch.read(place)
-    faults = batch.faults
-    if faults.reason.any():
-        failed = faults.reason != 0
-        reason = np.where(failed, faults.reason, reason)
-        reason_at = np.where(failed, faults.at - batch.offsets[:-1], reason_at)
-        parts = [part.without(failed) for part in parts]
-        faults.tags[failed] = 0
+
+    reason, reason_at = _clear(count, np.uint8), _clear(count, np.int64)
+    in_key, tags = _clear(count, np.bool_), _clear(count, np.int32)
+    if key_faults.reason.any() or encoded.indices.null_count:
+        reason = np.append(key_faults.reason, np.uint8(Reason.NULL_KEY))[key_of]
+        reason_at = np.append(key_faults.at, 0)[key_of]
+        in_key = reason != 0
+    if batch.walks:
+        reason, reason_at, tags = reason.copy(), reason_at.copy(), tags.copy()
+        for walk in batch.walks:
+            reason[walk.rows] = walk.faults.reason
+            reason_at[walk.rows] = walk.faults.at
+            tags[walk.rows] = walk.faults.tags
     return Decoded(
-        count, key_of, distinct, key_types, key_parts, parts, batch.versions, tombstone,
-        reason, reason_at, in_key, faults.tags,
+        count, key_of, distinct, key_types, key_parts, parts, batch.walks, tombstone,
+        reason, reason_at, in_key, tags,
     )  # fmt: skip
+
+
+def _clear(count: int, type_: type[np.generic]) -> npt.NDArray[Any]:
+    """Zeros that take no memory."""
+    return np.broadcast_to(np.zeros(1, type_), count)
+
+
+def _places(
+    plan: Plan, keys: list[Part], distinct: int, not_read: int
+) -> npt.NDArray[np.unsignedinteger]:
+    """For each distinct key the place of its record in the plan; for none, behind the others."""
+    numbers = {key_type: place for place, key_type in enumerate(plan.records)}
+    places = np.full(distinct + 1, not_read, np.min_scalar_type(not_read))
+    for part in keys:
+        places[part.rows] = numbers[part.plan.key_type]
+    return places
 
 
 def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], list[Part], Faults]:
@@ -123,11 +142,9 @@ def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], lis
             faults.record(which, Reason.UNKNOWN_KEY_TYPE, start[which])
             continue
         body = cursor.select(which)
-        fields = read_fields(body, record.key)
-        body.finish()
-        parts.append(Part(record, 0, which, record.key, fields))
+        parts.append(Part(record, 0, which, record.key, read_message(body, record.key)))
     faults.at -= np.where(faults.reason != 0, start, 0)
     failed = faults.reason != 0
     if failed.any():
-        parts = [part.without(failed) for part in parts]
+        parts = [part.without(failed[part.rows]) for part in parts]
     return types, parts, faults

@@ -68,8 +68,8 @@ class Part:
         return pa.StructArray.from_arrays(self.fields, fields=list(self.struct.arrow))
 
     def without(self, failed: Mask) -> Part:
-        """This part without the rows that failed."""
-        keep = ~failed[self.rows]
+        """This part without those of its rows that failed."""
+        keep = ~failed
         if keep.all():
             return self
         mask = pa.array(keep)

@@ -10,13 +10,13 @@ the walk, which finds its way row by row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kip848_spark.wire import columns
+from kip848_spark.wire.cursor import Block
 from kip848_spark.wire.faults import Bytes, Mask
 from kip848_spark.wire.layout import Array, Blob, Node, Number, Slot, Struct, Text, Uuid
 from kip848_spark.wire.trace import Item, MalformedError, Tracer
@@ -24,8 +24,8 @@ from kip848_spark.wire.trace import Item, MalformedError, Tracer
 MOST_ITEMS = 400
 """A row with more values than that is not worth a shape of its own."""
 
-Block = npt.NDArray[np.void]
-"""void[n]: whole rows of one length."""
+MOST_SEEN = 2000
+"""So many shapes are remembered."""
 
 
 class OddShapeError(Exception):
@@ -45,7 +45,22 @@ class Shape:
 
     @classmethod
     def of(cls, values: dict[int, Struct], row: bytes) -> Shape | None:
-        """The shape of ``row``; None if it can't be read, or has no shape to speak of."""
+        """The shape of ``row``; None if it can't be read, or has no shape to speak of.
+
+        What was traced once is remembered: the same few shapes come back in every batch.
+        """
+        for shape in _SEEN.get(len(row), ()):
+            if values.get(shape.version) is shape.struct and shape.is_of(row):
+                return shape
+        traced = cls._traced(values, row)
+        if traced is not None:
+            if sum(map(len, _SEEN.values())) >= MOST_SEEN:
+                _SEEN.clear()
+            _SEEN.setdefault(len(row), []).append(traced)
+        return traced
+
+    @classmethod
+    def _traced(cls, values: dict[int, Struct], row: bytes) -> Shape | None:
         tracer = Tracer(row)
         items: list[Item] = []
         try:
@@ -61,6 +76,10 @@ class Shape:
             return None
         return cls(struct, version, items, row)
 
+    def is_of(self, row: bytes) -> bool:
+        """True if one row has this shape."""
+        return all(row.startswith(octets, start) for start, octets in self.marks)
+
     def matches(self, block: Block) -> Mask | None:
         """bool[n]: which rows have this shape; None if all have."""
         fits: Mask | None = None
@@ -73,6 +92,9 @@ class Shape:
     def read(self, block: Block) -> list[pa.Array]:
         """The columns of rows that have this shape. Raises OddShapeError if they can't be read."""
         return _Reader(block).fields(self.struct, [self.items])
+
+
+_SEEN: dict[int, list[Shape]] = {}
 
 
 def _marks(items: Sequence[Item], marks: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -101,16 +123,11 @@ def _compared(block: Block, start: int, octets: bytes) -> list[Mask]:
     while octets:
         width = next(size for size in (8, 4, 2, 1) if size <= len(octets))
         found.append(
-            _column(block, f"<u{width}", start) == int.from_bytes(octets[:width], "little")
+            columns.strided(block, start, f"<u{width}") == int.from_bytes(octets[:width], "little")
         )
         start += width
         octets = octets[width:]
     return found
-
-
-def _column(block: Block, dtype: str, at: int) -> npt.NDArray[Any]:
-    """What stands ``at`` a byte of each row, as ``dtype``: a view."""
-    return np.ndarray((len(block),), dtype, block, at, (block.itemsize,))
 
 
 def _size(items: Sequence[Item]) -> int:
@@ -155,7 +172,7 @@ class _Reader:
                 return columns.numbers(flat, node.arrow)
             case Uuid():
                 octets = self._octets([(item.body, item.end) for item in items])
-                return columns.uuids(octets.reshape(-1, 16))
+                return columns.uuids(octets)
             case Text() | Blob():
                 return self._texts(node, items)
             case Array():
@@ -167,7 +184,7 @@ class _Reader:
         """The numbers at ``runs`` (where, how many) of each row, row after row."""
         native = node.dtype.replace(">", "=")
         if len(runs) == 1 and runs[0][1] == 1:
-            return _column(self.block, node.dtype, runs[0][0]).astype(native)
+            return columns.strided(self.block, runs[0][0], node.dtype).astype(native)
         total = sum(number for _, number in runs)
         out = np.empty((self.rows, total), native)
         strides = (self.block.itemsize, node.width)
@@ -186,7 +203,9 @@ class _Reader:
         done = 0
         for start, end in spans:
             one = f"V{end - start}"
-            np.ndarray((self.rows,), one, out, done, (total,))[:] = _column(self.block, one, start)
+            np.ndarray((self.rows,), one, out, done, (total,))[:] = columns.strided(
+                self.block, start, one
+            )
             done += end - start
         return out
 
@@ -225,7 +244,7 @@ class _Reader:
             runs = [(item.body, count) for item, count in zip(items, counts, strict=True)]
             return columns.numbers(self._numbers(node, runs), node.arrow)
         octets = self._octets([(item.body, item.end) for item in items])
-        return columns.uuids(octets.reshape(-1, 16))
+        return columns.uuids(octets)
 
     def _structs(self, node: Struct, items: list[Item]) -> pa.Array:
         null, every = self._nulls(items)
@@ -249,9 +268,7 @@ class _Reader:
         if total * self.rows > 0x7FFFFFFF:
             raise OddShapeError
         if len(lengths) == 1 or len(set(lengths)) == 1:
-            every = np.arange(self.rows * len(lengths) + 1, dtype=np.int32)
-            every *= lengths[0]
-            return every
+            return columns.even_offsets(self.rows * len(lengths), lengths[0])
         before = np.cumsum([0, *lengths[:-1]], dtype=np.int32)
         rows = np.arange(self.rows, dtype=np.int32) * np.int32(total)
         offsets = np.empty(self.rows * len(lengths) + 1, np.int32)

@@ -64,6 +64,7 @@ class Tracer:
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
         self.at = at
+        self.end = len(data)
         self.unknown_tags = 0
 
     def fields(self, node: Struct, into: list[Item]) -> None:
@@ -77,7 +78,7 @@ class Tracer:
     def number(self, dtype: str) -> Any:
         """The number that is next."""
         width = int(dtype[2:])
-        if len(self.data) - self.at < width:
+        if self.end - self.at < width:
             raise MalformedError(Reason.TRUNCATED, self.at)
         (value,) = struct.unpack_from(_FORMATS[dtype], self.data, self.at)
         self.at += width
@@ -85,7 +86,7 @@ class Tracer:
 
     def finish(self) -> None:
         """Nothing may be left."""
-        if self.at < len(self.data):
+        if self.at < self.end:
             raise MalformedError(Reason.TRAILING_BYTES, self.at)
 
     def item(self, name: str, node: Node, into: list[Item]) -> Item:
@@ -111,7 +112,7 @@ class Tracer:
         return item
 
     def _octets(self, size: int) -> bytes:
-        if len(self.data) - self.at < size:
+        if self.end - self.at < size:
             raise MalformedError(Reason.TRUNCATED, self.at)
         self.at += size
         return self.data[self.at - size : self.at]
@@ -160,7 +161,7 @@ class Tracer:
         tags = Item("tags", None, self.at)
         into.append(tags)
         count = self._varint()
-        if count > len(self.data) - self.at:
+        if count > self.end - self.at:
             raise MalformedError(Reason.BAD_LENGTH, tags.start)
         tags.body = self.at
         tags.value = count
@@ -178,7 +179,7 @@ class Tracer:
             raise MalformedError(Reason.BAD_TAG, start)
         size_at = self.at
         size = self._varint()
-        if size > len(self.data) - self.at:
+        if size > self.end - self.at:
             raise MalformedError(Reason.BAD_LENGTH, size_at)
         entry.body = self.at
         slot = known.get(tag)
@@ -186,10 +187,12 @@ class Tracer:
             entry.value = self._octets(size)
             self.unknown_tags += 1
         else:
+            whole, self.end = self.end, entry.body + size
             self.item(slot.name, slot.node, entry.items)
             entry.value = 1
-            if self.at != entry.body + size:
+            if self.at != self.end:
                 raise MalformedError(Reason.BAD_TAG, start)
+            self.end = whole
         entry.end = self.at
         return tag
 
@@ -200,7 +203,7 @@ class Tracer:
             if not nullable:
                 raise MalformedError(Reason.NULL_NOT_ALLOWED, start)
             return None
-        if length < 0 or length > min(len(self.data) - self.at, longest):
+        if length < 0 or length > min(self.end - self.at, longest):
             raise MalformedError(Reason.BAD_LENGTH, start)
         return length
 
@@ -208,7 +211,7 @@ class Tracer:
         start = self.at
         value = 0
         for shift in (0, 7, 14, 21, 28):
-            if self.at >= len(self.data):
+            if self.at >= self.end:
                 raise MalformedError(Reason.TRUNCATED, start)
             octet = self.data[self.at]
             self.at += 1

@@ -8,6 +8,7 @@ wrong, or of which there are too few, are walked over together, a key type and v
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from kip848_spark.wire.cursor import Cursor
 from kip848_spark.wire.faults import Bytes, Faults, Reason, Rows
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
 from kip848_spark.wire.shapes import OddShapeError, Shape, block_of
-from kip848_spark.wire.walk import read_fields
+from kip848_spark.wire.walk import read_message
 
 ENOUGH = 256
 """Fewer rows of one shape are cheaper to walk over."""
@@ -25,21 +26,24 @@ ENOUGH = 256
 TRIES = 6
 """So many shapes are tried for rows of one kind and length."""
 
-SCANNED = 12
-"""So many of the largest groups are found by looking at all rows, the others by sorting."""
+SCANNED = 1 / 32
+"""Groups with that share of all rows are found by looking at all rows, the others by sorting."""
 
 _LENGTH_BITS = 11
 LONGEST = (1 << _LENGTH_BITS) - 2
 """Rows that are longer are not looked at for their shape."""
 
+Offsets = npt.NDArray[np.signedinteger]
 Codes = npt.NDArray[np.unsignedinteger]
 Group = tuple[int, int | None, Rows]
 """The place of a record in the plan, the length of its rows if they share one, and the rows."""
 
 
-def binary_offsets(array: pa.Array) -> tuple[Bytes, npt.NDArray[np.signedinteger]]:
+def binary_offsets(array: pa.Array) -> tuple[Bytes, Offsets]:
     """The bytes of a binary array, and where in them each row begins and the last one ends."""
-    width = np.int64 if pa.types.is_large_binary(array.type) else np.int32
+    width: type[np.signedinteger] = np.int32
+    if pa.types.is_large_binary(array.type):
+        width = np.int64
     _, offsets, content = array.buffers()
     data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
     if not len(array):
@@ -54,16 +58,24 @@ def binary_bounds(array: pa.Array) -> tuple[Bytes, Rows, Rows]:
     return data, wide[:-1], wide[1:]
 
 
+@dataclass(frozen=True)
+class Walk:
+    """Rows that were walked over: the version of each (-1 where it is cut off), and their faults,
+    at bytes of the row."""
+
+    rows: Rows
+    versions: npt.NDArray[np.int64]
+    faults: Faults
+
+
 class Values:
-    """The values of a batch while they are read: ``versions`` (int32[n], -1 where it is not
-    known) and ``faults`` fill up."""
+    """The values of a batch while they are read; ``walks`` fill up with what was met on the way."""
 
     def __init__(self, plan: Plan, values: pa.Array) -> None:
         self.records = list(plan.records.values())
         self.data, self.offsets = binary_offsets(values)
         self.count = len(values)
-        self.faults = Faults(self.count)
-        self.versions = np.full(self.count, -1, np.int32)
+        self.walks: list[Walk] = []
 
     @property
     def not_read(self) -> int:
@@ -105,11 +117,12 @@ class Values:
         large = large[(length > 2) & (length <= LONGEST)]
         large = large[np.argsort(-counts[large], kind="stable")]
         loose = codes < self.not_read << _LENGTH_BITS
-        for code in large[:SCANNED].tolist():
+        scanned = int((counts[large] >= SCANNED * self.count).sum())
+        for code in large[:scanned].tolist():
             rows = np.flatnonzero(codes == code)
             loose[rows] = False
             yield code >> _LENGTH_BITS, code & (LONGEST + 1), rows
-        yield from self._sorted(np.flatnonzero(loose), codes, large[SCANNED:])
+        yield from self._sorted(np.flatnonzero(loose), codes, large[scanned:])
 
     def _sorted(self, rows: Rows, codes: Codes, large: Rows) -> Iterator[Group]:
         """What is left of the groups: those in ``large``, and the rest by record."""
@@ -169,24 +182,30 @@ class Values:
             fields = shape.read(block)
         except OddShapeError:
             return False
-        self.versions[rows] = shape.version
         parts.append(Part(record, shape.version, rows, shape.struct, fields))
         return True
 
     def _walk(self, record: RecordPlan, rows: Rows) -> Iterator[Part]:
         """The values of one key type, a part a version."""
         start, end = self.offsets[rows].astype(np.int64), self.offsets[rows + 1].astype(np.int64)
-        cursor = Cursor(self.data, start, end, rows, self.faults)
-        version = cursor.number(">i2", ahead=14)
-        good = np.ones(cursor.count, bool) if cursor.parked is None else ~cursor.parked
-        self.versions[rows[good]] = version[good]
+        faults = Faults(len(rows))
+        cursor = Cursor(self.data, start, end, np.arange(len(rows)), faults)
+        version = cursor.number(">i2")
+        good = cursor.alive()
+        parts: list[tuple[Cursor, int, list[pa.Array]]] = []
         for value in np.unique(version[good]).tolist():
             which = np.flatnonzero(good & (version == value))
             struct = record.values.get(value)
             if struct is None:
-                self.faults.record(rows[which], Reason.UNKNOWN_VALUE_VERSION, start[which])
+                faults.record(which, Reason.UNKNOWN_VALUE_VERSION, start[which])
                 continue
             body = cursor if len(which) == cursor.count else cursor.select(which)
-            fields = read_fields(body, struct)
-            body.finish()
-            yield Part(record, value, body.rows, struct, fields)
+            parts.append((body, value, read_message(body, struct)))
+        failed = faults.reason != 0
+        if failed.any() or faults.tags.any():
+            faults.at -= np.where(failed, start, 0)
+            faults.tags[failed] = 0
+            self.walks.append(Walk(rows, np.where(good, version, -1), faults))
+        for body, value, fields in parts:
+            part = Part(record, value, rows[body.rows], record.values[value], fields)
+            yield part.without(failed[body.rows]) if failed.any() else part
