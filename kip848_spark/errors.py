@@ -6,6 +6,7 @@
     ├── EnvironmentFault     2  this machine lacks something (Java, a jar, a Python worker)
     ├── SourceError          3  the Kafka cluster or the topic can't be read
     ├── LakeError            3  the lake can't be read or written
+    ├── SparkFailure         3  Spark gave up for a reason that has no sentence of its own here
     └── NotFoundError        1  the question has no answer here (an unknown group)
 
 A message is one sentence: what is wrong and where; ``mend`` says what to do about it.
@@ -45,6 +46,12 @@ class SourceError(Kip848Error):
 
 class LakeError(Kip848Error):
     """The lake can't be read or written."""
+
+    exit_code = 3
+
+
+class SparkFailure(Kip848Error):
+    """Spark gave up for a reason that has no sentence of its own here."""
 
     exit_code = 3
 

@@ -32,8 +32,8 @@ _TOPICS_A_REQUEST = 500
 _REQUESTS_AT_ONCE = 32
 _PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
 
-_log = logging.getLogger("kip848_spark.kafka")
-_log.addHandler(logging.NullHandler())
+LOG = logging.getLogger("kip848_spark.kafka")
+LOG.addHandler(logging.NullHandler())
 
 _STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
@@ -55,7 +55,11 @@ class LiveMember:
 
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
-    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol."""
+    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
+
+    ``state`` is Unknown where the client has no name for the broker's word: that is Assigning and
+    Reconciling, the states of a consumer-protocol group that is not at rest.
+    """
 
     group_id: str
     type: str
@@ -67,7 +71,8 @@ class LiveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LiveOffset:
-    """A committed offset."""
+    """A committed offset. The client reads metadata up to its first zero byte and no further,
+    and writes one at the end of any that it commits."""
 
     topic: str
     partition: int
@@ -150,7 +155,7 @@ def admin_client(
     if on_error is not None:
         settings["error_cb"] = on_error
     try:
-        return AdminClient(settings, logger=_log)
+        return AdminClient(settings, logger=LOG)
     except Exception as cause:
         raise SourceError(
             f"The Kafka client settings are not usable: {_reason(cause)}.",
@@ -305,14 +310,14 @@ class Cluster:
         """The first, end and last stable offset of each of a topic's partitions."""
         from confluent_kafka import IsolationLevel, TopicPartition, admin
 
-        spec_of: Any = vars(admin)["OffsetSpec"]  # its type stubs don't name it
+        kafka: Any = admin  # its type stubs leave names out
         count = self.topics([topic])[topic].partitions
         found = []
         for spec, isolation in (
-            (spec_of.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            (kafka.OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
             # The stable one first: the end, asked later, can't then be the lower of the two.
-            (spec_of.latest(), IsolationLevel.READ_COMMITTED),
-            (spec_of.latest(), IsolationLevel.READ_UNCOMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
         ):
             answers = self.admin.list_offsets(
                 {TopicPartition(topic, number): spec for number in range(count)},
@@ -337,8 +342,9 @@ def _reason(cause: object) -> str:
     error = cause.args[0] if isinstance(cause, Exception) and cause.args else cause
     said = error.str() if hasattr(error, "str") else str(error)
     words = str(said).split("]: ")[-1].removeprefix("Broker: ")
-    words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".")
-    return words or type(cause).__name__
+    words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
+    name = error.name() if hasattr(error, "name") else type(cause).__name__
+    return words if " " in words else f"{words} {name}".strip()
 
 
 def _group(said: Any) -> LiveGroup:

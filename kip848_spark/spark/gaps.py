@@ -3,7 +3,8 @@
 Why they are missing is told from the keys. The log cleaner keeps one record a key of what it has
 cleaned, and it cleans from the start of the log. So once a key has come twice it has not been
 there, and a hole is a transaction's (its marker, or the records of an aborted one). Before that,
-a hole is put down to compaction if most offsets up to it are gone, and left undecided otherwise.
+a hole is put down to compaction if most offsets up to it are gone (ten at least), and left
+undecided otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ TRANSACTION = "transaction"
 COMPACTION = "compaction"
 UNDECIDED = "unknown"
 _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
+
+LEAST_COMPACTED = 10
+"""Missing offsets below which nothing is put down to compaction."""
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -74,7 +78,7 @@ class Gaps:
         if len(rows):
             gone = progress.missing + np.cumsum(missing[rows])
             there = progress.present + rows
-            guess = np.where(gone > there, 1, 2)
+            guess = np.where((gone > there) & (gone >= LEAST_COMPACTED), 1, 2)
             cause[rows] = np.where(rows > repeat, 0, guess)
         progress.due = int(offset[-1]) + 1
         progress.present += len(offset)

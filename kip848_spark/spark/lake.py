@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.tables import TABLES, Table
+from kip848_spark.state import LOCK, is_lake
 
 
 class Lake:
@@ -38,19 +39,7 @@ class Lake:
         """True if there is a lake here. Raises LakeError if there is something else."""
         if not self.is_local:
             return self._is_table("runs")
-        folder = Path(self.path)
-        if not folder.exists():
-            return False
-        if not folder.is_dir():
-            raise LakeError(f"{self.path} is a file, not a lake.", "Name a folder with --lake.")
-        if (folder / "runs" / "_delta_log").is_dir():
-            return True
-        if any(entry.name not in (*TABLES, _LOCK) for entry in folder.iterdir()):
-            raise LakeError(
-                f"{self.path} is not a lake: it holds other files and no table of runs.",
-                "Name a new or empty folder with --lake.",
-            )
-        return False
+        return is_lake(self.path, TABLES)
 
     def must_exist(self) -> None:
         """Raises LakeError unless there is a lake here."""
@@ -86,15 +75,17 @@ class Lake:
     def locked(self) -> Iterator[None]:
         """Keeps other writers of this machine out; the lock goes with the process that holds it.
 
-        For a lake behind a URI the scheduler has to see to that (one run at a time).
+        For a lake behind a URI the scheduler has to see to that (one run at a time). Raises
+        LakeError if it is held, or if the path is no place for a lake.
         """
+        self.exists()  # never put a lock into a folder that is something else
         if not self.is_local:
             yield
             return
         folder = Path(self.path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            handle = (folder / _LOCK).open("w")
+            handle = (folder / LOCK).open("w")
         except OSError as cause:
             raise LakeError(
                 f"The lake {self.path} can't be written: {cause.strerror}.",
@@ -178,7 +169,6 @@ class Lake:
             raise
 
 
-_LOCK = ".kip848.lock"
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
 

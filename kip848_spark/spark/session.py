@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kip848_spark import jars
+from kip848_spark.errors import SparkFailure
 from kip848_spark.java import find_java
 from kip848_spark.resources import resource
 
@@ -70,13 +75,75 @@ def local_session(
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
     for name, value in options.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with _stderr_to(None if verbose else spark_log()):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
     return session
 
 
-def submitted_session() -> SparkSession:
-    """The session of a spark-submit: the cluster's settings, and ours that must hold."""
+def spark_log() -> Path:
+    """Where the JVM and its Python workers write what they would write to the terminal."""
+    folder = jars.cache_folder() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"spark-{os.getpid()}.log"
+
+
+@contextmanager
+def _stderr_to(log: Path | None) -> Iterator[None]:
+    """Standard error goes to ``log`` for the processes that are started meanwhile."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def session(
+    settings: Mapping[str, str] | None = None,
+    progress: jars.Progress = lambda _: None,
+    verbose: bool = False,
+) -> Iterator[SparkSession]:
+    """The session to work with: the one there is, the one of a spark-submit, else a local one of
+    its own. It is stopped at the end by whoever made it. What Spark throws becomes a SparkFailure.
+    """
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        with _failures():
+            yield there
+        return
+    progress("starting Spark")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    made = _submitted_session() if submitted else local_session(settings, progress, verbose)
+    try:
+        with _failures():
+            yield made
+    finally:
+        made.stop()
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turns what Spark throws, and nothing here knew, into a SparkFailure; the whole of it goes
+    to the log."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as cause:
+        first = next((line for line in str(cause).splitlines() if line.strip()), "no reason given")
+        log = spark_log()
+        with log.open("a") as file:
+            file.write(f"\n{cause}\n")
+        raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
+
+
+def _submitted_session() -> SparkSession:
     builder = SparkSession.builder.appName("kip848-spark")
     for name, value in REQUIRED.items():
         builder = builder.config(name, value)

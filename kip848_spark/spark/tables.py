@@ -65,7 +65,9 @@ def record_output() -> dict[str, pa.DataType]:
 _SHIPPED = load_shipped()
 _KINDS = _SHIPPED.kinds()
 CONTROL_PLAN = ControlPlan.of(Plan.of(_SHIPPED))
-_CONTROL = {**PLACE, **CONTROL_PLAN.fields()}
+"""How records of the shipped dialect are read; the columns of the tables are this dialect's."""
+CONTROL_FIELDS = CONTROL_PLAN.fields()
+_CONTROL = {**PLACE, **CONTROL_FIELDS}
 
 TABLES: dict[str, Table] = {
     table.name: table

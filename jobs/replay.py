@@ -1,0 +1,9 @@
+"""spark-submit twin of `kip848 replay`: the same options, on the cluster's session."""
+
+import sys
+
+from kip848_spark.cli import command
+
+if __name__ == "__main__":
+    sys.argv.insert(1, "replay")
+    command()

@@ -1,0 +1,1 @@
+"""Does what was rebuilt agree with what others say: so far, with the live broker."""

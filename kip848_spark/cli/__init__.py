@@ -1,0 +1,79 @@
+"""The command line: `kip848 VERB`. Exit codes are those of `kip848_spark.errors`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from kip848_spark import __version__
+from kip848_spark.cli import decoding, demo, here, jobs, look, records, reference
+from kip848_spark.errors import Kip848Error
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="kip848",
+    help="What happened to your Kafka consumer groups, why, and was it right.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+for verbs in (demo, jobs, look, records, decoding, reference, here):
+    verbs.register(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kip848-spark {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """The root holds no options but this one."""
+
+
+def main() -> None:
+    """Runs a verb; ends the process with its exit code, and one sentence if it went wrong."""
+    errors = Console(stderr=True, soft_wrap=True)
+    # Libraries log to the root logger, which writes to the terminal unless it is given a handler.
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        app()
+    except Kip848Error as error:
+        errors.print(f"[bold red]error:[/] {escape(error.message)}")
+        if error.mend:
+            errors.print(f"       {escape(error.mend)}")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        errors.print("[yellow]interrupted[/]")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def command() -> None:
+    """`main`, for a process that has nothing else to do: it ends at once.
+
+    Arrow's threads, when the interpreter is taken down around them, abort the process now and
+    then (seen once in fifty runs of `groups`), and a good answer would end with a bad exit code.
+    """
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

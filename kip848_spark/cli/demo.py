@@ -1,0 +1,139 @@
+"""`demo`: a real broker, real consumers, the nightly job on their topic, and the comparison."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from kip848_spark.cli.display import Say, Steps, out, steps
+from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
+from kip848_spark.errors import UsageError
+from kip848_spark.kafka import ClientSettings
+
+if TYPE_CHECKING:
+    from kip848_spark.audit.live import Comparison
+    from kip848_spark.local.broker import Broker
+    from kip848_spark.spark.ledger import Run
+
+PARTITIONS = 8
+"""Partitions of the demo's __consumer_offsets: enough to be a topic, few enough to be quick."""
+ATTEMPTS = 3
+"""Comparisons at most, while groups are still moving."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(demo)
+
+
+def demo(
+    lake: LakeOption = None,
+    kafka: Annotated[
+        str, typer.Option("--kafka", help="The broker's release.", metavar="VERSION")
+    ] = "4.3.1",
+    config: ConfigOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """See it work: a real broker, real consumers of every kind, the nightly job on their topic."""
+    from kip848_spark.local.broker import Broker
+    from kip848_spark.local.scenarios import SETTINGS, drive
+
+    folder = Path(lake or tempfile.mkdtemp(prefix="kip848-demo-"))
+    if lake and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty.", "Name a new folder, the demo makes a lake.")
+    call = Call.of(config, verbose=verbose, lake=str(folder))
+    try:
+        with steps() as say:
+            say(f"starting a Kafka {kafka} broker")
+            with Broker(
+                kafka, settings=SETTINGS, offsets_partitions=PARTITIONS, progress=say
+            ) as broker:
+                say("driving consumers of every kind")
+                with drive(broker, lambda title, step: _tell(say, title, step)):
+                    result = _analysed(call, broker, say)
+                    say("stopping the consumers")
+                say("stopping the broker")
+    except BaseException:
+        if lake is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    run, comparison, groups = result
+    _summary(run, comparison, groups, str(folder))
+    raise typer.Exit(1 if comparison.differences else 0)
+
+
+def _tell(shown: Steps, title: str, step: str) -> None:
+    if step == "started":
+        shown.within(title)
+    else:
+        shown.done(title)
+
+
+def _analysed(call: Call, broker: Broker, say: Say) -> tuple[Run, Comparison, list[dict[str, Any]]]:
+    """The nightly job on the broker's topic, and its state held against the broker's answers."""
+    from kip848_spark.live import OFFSETS_TOPIC
+    from kip848_spark.spark.comparing import compare_live
+    from kip848_spark.spark.lake import Lake
+    from kip848_spark.spark.runner import run_ingest
+    from kip848_spark.spark.sources import KafkaSource
+    from kip848_spark.state import State
+
+    source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
+    with call.session(say) as session:
+        lake = Lake(session, call.lake_path())
+        for _ in range(ATTEMPTS):
+            outcome = run_ingest(source, lake, say, then_replay=True)
+            say("comparing with what the broker says")
+            comparison = compare_live(lake, source)
+            if not comparison.moving:
+                break
+        assert outcome.run is not None
+        return outcome.run, comparison, State(call.lake_path()).rows("groups")
+
+
+def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lake: str) -> None:
+    counts = run.counts
+    assert counts is not None
+    table = Table(title="Groups", title_justify="left", box=None, pad_edge=False)
+    table.add_column("type")
+    table.add_column("state")
+    table.add_column("groups", justify="right")
+    for (type_, state), number in sorted(Counter((g["type"], g["state"]) for g in groups).items()):
+        table.add_row(type_, state, str(number))
+    out.print()
+    out.print(table)
+    out.print(
+        f"\n[bold]Ledger[/]  {counts.records_read:,} records = {counts.decoded:,} decoded "
+        f"+ {counts.tombstones:,} tombstones + {counts.unknown:,} unknown "
+        f"+ {counts.quarantined:,} quarantined"
+        f"\n        {counts.missing:,} offsets hold no record (markers and aborted transactions)"
+    )
+    compared = comparison.compared
+    out.print(
+        f"\n[bold]Against the live broker[/]  {compared['groups']} groups, "
+        f"{compared['members']} members, {compared['partitions']} assigned and target partitions, "
+        f"{compared['offsets']} committed offsets"
+    )
+    for difference in comparison.differences:
+        out.print(f"  [red]{escape(str(difference))}[/]")
+    if comparison.moving:
+        out.print(f"  [yellow]still moving, not judged: {', '.join(comparison.moving)}[/]")
+    colour = "red" if comparison.differences else "green"
+    out.print(f"[bold {colour}]{len(comparison.differences)} differences[/]")
+    tries = "\n".join(
+        (
+            f"kip848 groups --lake {lake}",
+            f"kip848 groups --lake {lake} --describe demo.three",
+            f'kip848 sql --lake {lake} "SELECT kind, count(*) FROM records GROUP BY 1"',
+        )
+    )
+    out.print()
+    out.print(f"The lake is at [bold]{escape(lake)}[/]. Try (in .venv/bin):")
+    out.print(Panel(escape(tries), expand=False))

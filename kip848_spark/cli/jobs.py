@@ -1,0 +1,139 @@
+"""`run`, `ingest`, `replay`: the nightly job and its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich.markup import escape
+
+from kip848_spark.cli.display import err, out, print_json
+from kip848_spark.cli.options import (
+    Call,
+    ConfigOption,
+    DialectOption,
+    JsonOption,
+    KafkaOption,
+    LakeOption,
+    SourceOption,
+    TopicOption,
+    VerboseOption,
+)
+
+if TYPE_CHECKING:
+    from kip848_spark.spark.runner import Outcome
+
+KeepOption = typer.Option(None, "--keep-commits-raw", help="Keep the bytes of commits as well.")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(run)
+    app.command()(ingest)
+    app.command()(replay)
+
+
+def run(
+    source: SourceOption = None,
+    lake: LakeOption = None,
+    topic: TopicOption = None,
+    dialect: DialectOption = None,
+    keep_commits_raw: bool | None = KeepOption,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """The nightly job: read what is new, and bring the state tables up to it."""
+    call = Call.of(
+        config, kafka_option, verbose,
+        source=source, lake=lake, topic=topic, dialect=dialect,
+        keep_commits_raw=keep_commits_raw,
+    )  # fmt: skip
+    _ingest(call, then_replay=True, json=json)
+
+
+def ingest(
+    source: SourceOption = None,
+    lake: LakeOption = None,
+    topic: TopicOption = None,
+    dialect: DialectOption = None,
+    keep_commits_raw: bool | None = KeepOption,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Read what is new in the topic into the lake; the state tables stay as they are."""
+    call = Call.of(
+        config, kafka_option, verbose,
+        source=source, lake=lake, topic=topic, dialect=dialect,
+        keep_commits_raw=keep_commits_raw,
+    )  # fmt: skip
+    _ingest(call, then_replay=False, json=json)
+
+
+def replay(
+    lake: LakeOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Bring the state tables up to what has been ingested."""
+    from kip848_spark.spark.runner import run_replay
+
+    call = Call.of(config, verbose=verbose, lake=lake)
+    call.lake_path()
+    with call.spark() as (session, say):
+        outcome = run_replay(call.lake(session), say)
+    show_outcome(outcome, call.lake_path(), json)
+
+
+def _ingest(call: Call, then_replay: bool, json: bool) -> None:
+    from kip848_spark.spark.runner import run_ingest
+
+    source = call.source()
+    call.lake_path()
+    with call.spark() as (session, say):
+        outcome = run_ingest(
+            source,
+            call.lake(session),
+            say,
+            call.settings.keep_commits_raw,
+            then_replay,
+            call.settings.dialect,
+        )
+    show_outcome(outcome, call.lake_path(), json)
+
+
+def show_outcome(outcome: Outcome, lake: str, json: bool = False) -> None:
+    """What a run came to, with the ledger that adds up."""
+    run = outcome.run
+    if json:
+        print_json({"changed": outcome.changed, **(run.row() if run else {})})
+        return
+    if outcome.recovered:
+        err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
+    if run is None:
+        out.print("The lake is empty, and there is nothing to do.")
+        return
+    if not outcome.changed:
+        out.print(f"Nothing new since run {run.run_id}: nothing was changed.")
+        return
+    counts = run.counts
+    if counts is not None:
+        out.print(
+            f"Run [bold]{run.run_id}[/]: {counts.records_read:,} records = "
+            f"{counts.decoded:,} decoded + {counts.tombstones:,} tombstones + "
+            f"{counts.unknown:,} unknown + {counts.quarantined:,} quarantined; "
+            f"{counts.missing:,} offsets of the range were not there."
+        )
+        for reason, number in sorted(counts.errors.items()):
+            out.print(f"  [yellow]{number:,} × {escape(reason)}[/] (column error of table records)")
+        for kind, number in sorted(counts.unknown_tags.items()):
+            out.print(f"  [yellow]{number:,} unknown tagged fields[/] in records of {escape(kind)}")
+    if outcome.open_offsets:
+        out.print(
+            f"[yellow]{outcome.open_offsets:,} newer offsets wait behind open transactions[/] "
+            "and will be read when they are decided."
+        )
+    out.print(f"The lake is at {escape(lake)}.")

@@ -1,0 +1,97 @@
+"""Options that several verbs share, and what they come to: settings, a session, a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kip848_spark import config
+from kip848_spark.cli.display import Say, steps
+from kip848_spark.errors import UsageError
+from kip848_spark.wire.dialects import check_dialect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kip848_spark.spark.lake import Lake
+    from kip848_spark.spark.sources import Source
+
+SourceOption = Annotated[
+    str | None,
+    typer.Option("--source", help="kafka:HOST:PORT, parquet:PATH or delta:PATH.", metavar="S"),
+]
+LakeOption = Annotated[
+    str | None, typer.Option("--lake", help="The lake: a folder or a URI.", metavar="PATH")
+]
+TopicOption = Annotated[
+    str | None, typer.Option("--topic", help="The topic, if it has another name.", metavar="NAME")
+]
+KafkaOption = Annotated[
+    list[str] | None,
+    typer.Option("--kafka-option", help="A Kafka client setting (repeatable).", metavar="K=V"),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A settings file (TOML).", metavar="FILE")
+]
+DialectOption = Annotated[
+    str | None,
+    typer.Option("--dialect", help="shipped, kip, kip-draft or auto.", metavar="D"),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's own log.")]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A verb's settings and how it is to speak."""
+
+    settings: config.Settings
+    verbose: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        config_file: Path | None = None,
+        kafka_option: Sequence[str] | None = None,
+        verbose: bool = False,
+        **overrides: Any,
+    ) -> Call:
+        settings = config.load(config_file, overrides, kafka_option or ())
+        check_dialect(settings.dialect)
+        return cls(settings, verbose)
+
+    @contextmanager
+    def spark(self) -> Iterator[tuple[SparkSession, Say]]:
+        """As `session`, with a display of the steps and the function to tell them to."""
+        with steps() as say, self.session(say) as session:
+            yield session, say
+
+    @contextmanager
+    def session(self, say: Say) -> Iterator[SparkSession]:
+        """The Spark session to work with; ``say`` is told that it starts."""
+        from kip848_spark.spark.session import session
+
+        with session(self.settings.spark, say, self.verbose) as spark:
+            yield spark
+
+    def source(self) -> Source:
+        from kip848_spark.spark.sources import parse_source
+
+        if self.settings.source is None:
+            raise UsageError("No source is named.", "Add --source kafka:HOST:PORT.")
+        return parse_source(self.settings.source, self.settings.topic, self.settings.client())
+
+    def lake_path(self) -> str:
+        if self.settings.lake is None:
+            raise UsageError("No lake is named.", "Add --lake PATH.")
+        return self.settings.lake
+
+    def lake(self, session: SparkSession) -> Lake:
+        from kip848_spark.spark.lake import Lake
+
+        return Lake(session, self.lake_path())

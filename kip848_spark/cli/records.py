@@ -1,0 +1,84 @@
+"""`dump` and `capture`: the records themselves."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from kip848_spark.cli.display import err
+from kip848_spark.cli.options import (
+    Call,
+    ConfigOption,
+    DialectOption,
+    KafkaOption,
+    SourceOption,
+    TopicOption,
+    VerboseOption,
+)
+from kip848_spark.errors import UsageError
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(dump)
+    app.command()(capture)
+
+
+def dump(
+    source: SourceOption = None,
+    topic: TopicOption = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", help="This partition only (repeatable).")
+    ] = None,
+    dialect: DialectOption = None,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """One JSON line a record, as Kafka's own tool prints it, in offset order a partition."""
+    from kip848_spark.spark.dumping import dump_files
+
+    call = Call.of(config, kafka_option, verbose, source=source, topic=topic, dialect=dialect)
+    from_source = call.source()
+    with tempfile.TemporaryDirectory(prefix="kip848-dump-") as folder:
+        with call.spark() as (session, say):
+            say("decoding")
+            files = dump_files(from_source, session, Path(folder), partition, call.settings.dialect)
+        for file in files:
+            with file.open("rb") as lines:
+                shutil.copyfileobj(lines, sys.stdout.buffer)
+    sys.stdout.flush()
+
+
+def capture(
+    out: Annotated[Path, typer.Option("--out", help="A new folder for the files.")],
+    source: SourceOption = None,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Replace all names, to hand it to someone else.")
+    ] = False,
+    topic: TopicOption = None,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    verbose: VerboseOption = False,
+) -> None:
+    """The raw records as Parquet, to keep or to look at elsewhere."""
+    from kip848_spark.spark.capturing import write_capture
+
+    call = Call.of(config, kafka_option, verbose, source=source, topic=topic)
+    from_source = call.source()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} is there already.", "Name a new or empty folder with --out.")
+    with call.spark() as (session, say):
+        say("copying the records")
+        read, written = write_capture(from_source, session, str(out), anonymize)
+    err.print(f"{written:,} records are in {escape(str(out))}.")
+    if written < read:
+        err.print(
+            f"[yellow]{read - written:,} records that do not decode were left out:[/] "
+            "nobody knows what they name."
+        )

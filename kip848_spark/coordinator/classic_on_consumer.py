@@ -1,0 +1,296 @@
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup translated.
+
+KIP-848 "Supporting Online Consumer Group Upgrade". JoinGroup says what a member asks for and
+owns, and moves it a step; SyncGroup collects what it was given; Heartbeat keeps the session and
+calls it back (REBALANCE_IN_PROGRESS) when there is a step to take. Each member is reconciled on
+its own, its member epoch being its generation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kip848_spark.coordinator.classic import encoded, join_response, sync_response
+from kip848_spark.coordinator.consumer_group import (
+    JOIN,
+    NO_OWNER,
+    ClassicMetadata,
+    ConsumerGroup,
+    Member,
+    MemberState,
+)
+from kip848_spark.coordinator.consumer_protocol import (
+    CONSUMER,
+    ClassicAssignment,
+    Subscription,
+    read_subscription,
+    write_assignment,
+)
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.membership import (
+    check_not_full,
+    check_static,
+    fence,
+    joining_member,
+    take_place,
+)
+from kip848_spark.coordinator.migration import downgrade, may_downgrade
+from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.sessions import fence_later, join_key, keep_session, sync_key
+from kip848_spark.coordinator.shard import Call, Client, Shard
+from kip848_spark.coordinator.subscriptions import (
+    RegexChange,
+    drop_unused_regex,
+    maybe_resolve,
+    refresh_metadata,
+    regex_change,
+)
+from kip848_spark.coordinator.target import before_request
+
+
+def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
+    """JoinGroup: update the member, bump, target, one step; the epoch is its generation."""
+    from kip848_spark.coordinator.classic_join import MEMBER_ID_REQUIRED_FROM, protocols_of
+    from kip848_spark.coordinator.heartbeat import advance
+
+    if shard.release.policy_bars_classic_join and shard.config.migration_disabled:
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "the migration policy forbids it")
+    request, client, ticket = call.request, call.client, call.ticket
+    member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
+    unknown = not member_id
+    check_not_full(shard, group, member_id)
+    protocols = protocols_of(request)
+    _check_protocols(group, request.get("protocolType"), {name for name, _ in protocols})
+    if unknown:
+        member_id = shard.new_uuid()
+        if instance_id is None and call.version >= MEMBER_ID_REQUIRED_FROM:
+            shard.answer(ticket, join_response(memberId=member_id, errorCode="MEMBER_ID_REQUIRED"))
+            return
+    epoch = JOIN if unknown or instance_id is None else -1
+    before, replaced = joining_member(
+        shard, group, member_id, instance_id, epoch=epoch, owned={}, classic=True
+    )
+    subscription = _subscription(protocols)
+    after = _updated(before, request, subscription, client, protocols)
+    change = regex_change(before, after, group)
+
+    downgrades = replaced is not None and may_downgrade(
+        shard, group, {replaced.member_id}, replaced=True
+    )
+    known, resolved, epoch_before = before_request(group, before), dict(group.resolved), group.epoch
+    had_regexes = bool(group.regex_counts)
+    if replaced is not None:
+        take_place(shard, group, replaced, before)
+    if after.metadata() != before.metadata():
+        shard.append(group.member_record(after))
+    if change is not RegexChange.NONE:
+        drop_unused_regex(shard, group, before.regex)
+    maybe_resolve(shard, group, resolved, asked=had_regexes)
+    names_changed = before.topic_names != after.topic_names
+    bump = names_changed or change is RegexChange.UPDATED_AND_RESOLVED
+    owned = _owned(shard, subscription)
+    if downgrades and replaced is not None:
+        if bump or shard.now >= group.metadata_deadline:
+            refresh_metadata(shard, group, bump=bump)
+        stale = group.target_epoch < group.epoch
+        member = group.members[member_id]
+        if not stale:
+            member = advance(
+                shard, group, member_id, owned, known, bump=False, subscription_changed=bump
+            )
+        group.epoch = epoch_before
+        walked = [member_id if other == replaced.member_id else other for other in known.walked]
+        downgrade(shard, group, set(), joiner=member, walked=walked, rebalance=stale)
+    else:
+        member = advance(
+            shard,
+            group,
+            member_id,
+            owned,
+            known,
+            bump=bump,
+            subscription_changed=names_changed or change is not RegexChange.NONE,
+        )
+        shard.timers.cancel(join_key(group.group_id, member_id))
+        keep_session(shard, group, member)
+        fence_later(
+            shard,
+            sync_key(group.group_id, member_id),
+            group,
+            member,
+            request.get("rebalanceTimeoutMs", -1),
+        )
+    shard.answer(
+        ticket,
+        join_response(
+            memberId=member_id,
+            generationId=member.epoch,
+            protocolType=CONSUMER,
+            protocolName=protocols[0][0],
+        ),
+    )
+
+
+def _check_protocols(group: ConsumerGroup, protocol_type: str | None, names: set[str]) -> None:
+    """A classic member must be a consumer and share a protocol with the other classic ones."""
+    common: set[str] | None = None
+    for member in group.classic_members:
+        assert member.classic is not None
+        own = {name for name, _ in member.classic.protocols}
+        common = own if common is None else common & own
+    if protocol_type != CONSUMER or not names or (common is not None and not common & names):
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "no protocol is common to all members")
+
+
+def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
+    try:
+        return read_subscription(protocols[0][1])
+    except ValueError as bad:
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"malformed subscription: {bad}") from None
+
+
+def _updated(
+    member: Member,
+    request: Json,
+    subscription: Subscription,
+    client: Client,
+    protocols: tuple[tuple[str, bytes], ...],
+) -> Member:
+    changes: dict[str, Any] = {
+        "client_id": client.client_id,
+        "client_host": client.host,
+        "topic_names": frozenset(subscription.topics),
+        "regex": "",
+        "classic": ClassicMetadata(request["sessionTimeoutMs"], protocols),
+    }
+    if request.get("groupInstanceId") is not None:
+        changes["instance_id"] = request["groupInstanceId"]
+    if subscription.rack_id is not None:
+        changes["rack_id"] = subscription.rack_id
+    if request.get("rebalanceTimeoutMs", -1) != -1:
+        changes["rebalance_timeout"] = request["rebalanceTimeoutMs"]
+    return replace(member, **changes)
+
+
+def _owned(shard: Shard, subscription: Subscription) -> dict[str, set[int]]:
+    """What the member says it owns; version 0 cannot say, and counts as nothing."""
+    owned = {}
+    for name, numbers in subscription.owned:
+        topic = shard.topics.named(name)
+        if topic is not None:
+            owned[topic.topic_id] = set(numbers)
+    return owned
+
+
+def _classic_member(group: ConsumerGroup, request: Json) -> Member:
+    """The member behind a request, which must speak the classic protocol."""
+    member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = check_static(group.static_member(instance_id), member_id, instance_id)
+    if member.classic is None:
+        raise GroupError("UNKNOWN_MEMBER_ID", f"member {member_id!r} speaks the new protocol")
+    return member
+
+
+def _check_generation(member: Member, request: Json) -> None:
+    if request["generationId"] != member.epoch:
+        raise GroupError("ILLEGAL_GENERATION", f"the member's epoch is {member.epoch}")
+
+
+def _join_again_later(shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    """It is told to rejoin, and has its rebalance timeout to do so."""
+    key = join_key(group.group_id, member.member_id)
+    if not shard.timers.scheduled(key):
+        fence_later(shard, key, group, member, member.rebalance_timeout)
+
+
+def _epoch_to_reach(group: ConsumerGroup) -> int:
+    """Where a classic member is to be before it may rest."""
+    if group.release.calls_classic_at_group_epoch:
+        return group.epoch
+    return group.target_epoch
+
+
+def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Json:
+    """SyncGroup: what the member has been given, in the classic form."""
+    member = _classic_member(group, request)
+    assert member.classic is not None
+    _check_generation(member, request)
+    name, metadata = member.classic.protocols[0]
+    if request.get("protocolType") not in (None, CONSUMER):
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the protocol type is {CONSUMER}")
+    if request.get("protocolName") not in (None, name):
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the member's protocol is {name}")
+    if (
+        _epoch_to_reach(group) > member.epoch
+        and member.state is not MemberState.UNREVOKED_PARTITIONS
+    ):
+        _join_again_later(shard, group, member)
+        raise GroupError("REBALANCE_IN_PROGRESS", "a newer target is there: join again")
+    shard.timers.cancel(sync_key(group.group_id, member.member_id))
+    keep_session(shard, group, member)
+    rows = tuple(
+        (topic.name, tuple(member.assigned[topic_id]))
+        for topic_id in member.assigned
+        if (topic := shard.topics.with_id(topic_id)) is not None
+    )
+    version = read_subscription(metadata).version
+    return sync_response(
+        protocolType=request.get("protocolType"),
+        protocolName=request.get("protocolName"),
+        assignment=encoded(write_assignment(ClassicAssignment(version, rows))),
+    )
+
+
+def heartbeat_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> str:
+    """Heartbeat: REBALANCE_IN_PROGRESS when the member has a step to take, else NONE."""
+    member = _classic_member(group, request)
+    _check_generation(member, request)
+    keep_session(shard, group, member)
+    unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
+    if (
+        member.epoch < _epoch_to_reach(group)
+        or member.state is MemberState.UNREVOKED_PARTITIONS
+        or (unreleased and not _waits_for_others(group, member))
+    ):
+        _join_again_later(shard, group, member)
+        return "REBALANCE_IN_PROGRESS"
+    return "NONE"
+
+
+def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+    return any(
+        group.owner_epoch(topic_id, number) != NO_OWNER
+        for topic_id, numbers in group.target_of(member.member_id).items()
+        for number in numbers
+        if number not in member.assigned.get(topic_id, {})
+    )
+
+
+def leave_consumer_group(shard: Shard, group: ConsumerGroup, identities: list[Json]) -> list[Json]:
+    """LeaveGroup: works for members of both protocols; one bump for all that leave."""
+    rows: list[Json] = []
+    leavers: dict[str, Member] = {}
+    for identity in identities:
+        member_id = identity.get("memberId") or ""
+        instance_id = identity.get("groupInstanceId")
+        row = {"memberId": member_id, "groupInstanceId": instance_id, "errorCode": "NONE"}
+        try:
+            if instance_id is None:
+                member = group.member(member_id)
+            else:
+                holder = group.static_member(instance_id)
+                wanted = member_id or (holder.member_id if holder is not None else "")
+                member = check_static(holder, wanted, instance_id)
+                if not member_id:
+                    row["memberId"] = member_id
+            leavers[member.member_id] = member
+        except GroupError as bad:
+            row["errorCode"] = bad.code
+        rows.append(row)
+    if leavers:
+        fence(shard, group, list(leavers.values()))
+    return rows

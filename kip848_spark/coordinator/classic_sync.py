@@ -1,0 +1,169 @@
+"""SyncGroup, Heartbeat and LeaveGroup of the classic protocol.
+
+Each goes to a classic group here, and to a consumer group that still has classic members in
+:mod:`.classic_on_consumer`.
+"""
+
+from __future__ import annotations
+
+from kip848_spark.coordinator.classic import (
+    complete_join,
+    complete_sync,
+    encoded,
+    join_response,
+    keep_classic_session,
+    maybe_complete,
+    rebalance_or_complete,
+    session_key,
+    sync_key,
+    sync_response,
+)
+from kip848_spark.coordinator.classic_group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+    Ticket,
+)
+from kip848_spark.coordinator.classic_join import check_member
+from kip848_spark.coordinator.classic_on_consumer import (
+    heartbeat_consumer_group,
+    leave_consumer_group,
+    sync_consumer_group,
+)
+from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.consumer_protocol import assignment_bytes
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.shard import Group, Shard
+
+
+def _group(shard: Shard, request: Json) -> Group:
+    group_id = request.get("groupId") or ""
+    if not group_id:
+        raise GroupError("INVALID_GROUP_ID", "the group id is empty")
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise GroupError("UNKNOWN_MEMBER_ID", f"there is no group {group_id!r}")
+    return group
+
+
+def sync(shard: Shard, request: Json, ticket: Ticket) -> None:
+    """Answer a SyncGroup: at once in a stable group, else when the leader has sent its own."""
+    group = _group(shard, request)
+    if isinstance(group, ConsumerGroup):
+        shard.answer(ticket, sync_consumer_group(shard, group, request))
+        return
+    if group.state == DEAD:
+        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+    member_id = request.get("memberId") or ""
+    check_member(group, member_id, request.get("groupInstanceId"))
+    if request["generationId"] != group.generation:
+        raise GroupError("ILLEGAL_GENERATION", f"the generation is {group.generation}")
+    for name, own in (("protocolType", group.protocol_type), ("protocolName", group.protocol)):
+        if request.get(name) is not None and request[name] != own:
+            raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"{name} is {own!r}")
+    if group.state == EMPTY:
+        raise GroupError("UNKNOWN_MEMBER_ID", f"group {group.group_id!r} is empty")
+    if group.state == PREPARING:
+        raise GroupError("REBALANCE_IN_PROGRESS", "the member is to join again")
+    group.pending_syncs.discard(member_id)
+    if not group.pending_syncs:
+        shard.timers.cancel(sync_key(group.group_id))
+    member = group.member(member_id)
+    if group.state == STABLE:
+        shard.answer(ticket, _synced(group, member.assignment))
+        return
+    member.sync_ticket = ticket
+    if group.leader == member_id:
+        _install(shard, group, request)
+
+
+def _install(shard: Shard, group: ClassicGroup, request: Json) -> None:
+    """The leader's assignment: write it, hand it round, and the group is stable."""
+    given = {
+        row["memberId"]: assignment_bytes(row.get("assignment"))
+        for row in request.get("assignments") or ()
+    }
+    shard.append_only(group.to_record(given))
+    for member_id, member in group.members.items():
+        member.assignment = given.get(member_id, b"")
+        if complete_sync(shard, member, _synced(group, member.assignment)):
+            keep_classic_session(shard, group, member)
+    group.enter(STABLE, shard.now)
+
+
+def _synced(group: ClassicGroup, assignment: bytes) -> Json:
+    return sync_response(
+        protocolType=group.protocol_type,
+        protocolName=group.protocol,
+        assignment=encoded(assignment),
+    )
+
+
+def classic_heartbeat(shard: Shard, request: Json) -> Json:
+    """Keep a session; REBALANCE_IN_PROGRESS tells the member to join again."""
+    group = _group(shard, request)
+    code = "NONE"
+    if isinstance(group, ConsumerGroup):
+        code = heartbeat_consumer_group(shard, group, request)
+    else:
+        if group.state == DEAD:
+            raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+        member_id = request.get("memberId") or ""
+        check_member(group, member_id, request.get("groupInstanceId"))
+        if request["generationId"] != group.generation:
+            raise GroupError("ILLEGAL_GENERATION", f"the generation is {group.generation}")
+        if group.state == EMPTY:
+            raise GroupError("UNKNOWN_MEMBER_ID", f"group {group.group_id!r} is empty")
+        keep_classic_session(shard, group, group.member(member_id))
+        if group.state == PREPARING:
+            code = "REBALANCE_IN_PROGRESS"
+    return {"throttleTimeMs": 0, "errorCode": code}
+
+
+def leave_group(shard: Shard, request: Json) -> Json:
+    """Members leave, by their id, or by their instance id alone (an administrator's way)."""
+    group = _group(shard, request)
+    identities = request.get("members")
+    if identities is None:
+        identities = [{"memberId": request.get("memberId") or ""}]
+    if isinstance(group, ConsumerGroup):
+        rows = leave_consumer_group(shard, group, identities)
+    else:
+        if group.state == DEAD:
+            raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+        rows = [_leave(shard, group, identity) for identity in identities]
+        if any(row["errorCode"] == "NONE" for row in rows):
+            if group.state in (STABLE, COMPLETING):
+                rebalance_or_complete(shard, group)
+            elif group.state == PREPARING:
+                maybe_complete(shard, group)
+    return {"throttleTimeMs": 0, "errorCode": "NONE", "members": rows}
+
+
+def _leave(shard: Shard, group: ClassicGroup, identity: Json) -> Json:
+    member_id = identity.get("memberId") or ""
+    instance_id = identity.get("groupInstanceId")
+    row = {"memberId": member_id, "groupInstanceId": instance_id, "errorCode": "NONE"}
+    try:
+        if not member_id:
+            if instance_id is None or instance_id not in group.static_ids:
+                raise GroupError("UNKNOWN_MEMBER_ID", "neither id is known")
+            member_id = group.static_ids[instance_id]
+        elif member_id in group.pending_joins:
+            group.pending_joins.discard(member_id)
+            shard.timers.cancel(session_key(group.group_id, member_id))
+            return row
+        else:
+            check_member(group, member_id, instance_id)
+    except GroupError as bad:
+        return row | {"errorCode": bad.code}
+    member = group.member(member_id)
+    shard.timers.cancel(session_key(group.group_id, member_id))
+    complete_join(shard, member, join_response(memberId="", errorCode="UNKNOWN_MEMBER_ID"))
+    complete_sync(shard, member, sync_response(errorCode="UNKNOWN_MEMBER_ID"))
+    group.remove(member_id)
+    return row

@@ -1,0 +1,186 @@
+"""Assignments computed by a member: the KIP's client side mode, which no release ships.
+
+KIP-848 "Client Side Mode", "ConsumerGroupPrepareAssignment API" and
+"ConsumerGroupInstallAssignment API"; release ``kip`` only. If every member brings client side
+assignors and one of them is common to all, no target is computed here: a member is chosen and
+told so in its heartbeat response (ShouldComputeAssignment). It fetches the state of the group,
+computes, and installs the result; it has its rebalance timeout to do so, then another is chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kip848_spark.coordinator import records
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.shard import Shard, partitions_of, rows_in_order, rows_of
+
+
+def check_assignors(shard: Shard, request: Json) -> None:
+    """INVALID_REQUEST unless the assignors a heartbeat brings are named and versioned properly."""
+    rows = request.get("clientAssignors")
+    if rows is None:
+        return
+    if not shard.release.client_assignors:
+        raise GroupError("INVALID_REQUEST", "no release has client side assignors")
+    if request.get("serverAssignor") is not None:
+        raise GroupError("INVALID_REQUEST", "the assignor is the server's or the client's")
+    for row in rows:
+        least, most = row.get("minimumVersion", 0), row.get("maximumVersion", 0)
+        if not row.get("name"):
+            raise GroupError("INVALID_REQUEST", "an assignor without a name")
+        if least < -1 or most < max(least, 0):
+            raise GroupError("INVALID_REQUEST", f"versions {least} to {most} of {row['name']!r}")
+        if not least <= row.get("metadataVersion", 0) <= most:
+            raise GroupError("INVALID_REQUEST", f"metadata of {row['name']!r} is out of its range")
+
+
+def common_assignor(group: ConsumerGroup) -> str | None:
+    """The client side assignor all members support, by the precedence most of them give it."""
+    members = list(group.members.values())
+    if not members or not all(member.client_assignors for member in members):
+        return None
+    ranks: dict[str, list[int]] = {}
+    for member in members:
+        for rank, assignor in enumerate(member.client_assignors):
+            ranks.setdefault(assignor["name"], []).append(rank)
+    common = {name: found for name, found in ranks.items() if len(found) == len(members)}
+    fitting = [name for name in common if _versions_meet(members, name)]
+    return min(fitting, key=lambda name: (sum(common[name]), name), default=None)
+
+
+def _versions_meet(members: list[Member], name: str) -> bool:
+    """Every member's metadata is within every member's version range (KIP-268)."""
+    rows = [a for m in members for a in m.client_assignors if a["name"] == name]
+    return all(
+        row.get("minimumVersion", 0) <= other.get("metadataVersion", 0)
+        and other.get("metadataVersion", 0) <= row.get("maximumVersion", 0)
+        for row in rows
+        for other in rows
+    )
+
+
+def must_compute(shard: Shard, group: ConsumerGroup, member_id: str) -> bool:
+    """Whether this member is, or now becomes, the one to compute the group's assignment."""
+    if common_assignor(group) is None or group.target_epoch >= group.epoch:
+        group.chosen = None
+        return False
+    if group.chosen is None or group.chosen not in group.members:
+        choose(shard, group, member_id)
+    return group.chosen == member_id
+
+
+def choose(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
+    """Choose a member; unless it is done within its rebalance timeout, the choice is void."""
+    group.chosen = member_id
+    group.prepared_epoch = group.epoch
+    group_id = group.group_id
+
+    def give_up() -> None:
+        current = shard.groups.get(group_id)
+        if isinstance(current, ConsumerGroup) and current.chosen == member_id:
+            current.chosen = None
+
+    timeout = group.members[member_id].rebalance_timeout
+    shard.schedule(f"assignor-{group_id}", timeout, give_up)
+
+
+def _chosen(shard: Shard, request: Json) -> tuple[ConsumerGroup, Member]:
+    """The group and the member, which must be the chosen one, at its own epoch."""
+    if not shard.release.client_assignors:
+        raise GroupError("UNSUPPORTED_VERSION", "no release has client side assignors")
+    if not request.get("groupId") or not request.get("memberId") or request["memberEpoch"] < 0:
+        raise GroupError("INVALID_REQUEST", "group, member and epoch must be given")
+    group = shard.consumer_group(request["groupId"])
+    member = group.member(request["memberId"])
+    if request["memberEpoch"] != member.epoch:
+        raise GroupError("STALE_MEMBER_EPOCH", f"the member is at epoch {member.epoch}")
+    if group.chosen != member.member_id:
+        raise GroupError("UNKNOWN_MEMBER_ID", "another member computes the assignment")
+    return group, member
+
+
+def prepare_assignment(shard: Shard, request: Json) -> Json:
+    """The state of the group at its epoch, for the chosen member."""
+    group, _ = _chosen(shard, request)
+    name = common_assignor(group)
+    if name is None:
+        raise GroupError("UNKNOWN_MEMBER_ID", "no client side assignor is common to all")
+    group.prepared_epoch = group.epoch
+    group.prepared_members = frozenset(group.members)
+    topics = [t for t in sorted(group.topic_names()) if shard.topics.named(t) is not None]
+    found = [shard.topics.named(topic) for topic in topics]
+    return {
+        "throttleTimeMs": 0,
+        "errorCode": "NONE",
+        "errorMessage": None,
+        "groupEpoch": group.epoch,
+        "assignorName": name,
+        "members": [_state(shard, group, member, name) for member in group.members.values()],
+        "topics": [
+            {"topicId": t.topic_id, "topicName": t.name, "numPartitions": t.partitions}
+            for t in found
+            if t is not None
+        ],
+    }
+
+
+def _state(shard: Shard, group: ConsumerGroup, member: Member, name: str) -> Json:
+    assignor: Any = next(a for a in member.client_assignors if a["name"] == name)
+    return {
+        "memberId": member.member_id,
+        "memberEpoch": member.epoch,
+        "instanceId": member.instance_id,
+        "rackId": member.rack_id,
+        "subscribedTopicIds": sorted(shard.topics.ids_of(group.topics_of(member))),
+        "assignor": {
+            "reason": assignor.get("reason", 0),
+            "metadataVersion": assignor.get("metadataVersion", 0),
+            "metadataBytes": assignor.get("metadataBytes", ""),
+        },
+        "topicPartitions": rows_of(rows_in_order(group.target_of(member.member_id))),
+    }
+
+
+def install_assignment(shard: Shard, request: Json) -> Json:
+    """Check the assignment against what it was computed from, and make it the target."""
+    group, _ = _chosen(shard, request)
+    if request["groupEpoch"] != group.prepared_epoch:
+        raise GroupError("INVALID_ASSIGNMENT", f"it was asked for epoch {group.prepared_epoch}")
+    given = {
+        row["memberId"]: partitions_of(row.get("partitions")) or {}
+        for row in request.get("members") or ()
+    }
+    _check(shard, group, given)
+    for member_id in group.members:
+        target = given.get(member_id, {})
+        if group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in target.items()}:
+            shard.append(records.target_member(group.group_id, member_id, rows_in_order(target)))
+    shard.append(records.target_epoch(group.group_id, group.prepared_epoch, 0))
+    group.chosen = None
+    shard.timers.cancel(f"assignor-{group.group_id}")
+    return {"throttleTimeMs": 0, "errorCode": "NONE", "errorMessage": None}
+
+
+def _check(shard: Shard, group: ConsumerGroup, given: dict[str, dict[str, set[int]]]) -> None:
+    """INVALID_ASSIGNMENT unless all partitions are assigned, once, to members of then."""
+    strangers = given.keys() - group.prepared_members
+    if strangers:
+        raise GroupError("INVALID_ASSIGNMENT", f"{sorted(strangers)} are not members")
+    wanted = {
+        (topic.topic_id, number)
+        for name in group.topic_names()
+        if (topic := shard.topics.named(name)) is not None
+        for number in range(topic.partitions)
+    }
+    seen: set[tuple[str, int]] = set()
+    for target in given.values():
+        for topic_id, numbers in target.items():
+            for number in numbers:
+                if (topic_id, number) in seen:
+                    raise GroupError("INVALID_ASSIGNMENT", f"{topic_id}-{number} goes to two")
+                seen.add((topic_id, number))
+    if seen != wanted:
+        raise GroupError("INVALID_ASSIGNMENT", "not exactly the partitions of the group")

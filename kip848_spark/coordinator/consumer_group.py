@@ -1,0 +1,345 @@
+"""The consumer group and its members: the data model of KIP-848.
+
+Three epochs drive everything (KIP, "Rebalance Process"): the *group epoch* rises when a new
+assignment is needed, the *assignment epoch* says for which group epoch the target was computed,
+the *member epoch* says which target a member has converged to.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from kip848_spark.coordinator.faults import GroupError, ReplayError
+from kip848_spark.coordinator.javahash import TimelineOrder
+from kip848_spark.coordinator.records import Partitions, assigned_rows, record
+from kip848_spark.coordinator.releases import Release
+
+JOIN = 0
+LEAVE = -1
+STATIC_LEAVE = -2
+NO_OWNER = -1
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to the target (key 8's state byte)."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMetadata:
+    """What is kept of a member that still speaks the classic protocol (online migration)."""
+
+    session_timeout: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member: what it told about itself (key 5) and its current assignment (key 8)."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    regex: str = ""
+    rebalance_timeout: int = -1
+    server_assignor: str | None = None
+    classic: ClassicMetadata | None = None
+    client_assignors: tuple[Any, ...] = ()
+
+    epoch: int = 0
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: Partitions = field(default_factory=dict)
+    pending: Partitions = field(default_factory=dict)
+    """Partitions pending revocation: still owned, about to be given up."""
+
+    def moved_to(self, epoch: int, **changes: Any) -> Member:
+        """The member at another epoch; the one it leaves becomes the previous one."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)
+
+    def reconciled_to(self, target_epoch: int) -> bool:
+        """Nothing is left to do for this target."""
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def metadata(self) -> tuple[Any, ...]:
+        """What key 5 holds: a difference here is worth a record."""
+        return (
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.topic_names,
+            self.regex,
+            self.rebalance_timeout,
+            self.server_assignor,
+            self.classic,
+            self.client_assignors,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics a regular expression stood for, and when that was found out (key 16)."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp: int
+
+
+class ConsumerGroup:
+    """A group of the new protocol ("Consumer Group" in the KIP's data model)."""
+
+    type = "consumer"
+
+    def __init__(self, group_id: str, release: Release) -> None:
+        self.group_id = group_id
+        self.release = release
+        self.epoch = release.first_epoch
+        self.metadata_hash = 0
+        self.target_epoch = release.first_epoch
+        self.target_timestamp = 0
+        self.members: dict[str, Member] = {}
+        self.targets: dict[str, dict[str, dict[int, None]]] = {}
+        self.topic_metadata: list[Any] | None = None
+        """The topics of key 4: ``None`` without such a record."""
+        self.resolved: dict[str, ResolvedRegex] = {}
+        self.owners: dict[tuple[str, int], int] = {}
+        """Partition -> its owner's member epoch, over assigned and pending revocation."""
+        self.static_ids: dict[str, str] = {}
+        self.name_counts: Counter[str] = Counter()
+        self.regex_counts: Counter[str] = Counter()
+        self.metadata_deadline = 0
+        self.chosen: str | None = None
+        """The member that computes the assignment (client side mode, release ``kip`` only)."""
+        self.prepared_epoch = 0
+        self.prepared_members: frozenset[str] = frozenset()
+        self._order = TimelineOrder()
+        self._regex_order = TimelineOrder()
+
+    # Members
+
+    def member(self, member_id: str) -> Member:
+        """The member, or UNKNOWN_MEMBER_ID."""
+        try:
+            return self.members[member_id]
+        except KeyError:
+            raise GroupError(
+                "UNKNOWN_MEMBER_ID", f"group {self.group_id!r} has no member {member_id!r}"
+            ) from None
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        """The member that has this instance id."""
+        if instance_id is None:
+            return None
+        member_id = self.static_ids.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def put_member(self, member: Member) -> None:
+        """Store a member, new or changed, and everything counted over members."""
+        old = self.members.get(member.member_id)
+        self._order.putting(len(self.members))
+        self._count(old, member)
+        self._set_owned(old, member)
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+
+    def remove_member(self, member_id: str) -> None:
+        """Take a member out, with all it owned."""
+        old = self.members.pop(member_id, None)
+        if old is None:
+            return
+        self._count(old, None)
+        self._set_owned(old, None)
+        if old.instance_id is not None and self.static_ids.get(old.instance_id) == member_id:
+            del self.static_ids[old.instance_id]
+
+    def walk_members(self) -> list[str]:
+        """Member ids in the order a broker walks its table of them."""
+        return self._order.walk(self.members)
+
+    def _count(self, old: Member | None, new: Member | None) -> None:
+        for member, step in ((old, -1), (new, 1)):
+            if member is None:
+                continue
+            for name in member.topic_names:
+                self.name_counts[name] += step
+                if not self.name_counts[name]:
+                    del self.name_counts[name]
+            if member.regex:
+                self.regex_counts[member.regex] += step
+                if not self.regex_counts[member.regex]:
+                    del self.regex_counts[member.regex]
+
+    # Ownership: no partition has two owners (facts A and C8)
+
+    def _set_owned(self, old: Member | None, new: Member | None) -> None:
+        if old is not None and new is not None and _same_partitions(old, new):
+            return
+        if old is not None:
+            self._release(old.assigned, old.epoch)
+            self._release(old.pending, old.epoch)
+        if new is not None:
+            self._take(new.assigned, new.epoch)
+            self._take(new.pending, new.epoch)
+
+    def _release(self, partitions: Partitions, epoch: int) -> None:
+        for topic_id, numbers in partitions.items():
+            for number in numbers:
+                held = self.owners.get((topic_id, number))
+                if held == epoch:
+                    del self.owners[topic_id, number]
+                elif not self.release.tolerant_ownership:
+                    raise ReplayError(
+                        f"group {self.group_id!r}: {topic_id}-{number} is released at epoch "
+                        f"{epoch} but is held at {held}"
+                    )
+
+    def _take(self, partitions: Partitions, epoch: int) -> None:
+        for topic_id, numbers in partitions.items():
+            for number in numbers:
+                held = self.owners.get((topic_id, number))
+                if held is not None and (not self.release.tolerant_ownership or held >= epoch):
+                    raise ReplayError(
+                        f"group {self.group_id!r}: {topic_id}-{number} is taken at epoch {epoch} "
+                        f"but is still held at {held}"
+                    )
+                self.owners[topic_id, number] = epoch
+
+    def owner_epoch(self, topic_id: str, number: int) -> int:
+        """The member epoch of a partition's owner, or -1 if it is free."""
+        return self.owners.get((topic_id, number), NO_OWNER)
+
+    # Subscriptions
+
+    def topic_names(self) -> set[str]:
+        """Every topic the group asks for, by name or by a resolved regular expression."""
+        names = set(self.name_counts)
+        for regex in self.regex_counts:
+            if regex in self.resolved:
+                names |= self.resolved[regex].topics
+        return names
+
+    def topics_of(self, member: Member) -> set[str]:
+        """The topic names one member asks for."""
+        if member.regex and member.regex in self.resolved:
+            return set(member.topic_names | self.resolved[member.regex].topics)
+        return set(member.topic_names)
+
+    def homogeneous(self) -> bool:
+        """Whether all members ask for the same topics (facts D, "Type")."""
+        members = len(self.members)
+        if not self.regex_counts:
+            return all(count == members for count in self.name_counts.values())
+        if next(iter(self.regex_counts.values())) != members:
+            return False
+        seen: Counter[str] = Counter()
+        for regex in self.regex_counts:
+            if regex in self.resolved:
+                seen.update(self.resolved[regex].topics)
+        return not self.name_counts and all(count == 1 for count in seen.values())
+
+    # States (KIP, "Consumer Group States")
+
+    @property
+    def state(self) -> str:
+        """Empty, Assigning, Reconciling or Stable."""
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.target_epoch:
+            return "Assigning"
+        if all(member.reconciled_to(self.target_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    def target_of(self, member_id: str) -> dict[str, dict[int, None]]:
+        """What a member shall have, by the last target."""
+        return self.targets.get(member_id, {})
+
+    def set_target(self, member_id: str, target: dict[str, dict[int, None]]) -> None:
+        """Store what a member shall have."""
+        self.targets[member_id] = target
+
+    def set_resolved(self, regex: str, found: ResolvedRegex) -> None:
+        """Store what a regular expression stands for."""
+        self._regex_order.putting(len(self.resolved))
+        self.resolved[regex] = found
+
+    def walk_regexes(self) -> list[str]:
+        """Resolved expressions in the order a broker walks its table of them."""
+        return self._regex_order.walk(self.resolved)
+
+    # Migration
+
+    @property
+    def classic_members(self) -> list[Member]:
+        """Members that speak the classic protocol."""
+        return [member for member in self.members.values() if member.classic is not None]
+
+    # Records
+
+    def member_record(self, member: Member) -> dict[str, Any]:
+        """Key 5 of a member."""
+        value: dict[str, Any] = {
+            "instanceId": member.instance_id,
+            "rackId": member.rack_id,
+            "clientId": member.client_id,
+            "clientHost": member.client_host,
+            "subscribedTopicNames": sorted(member.topic_names),
+            "subscribedTopicRegex": member.regex,
+            "rebalanceTimeoutMs": member.rebalance_timeout,
+            "serverAssignor": member.server_assignor,
+            "classicMemberMetadata": _classic_json(member.classic),
+        }
+        if member.client_assignors:
+            value["assignors"] = [dict(assignor) for assignor in member.client_assignors]
+        return record("5", 0, {"groupId": self.group_id, "memberId": member.member_id}, value)
+
+    def current_record(self, member: Member) -> dict[str, Any]:
+        """Key 8 of a member."""
+        with_epochs = self.release.partition_epochs
+        return record(
+            "8",
+            0,
+            {"groupId": self.group_id, "memberId": member.member_id},
+            {
+                "memberEpoch": member.epoch,
+                "previousMemberEpoch": member.previous_epoch,
+                "state": int(member.state),
+                "assignedPartitions": assigned_rows(member.assigned, with_epochs=with_epochs),
+                "partitionsPendingRevocation": assigned_rows(
+                    member.pending, with_epochs=with_epochs
+                ),
+            },
+        )
+
+
+def _same_partitions(old: Member, new: Member) -> bool:
+    """Nothing changes hands: the metadata changed, or an epoch without partitions."""
+    if old.assigned is not new.assigned or old.pending is not new.pending:
+        return False
+    return old.epoch == new.epoch or not (old.assigned or old.pending)
+
+
+def _classic_json(classic: ClassicMetadata | None) -> dict[str, Any] | None:
+    if classic is None:
+        return None
+
+    return {
+        "sessionTimeoutMs": classic.session_timeout,
+        "supportedProtocols": [
+            {"name": name, "metadata": base64.b64encode(metadata).decode()}
+            for name, metadata in classic.protocols
+        ],
+    }

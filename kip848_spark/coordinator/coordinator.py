@@ -1,0 +1,295 @@
+"""The front door: a group coordinator that is told the time.
+
+    coordinator = Coordinator("4.3")
+    coordinator.topic(0, "foo", topic_id, partitions=6)
+    step = coordinator.request(10, "ConsumerGroupHeartbeat", {...}, Client("A"))
+    step.answers, step.records
+
+Requests in, responses and records out. Every call first runs the timers due by its time, each
+as a step of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kip848_spark.coordinator import classic_join, classic_sync, housekeeping, offsets, views
+from kip848_spark.coordinator.classic import join_response, sync_response
+from kip848_spark.coordinator.client_assignors import install_assignment, prepare_assignment
+from kip848_spark.coordinator.config import BrokerConfig
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.heartbeat import heartbeat, response
+from kip848_spark.coordinator.records import Json, Record
+from kip848_spark.coordinator.releases import release_named
+from kip848_spark.coordinator.replay import end_transaction, replay
+from kip848_spark.coordinator.shard import Call, Client, Shard
+from kip848_spark.coordinator.topics import Topic
+from kip848_spark.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened: its time, the answers it gave by ticket, the records it wrote."""
+
+    at: int
+    answers: list[tuple[int, Json]]
+    records: list[Record]
+
+
+class Coordinator:
+    """One coordinator of one release, with its own topics, groups, offsets and clock."""
+
+    def __init__(
+        self, release: str = "4.3", config: Mapping[str, str] | None = None, seed: int = 0
+    ) -> None:
+        self.release = release_named(release)
+        self.shard = Shard(self.release, BrokerConfig(self.release, config), seed)
+        self._started = False
+        self._tickets = 0
+
+    # Loading
+
+    def replay(
+        self, record: Record, offset: int = -1, *, producer: int = -1, timestamp: int | None = None
+    ) -> None:
+        """Load one record of a log, in the form of ``kip848 dump``; raises where a broker would."""
+        if timestamp is not None:
+            self.shard.now = timestamp
+        replay(self.shard, record, offset, producer=producer)
+
+    def replay_marker(self, producer: int, *, commit: bool) -> None:
+        """Load a transaction's control marker."""
+        end_transaction(self.shard, producer, commit=commit)
+
+    def loaded(self, at: int) -> None:
+        """The whole log is read: sessions and sweeps start now (KIP, "Fail Over")."""
+        self._started = True
+        housekeeping.after_loading(self.shard, at)
+
+    # Running
+
+    def run_until(self, at: int) -> list[Step]:
+        """Let time pass: every timer due by ``at`` runs at its own time."""
+        shard = self.shard
+        if not self._started:
+            shard.now = at
+            self._started = True
+            housekeeping.start_sweeping(shard)
+        if at < shard.now:
+            raise UsageError(f"time went back from {shard.now} to {at}")
+        steps = []
+        for due, action in shard.timers.due(at):
+            shard.now = max(shard.now, due)
+            action()
+            steps += self._step()
+        shard.now = at
+        return steps
+
+    def topic(
+        self,
+        at: int,
+        name: str,
+        topic_id: str,
+        partitions: int,
+        racks: Sequence[Sequence[str] | str] = (),
+    ) -> list[Step]:
+        """A topic is created, changed, or (with no partitions) deleted."""
+        steps = self.run_until(at)
+        rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in racks)
+        housekeeping.change_topic(self.shard, Topic(name, topic_id, partitions, rows))
+        return steps + self._step()
+
+    def request(
+        self,
+        at: int,
+        api: str,
+        request: Json,
+        client: Client | None = None,
+        *,
+        version: int | None = None,
+        ticket: int | None = None,
+    ) -> list[Step]:
+        """Handle one request; its answer may come in a later step (JoinGroup, SyncGroup)."""
+        if api not in _APIS:
+            raise UsageError(f"no API {api!r}", f"one of {', '.join(sorted(_APIS))}")
+        steps = self.run_until(at)
+        if ticket is None:
+            self._tickets += 1
+            ticket = self._tickets
+        spec = _APIS[api]
+        call = Call(dict(request), client or Client(), spec.version(self, request, version), ticket)
+        try:
+            answer = spec.handle(self.shard, call)
+        except GroupError as bad:
+            answer = spec.refuse(call.request, bad)
+        if answer is not None:
+            self.shard.output.answers.insert(0, (ticket, answer))
+        steps += self._step()
+        for due, action in self.shard.timers.due(at):  # work that was ordered for at once
+            self.shard.now = max(self.shard.now, due)
+            action()
+            steps += self._step()
+        return steps
+
+    def metrics(self) -> dict[str, float]:
+        """The KIP's metrics as they stand."""
+        return self.shard.metrics.snapshot(self.shard.groups.values(), self.shard.now)
+
+    def _step(self) -> list[Step]:
+        output = self.shard.take_output()
+        if not output.answers and not output.records:
+            return []
+        return [Step(self.shard.now, output.answers, output.records)]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """How one API is handled; ``refuse`` makes the response of a refused request."""
+
+    handle: Callable[[Shard, Call], Json | None]
+    refuse: Callable[[Json, GroupError], Json]
+    newest: int = 0
+
+    def version(self, coordinator: Coordinator, request: Json, version: int | None) -> int:
+        """The version asked for, or the newest; a heartbeat without any member id is version 0."""
+        if version is not None:
+            return version
+        if self.handle is _heartbeat:
+            by_client = coordinator.release.member_id_by_client
+            return 1 if by_client and "memberId" in request else 0
+        return self.newest
+
+
+def _refused(_: Json, bad: GroupError) -> Json:
+    return {"throttleTimeMs": 0, "errorCode": bad.code}
+
+
+def _refused_rows(request: Json, bad: GroupError) -> Json:
+    """OffsetCommit and its kin have no error of their own: each partition gets it."""
+    rows = []
+    for topic in request.get("topics") or ():
+        row: Json = {key: topic[key] for key in ("name", "topicId") if key in topic}
+        row["partitions"] = [
+            {"partitionIndex": part["partitionIndex"], "errorCode": bad.code}
+            for part in topic.get("partitions") or ()
+        ]
+        rows.append(row)
+    return {"throttleTimeMs": 0, "topics": rows}
+
+
+def _heartbeat(shard: Shard, call: Call) -> Json:
+    return heartbeat(shard, call.request, call.client, call.version)
+
+
+def _join(shard: Shard, call: Call) -> None:
+    classic_join.join(shard, call)
+
+
+def _sync(shard: Shard, call: Call) -> None:
+    classic_sync.sync(shard, call.request, call.ticket)
+
+
+def _alter_configs(shard: Shard, call: Call) -> Json:
+    """IncrementalAlterConfigs for resources of type GROUP (32 on the wire, 16 in the KIP)."""
+    rows: list[Json] = []
+    for resource in call.request.get("resources") or ():
+        row = {
+            "errorCode": "NONE",
+            "errorMessage": None,
+            "resourceType": resource.get("resourceType"),
+            "resourceName": resource.get("resourceName"),
+        }
+        changes = {
+            config["name"]: None if config.get("configOperation", 0) == 1 else config.get("value")
+            for config in resource.get("configs") or ()
+        }
+        try:
+            if resource.get("resourceType") not in (16, 32, "GROUP"):
+                raise GroupError("INVALID_REQUEST", "only groups have settings here")
+            shard.config.alter_group(resource.get("resourceName") or "", changes)
+        except GroupError as bad:
+            row |= {"errorCode": bad.code, "errorMessage": bad.message}
+        rows.append(row)
+    return {"throttleTimeMs": 0, "responses": rows}
+
+
+def _describe_configs(shard: Shard, call: Call) -> Json:
+    rows: list[Json] = []
+    for resource in call.request.get("resources") or ():
+        name = resource.get("resourceName") or ""
+        wanted = resource.get("configurationKeys")
+        values = shard.config.describe_group(name)
+        rows.append(
+            {
+                "errorCode": "NONE",
+                "errorMessage": None,
+                "resourceType": resource.get("resourceType"),
+                "resourceName": name,
+                "configs": [
+                    {"name": key, "value": value}
+                    for key, value in values.items()
+                    if wanted is None or key in wanted
+                ],
+            }
+        )
+    return {"throttleTimeMs": 0, "results": rows}
+
+
+_APIS: dict[str, Api] = {
+    "ConsumerGroupHeartbeat": Api(
+        _heartbeat, lambda _, bad: response(errorCode=bad.code, errorMessage=bad.message)
+    ),
+    "ConsumerGroupPrepareAssignment": Api(
+        lambda shard, call: prepare_assignment(shard, call.request), _refused
+    ),
+    "ConsumerGroupInstallAssignment": Api(
+        lambda shard, call: install_assignment(shard, call.request), _refused
+    ),
+    "ConsumerGroupDescribe": Api(
+        lambda shard, call: views.describe_consumer_groups(shard, call.request), _refused, 1
+    ),
+    "JoinGroup": Api(
+        _join,
+        lambda request, bad: join_response(
+            memberId=request.get("memberId") or "", errorCode=bad.code
+        ),
+        9,
+    ),
+    "SyncGroup": Api(_sync, lambda _, bad: sync_response(errorCode=bad.code), 5),
+    "Heartbeat": Api(
+        lambda shard, call: classic_sync.classic_heartbeat(shard, call.request), _refused, 4
+    ),
+    "LeaveGroup": Api(
+        lambda shard, call: classic_sync.leave_group(shard, call.request),
+        lambda request, bad: _refused(request, bad) | {"members": []},
+        5,
+    ),
+    "OffsetCommit": Api(
+        lambda shard, call: offsets.commit(shard, call.request, call.version), _refused_rows, 10
+    ),
+    "TxnOffsetCommit": Api(
+        lambda shard, call: offsets.commit_in_transaction(shard, call.request, call.version),
+        _refused_rows,
+        5,
+    ),
+    "EndTxn": Api(lambda shard, call: offsets.end_transaction(shard, call.request), _refused),
+    "OffsetFetch": Api(lambda shard, call: offsets.fetch(shard, call.request), _refused, 10),
+    "OffsetDelete": Api(
+        lambda shard, call: offsets.delete_offsets(shard, call.request),
+        lambda request, bad: _refused(request, bad) | {"topics": []},
+    ),
+    "DeleteGroups": Api(
+        lambda shard, call: housekeeping.delete_groups(shard, call.request), _refused, 2
+    ),
+    "ListGroups": Api(lambda shard, call: views.list_groups(shard, call.request), _refused, 5),
+    "DescribeGroups": Api(
+        lambda shard, call: views.describe_groups(shard, call.request, call.version), _refused, 6
+    ),
+    "IncrementalAlterConfigs": Api(_alter_configs, _refused, 1),
+    "DescribeConfigs": Api(_describe_configs, _refused, 4),
+}
+APIS: tuple[str, ...] = tuple(sorted(_APIS))
+"""Every API the coordinator answers, by Kafka's name."""
+
+__all__ = ["APIS", "Api", "Call", "Client", "Coordinator", "Step"]

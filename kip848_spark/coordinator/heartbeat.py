@@ -1,0 +1,237 @@
+"""ConsumerGroupHeartbeat: the one request of the new protocol (KIP-848 "ConsumerGroupHeartbeat
+API").
+
+Read :func:`heartbeat` from top to bottom: check the request, find the group and the member,
+update what the member says of itself, bump the epoch if that calls for a new assignment, compute
+the target, take the member one step towards it, answer. The records come in that order too
+(facts A, "Record order per operation").
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kip848_spark.coordinator.client_assignors import (
+    check_assignors,
+    common_assignor,
+    must_compute,
+)
+from kip848_spark.coordinator.config import HEARTBEAT
+from kip848_spark.coordinator.consumer_group import JOIN, STATIC_LEAVE, ConsumerGroup, Member
+from kip848_spark.coordinator.consumer_group import MemberState as State
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.membership import (
+    check_not_full,
+    joining_member,
+    leave,
+    leaves,
+    take_place,
+)
+from kip848_spark.coordinator.migration import group_to_join
+from kip848_spark.coordinator.reconcile import Goal, Owned, reconcile
+from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.sessions import await_revocation, keep_session, rebalance_key
+from kip848_spark.coordinator.shard import Client, Shard, partitions_of, rows_of
+from kip848_spark.coordinator.subscriptions import (
+    RegexChange,
+    drop_unused_regex,
+    maybe_resolve,
+    refresh_metadata,
+    regex_change,
+)
+from kip848_spark.coordinator.target import (
+    UNNEEDED,
+    Before,
+    at_rest,
+    before_request,
+    may_compute,
+    update_target,
+)
+
+
+def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> Json:
+    """Answer a heartbeat; records are appended on the way."""
+    validate(shard, request, version)
+    if leaves(request["memberEpoch"]):
+        return response(**leave(shard, request))
+    epoch = request["memberEpoch"]
+    owned = partitions_of(request.get("topicPartitions"))
+    member_id = request.get("memberId") or ""
+
+    group = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
+    check_not_full(shard, group, member_id)
+    member_id = member_id or shard.new_uuid()
+    before, replaced = joining_member(
+        shard, group, member_id, request.get("instanceId"), epoch=epoch, owned=owned
+    )
+    after = updated(before, request, client)
+    change = regex_change(before, after, group)
+
+    shard.groups[group.group_id] = group
+    says_more = replaced is not None or after.metadata() != before.metadata()
+    idle = at_rest(shard, group) and not says_more
+    known, resolved = UNNEEDED if idle else before_request(group, before), dict(group.resolved)
+    had_regexes = bool(group.regex_counts)
+    if replaced is not None:
+        take_place(shard, group, replaced, before)
+    if after.metadata() != before.metadata():
+        shard.append(group.member_record(after))
+    if change is not RegexChange.NONE:
+        drop_unused_regex(shard, group, before.regex)
+    asked = bool(after.regex) or had_regexes
+    maybe_resolve(shard, group, resolved, asked=asked)
+    names_changed = before.topic_names != after.topic_names
+    bump = (
+        names_changed
+        or before.client_assignors != after.client_assignors
+        or change is RegexChange.UPDATED_AND_RESOLVED
+        or (group.epoch == 0 and shard.release.bumps_fresh_group)
+    )
+    member = advance(
+        shard,
+        group,
+        member_id,
+        owned,
+        known,
+        bump=bump,
+        subscription_changed=names_changed or change is not RegexChange.NONE,
+    )
+    keep_session(shard, group, member)
+
+    full = epoch == JOIN or (
+        request.get("rebalanceTimeoutMs", -1) != -1
+        and (
+            request.get("subscribedTopicNames") is not None
+            or request.get("subscribedTopicRegex") is not None
+        )
+        and owned is not None
+    )
+    shows = full or before.assigned != member.assigned
+    answer = response(
+        memberId=member_id,
+        memberEpoch=member.epoch,
+        heartbeatIntervalMs=shard.config.for_group(group.group_id, HEARTBEAT),
+        assignment={"topicPartitions": rows_of(member.assigned)} if shows else None,
+    )
+    if shard.release.client_assignors:
+        answer["shouldComputeAssignment"] = must_compute(shard, group, member_id)
+    return answer
+
+
+def advance(
+    shard: Shard,
+    group: ConsumerGroup,
+    member_id: str,
+    owned: Owned,
+    known: Before,
+    *,
+    bump: bool,
+    subscription_changed: bool,
+) -> Member:
+    """Epoch, target, one step: what every request of a member ends with."""
+    refreshes = bump or shard.now >= group.metadata_deadline
+    if refreshes:
+        refresh_metadata(shard, group, bump=bump)
+    by_client = shard.release.client_assignors and common_assignor(group) is not None
+    if group.target_epoch < group.epoch and may_compute(shard, group) and not by_client:
+        update_target(shard, group, known, member_id, refreshed=refreshes)
+
+    before = group.members[member_id]
+    subscribed = None
+    if shard.release.masks_lost_topics:
+        subscribed = shard.topics.ids_of(group.topics_of(before))
+    goal = Goal(
+        group.target_epoch,
+        group.target_of(member_id),
+        subscribed,
+        subscription_changed,
+        group.owner_epoch,
+        shard.release,
+    )
+    member = reconcile(before, goal, owned)
+    if member is not before and member != before:
+        shard.append(group.current_record(member))
+        if member.classic is None:
+            if member.state is State.UNREVOKED_PARTITIONS:
+                await_revocation(shard, group, member)
+            else:
+                shard.timers.cancel(rebalance_key(group.group_id, member_id))
+    return member
+
+
+def updated(member: Member, request: Json, client: Client) -> Member:
+    """The member with what the request says of it; ``None`` and -1 mean "as before"."""
+    changes: dict[str, Any] = {
+        "client_id": client.client_id,
+        "client_host": client.host,
+        "classic": None,
+    }
+    for field, name in (
+        ("instance_id", "instanceId"),
+        ("rack_id", "rackId"),
+        ("server_assignor", "serverAssignor"),
+        ("regex", "subscribedTopicRegex"),
+    ):
+        if request.get(name) is not None:
+            changes[field] = request[name]
+    if request.get("rebalanceTimeoutMs", -1) != -1:
+        changes["rebalance_timeout"] = request["rebalanceTimeoutMs"]
+    if request.get("subscribedTopicNames") is not None:
+        changes["topic_names"] = frozenset(request["subscribedTopicNames"])
+    if request.get("clientAssignors") is not None:
+        changes["client_assignors"] = tuple(dict(row) for row in request["clientAssignors"])
+    return replace(member, **changes)
+
+
+def validate(shard: Shard, request: Json, version: int) -> None:
+    """INVALID_REQUEST and its kin (KIP, "Request Validation"; facts H)."""
+    if not shard.config.consumer_protocol:
+        raise GroupError("UNSUPPORTED_VERSION", "the consumer protocol is switched off")
+    epoch = request.get("memberEpoch", 0)
+    request.setdefault("memberEpoch", epoch)
+    _blank(request.get("groupId") or "", "groupId")
+    if version >= 1 or epoch > 0 or epoch == -1:
+        _blank(request.get("memberId") or "", "memberId")
+    for name in ("instanceId", "rackId"):
+        if request.get(name) is not None:
+            _blank(request[name], name)
+    if epoch < STATIC_LEAVE:
+        raise GroupError("INVALID_REQUEST", f"member epoch {epoch} is below -2")
+    if epoch == STATIC_LEAVE and request.get("instanceId") is None:
+        raise GroupError("INVALID_REQUEST", "leaving for a while takes an instance id")
+    if epoch == JOIN:
+        if request.get("rebalanceTimeoutMs", -1) == -1:
+            raise GroupError("INVALID_REQUEST", "a joining member names its rebalance timeout")
+        if request.get("topicPartitions") is None or request["topicPartitions"]:
+            raise GroupError("INVALID_REQUEST", "a joining member owns nothing, and says so")
+        if request.get("subscribedTopicNames") is None and (
+            request.get("subscribedTopicRegex") is None
+        ):
+            raise GroupError("INVALID_REQUEST", "a joining member names topics or an expression")
+    check_assignors(shard, request)
+    assignor = request.get("serverAssignor")
+    if assignor is not None and assignor not in shard.config.assignors:
+        raise GroupError(
+            "UNSUPPORTED_ASSIGNOR",
+            f"assignor {assignor!r} is not one of {', '.join(shard.config.assignors)}",
+        )
+
+
+def _blank(text: str, name: str) -> None:
+    if not text.strip():
+        raise GroupError("INVALID_REQUEST", f"{name} is blank")
+
+
+def response(**fields: Any) -> Json:
+    """A heartbeat's response with Kafka's defaults for what is not said."""
+    return {
+        "throttleTimeMs": 0,
+        "errorCode": "NONE",
+        "errorMessage": None,
+        "memberId": None,
+        "memberEpoch": 0,
+        "heartbeatIntervalMs": 0,
+        "assignment": None,
+        **fields,
+    }

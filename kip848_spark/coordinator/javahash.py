@@ -1,0 +1,197 @@
+"""The iteration order of Kafka's hash tables, which decides who gets which partition.
+
+The uniform assignor walks a ``HashMap`` of members, a ``HashSet`` of topic ids and ``HashSet``s
+of partition numbers, so a target can only be reproduced by walking them in the same order
+(facts D, "Hash order"). A Java table visits its buckets in turn and, inside one, the keys in the
+order they came. :class:`TimelineOrder` does the same for Kafka's own ``TimelineHashMap``, whose
+order depends on how large the table ever was.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import TypeVar
+
+_K = TypeVar("_K")
+_S = TypeVar("_S", str, int)
+
+_FIBONACCI = -7046029254386353131
+
+
+def _int32(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+@lru_cache(maxsize=1 << 16)
+def string_hash(text: str) -> int:
+    """``String.hashCode``: base 31 over UTF-16 code units, as a signed 32-bit number."""
+    raw = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for i in range(0, len(raw), 2):
+        value = (31 * value + (raw[i] << 8 | raw[i + 1])) & 0xFFFFFFFF
+    return _int32(value)
+
+
+@lru_cache(maxsize=1 << 16)
+def uuid_halves(uuid: str) -> tuple[int, int]:
+    """The signed high and low halves of a uuid in Kafka's base64 form."""
+    raw = base64.urlsafe_b64decode(uuid + "==")
+    if len(raw) != 16:
+        raise ValueError(f"{uuid!r} is not a uuid in Kafka's base64 form")
+    return (
+        int.from_bytes(raw[:8], "big", signed=True),
+        int.from_bytes(raw[8:], "big", signed=True),
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def uuid_hash(uuid: str) -> int:
+    """``Uuid.hashCode`` of a uuid in Kafka's base64 form."""
+    high, low = uuid_halves(uuid)
+    mixed = (high ^ low) & 0xFFFF_FFFF_FFFF_FFFF
+    return _int32((mixed >> 32) ^ mixed)
+
+
+def table_size(wanted: int) -> int:
+    """The number of buckets of a table made for ``wanted``: the next power of two."""
+    return 1 << (wanted - 1).bit_length() if wanted > 1 else 1
+
+
+def copied_size(entries: int, least: int = 16) -> int:
+    """The buckets of a copy of so many entries: a set has at least 16, a map (``least=1``) not."""
+    return max(table_size(entries * 4 // 3 + 1), least)
+
+
+def grown_size(start: int, entries: int) -> int:
+    """The buckets of a table that began with ``start`` and once had so many entries."""
+    while entries * 4 > start * 3:
+        start *= 2
+    return start
+
+
+def _by_bucket(hashes: Callable[[_K], int], keys: list[_K], start: int) -> list[_K]:
+    """Keys in the order of a table that began with ``start`` buckets and grew past 3/4."""
+    capacity = grown_size(start, len(keys))
+
+    def bucket(key: _K) -> int:
+        code = hashes(key) & 0xFFFFFFFF
+        return (code ^ (code >> 16)) & (capacity - 1)
+
+    return sorted(keys, key=bucket)  # stable: within a bucket, the order of insertion
+
+
+def string_order(keys: Iterable[str], start: int = 16) -> list[str]:
+    """The order in which a ``HashMap`` with these string keys, put in this order, is walked."""
+    return _by_bucket(string_hash, list(keys), start)
+
+
+def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
+    """The order in which a ``HashMap`` with these topic ids, put in this order, is walked."""
+    keys = list(keys)
+    return keys if len(keys) < 2 else _by_bucket(uuid_hash, keys, start)
+
+
+def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
+    """The order in which a ``HashSet`` with these numbers, put in this order, is walked."""
+    numbers = list(numbers)
+    if not numbers or max(numbers) < start:
+        return sorted(numbers)
+    return _by_bucket(lambda number: number, numbers, start)
+
+
+class HashTable:
+    """A ``HashMap`` of topic ids (or of what ``hash_of`` hashes), walked as Java walks it.
+
+    ``put`` adds a key behind those of its bucket and grows the table when it is too full then;
+    ``compute`` (``computeIfAbsent``, ``merge``) grows it when it was too full before, and adds the
+    key in front.
+    """
+
+    __slots__ = ("_buckets", "_hash_of", "_size")
+
+    def __init__(
+        self,
+        keys: Iterable[str] = (),
+        start: int = 16,
+        hash_of: Callable[[str], int] = uuid_hash,
+    ) -> None:
+        self._buckets: list[list[str]] = [[] for _ in range(start)]
+        self._hash_of = hash_of
+        self._size = 0
+        for key in keys:
+            self.put(key)
+
+    def put(self, key: str) -> None:
+        """``HashMap.put``."""
+        bucket = self._bucket(key)
+        if key not in bucket:
+            bucket.append(key)
+            self._size += 1
+            if self._too_full():
+                self._grow()
+
+    def compute(self, key: str) -> None:
+        """``HashMap.computeIfAbsent`` and ``HashMap.merge``."""
+        if self._too_full():
+            self._grow()
+        bucket = self._bucket(key)
+        if key not in bucket:
+            bucket.insert(0, key)
+            self._size += 1
+
+    def remove(self, key: str) -> None:
+        """``HashMap.remove``."""
+        bucket = self._bucket(key)
+        if key in bucket:
+            bucket.remove(key)
+            self._size -= 1
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def _too_full(self) -> bool:
+        return self._size > len(self._buckets) * 3 // 4
+
+    def _bucket(self, key: str) -> list[str]:
+        code = self._hash_of(key) & 0xFFFFFFFF
+        return self._buckets[(code ^ (code >> 16)) & (len(self._buckets) - 1)]
+
+    def _grow(self) -> None:
+        keys = list(self)
+        self._buckets = [[] for _ in range(2 * len(self._buckets))]
+        for key in keys:
+            self._bucket(key).append(key)
+
+
+class TimelineOrder:
+    """The order of one ``TimelineHashMap`` (keys are strings or numbers), told of each put.
+
+    It starts with two slots and doubles when a put finds more than 4/3 as many entries (counting
+    the new one) as slots; it never shrinks. A slot is chosen by the top bits of a Fibonacci
+    product and walked from its newest entry to its oldest.
+    """
+
+    __slots__ = ("slots",)
+
+    def __init__(self) -> None:
+        self.slots = 2
+
+    def putting(self, entries: int) -> None:
+        """A put, new key or old, into a table of that many entries."""
+        if (entries + 1) * 0.75 > self.slots:
+            self.slots *= 2
+
+    def walk(self, keys: Iterable[_S]) -> list[_S]:
+        """The keys, given in the order of their first put, in the table's order."""
+        shift = 64 - (self.slots.bit_length() - 1)
+        newest_first = list(keys)[::-1]
+
+        def slot(key: str | int) -> int:
+            code = key if isinstance(key, int) else string_hash(key)
+            return ((code * _FIBONACCI) & 0xFFFF_FFFF_FFFF_FFFF) >> shift
+
+        return sorted(newest_first, key=slot)

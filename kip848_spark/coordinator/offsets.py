@@ -1,0 +1,342 @@
+"""Offset requests: commit, transactional commit, fetch, and the admin's deletion (facts F).
+
+KIP-848 "OffsetCommit API" and "OffsetFetch API": a member's epoch is checked against the one it
+has; STALE_MEMBER_EPOCH tells it to ask again after its next heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kip848_spark.coordinator.classic import keep_classic_session
+from kip848_spark.coordinator.classic_group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+    ClassicGroup,
+)
+from kip848_spark.coordinator.classic_join import check_member
+from kip848_spark.coordinator.config import METADATA_BYTES
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.offset_store import (
+    CommittedOffset,
+    Place,
+    offset_record,
+    offset_tombstone,
+)
+from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.replay import replay
+from kip848_spark.coordinator.shard import Group, Shard
+
+_EPOCH_SINCE = 9
+"""The OffsetCommit version that knows member epochs, and GROUP_ID_NOT_FOUND."""
+_NOWHERE = -1
+
+
+def commit(shard: Shard, request: Json, version: int) -> Json:
+    """OffsetCommit: what names no existing topic is answered before the group is looked at."""
+    return _answered(shard, request, lambda known: _commit(shard, known, version))
+
+
+def _answered(shard: Shard, request: Json, handle: Callable[[Json], list[Json]]) -> Json:
+    """Commit the known topics of a request; give each of them the error if it is refused."""
+    asked = request.get("topics") or []
+    known = [topic for topic in asked if _find_topic(shard, topic)[0] is not None]
+    done: list[Json] = []
+    if known or not asked:
+        try:
+            done = handle({**request, "topics": known})
+        except GroupError as bad:
+            done = [_row(topic, bad.code) for topic in known]
+    rows = iter(done)
+    return {
+        "throttleTimeMs": 0,
+        "topics": [
+            next(rows) if topic in known else _row(topic, _find_topic(shard, topic)[1])
+            for topic in asked
+        ],
+    }
+
+
+def _row(topic: Json, code: str) -> Json:
+    row: Json = {key: topic[key] for key in ("name", "topicId") if key in topic}
+    row["partitions"] = [
+        {"partitionIndex": part["partitionIndex"], "errorCode": code}
+        for part in topic.get("partitions") or ()
+    ]
+    return row
+
+
+def _commit(shard: Shard, request: Json, version: int) -> list[Json]:
+    epoch = request.get("generationIdOrMemberEpoch", -1)
+    missing = "GROUP_ID_NOT_FOUND" if version >= _EPOCH_SINCE else "ILLEGAL_GENERATION"
+    group = _committed_group(shard, request, epoch, missing)
+    member = _check_commit(group, request, epoch, version, transactional=False)
+    if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
+        classic_member = group.members.get(request.get("memberId") or "")
+        if classic_member is not None:
+            keep_classic_session(shard, group, classic_member)
+    retention = request.get("retentionTimeMs", -1)
+    expire = -1 if retention == -1 else shard.now + retention
+    return _write(shard, request, member, epoch, expire, producer=-1)
+
+
+def commit_in_transaction(shard: Shard, request: Json, version: int) -> Json:
+    """TxnOffsetCommit: the offsets wait for the transaction's marker."""
+    return _answered(shard, request, lambda known: _commit_pending(shard, known, version))
+
+
+def _commit_pending(shard: Shard, request: Json, version: int) -> list[Json]:
+    epoch = request.get("generationId", -1)
+    group = _committed_group(shard, request, epoch, "ILLEGAL_GENERATION")
+    try:
+        member = _check_commit(group, request, epoch, version, transactional=True)
+    except GroupError as bad:
+        if bad.code == "STALE_MEMBER_EPOCH":
+            raise GroupError("ILLEGAL_GENERATION", bad.message) from None
+        raise
+    return _write(shard, request, member, epoch, -1, producer=request["producerId"])
+
+
+def end_transaction(shard: Shard, request: Json) -> Json:
+    """EndTxn's marker as it reaches this partition: commit or abort what is pending."""
+    shard.offsets.end_transaction(request["producerId"], commit=bool(request["committed"]))
+    return {"throttleTimeMs": 0, "errorCode": "NONE"}
+
+
+def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> Group:
+    """The group; without one, a commit that names no epoch makes a *simple* group."""
+    group_id = request.get("groupId") or ""
+    if not group_id:
+        raise GroupError("INVALID_GROUP_ID", "the group id is empty")
+    group = shard.groups.get(group_id)
+    if group is None:
+        if epoch >= 0:
+            raise GroupError(missing, f"there is no group {group_id!r}")
+        group = shard.new_classic_group(group_id)
+    return group
+
+
+def _check_commit(
+    group: Group, request: Json, epoch: int, version: int, *, transactional: bool
+) -> Member | None:
+    """Whether this member at this epoch may commit; the member if its partitions matter."""
+    member_id = request.get("memberId") or ""
+    instance_id = request.get("groupInstanceId")
+    nameless = epoch == -1 and not member_id and instance_id is None
+    if isinstance(group, ClassicGroup):
+        _check_classic(group, member_id, instance_id, epoch, transactional=transactional)
+        return None
+    if (epoch < 0 and not group.members) or (transactional and nameless):
+        return None
+    member = group.member(member_id)
+    if not transactional and member.classic is None and version < _EPOCH_SINCE:
+        raise GroupError("UNSUPPORTED_VERSION", "members of the new protocol commit by version 9")
+    if epoch == member.epoch:
+        return None
+    if epoch < member.epoch and group.release.partition_epochs:
+        return member
+    raise _epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
+
+
+def _epoch_error(member: Member, message: str) -> GroupError:
+    classic = member.classic is not None
+    return GroupError("ILLEGAL_GENERATION" if classic else "STALE_MEMBER_EPOCH", message)
+
+
+def _check_classic(
+    group: ClassicGroup,
+    member_id: str,
+    instance_id: str | None,
+    generation: int,
+    *,
+    transactional: bool,
+) -> None:
+    if group.state == DEAD:
+        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+    if not transactional and generation < 0 and group.state == EMPTY:
+        return
+    if generation >= 0 or member_id or instance_id is not None:
+        check_member(group, member_id, instance_id)
+        if generation != group.generation:
+            raise GroupError("ILLEGAL_GENERATION", f"the generation is {group.generation}")
+    elif not transactional:
+        raise GroupError("UNKNOWN_MEMBER_ID", f"group {group.group_id!r} has members")
+    if not transactional and group.state == COMPLETING:
+        raise GroupError("REBALANCE_IN_PROGRESS", "the group has not synced yet")
+
+
+def _check_partition(member: Member | None, epoch: int, topic_id: str, number: int) -> None:
+    """An older epoch may still commit what it has owned since then (4.3, assignment epochs)."""
+    if member is None:
+        return
+    gained = member.assigned.get(topic_id, {}).get(number)
+    if gained is None:
+        gained = member.pending.get(topic_id, {}).get(number)
+    if gained is None:
+        raise _epoch_error(member, f"the member does not own {topic_id}-{number}")
+    if epoch < gained:
+        raise _epoch_error(member, f"epoch {epoch} is older than the assignment's {gained}")
+
+
+def _write(
+    shard: Shard, request: Json, member: Member | None, epoch: int, expire: int, *, producer: int
+) -> list[Json]:
+    """A record for each partition that can be committed, a row for every one."""
+    group_id = request["groupId"]
+    rows: list[Json] = []
+    written: list[tuple[Place, CommittedOffset]] = []
+    for asked in request.get("topics") or ():
+        topic = _find_topic(shard, asked)[0]
+        row: Json = _row(asked, "NONE") | {"partitions": []}
+        rows.append(row)
+        for part in asked.get("partitions") or ():
+            code = "NONE"
+            metadata = part.get("committedMetadata") or ""
+            if len(metadata) > shard.config.number(METADATA_BYTES):
+                code = "OFFSET_METADATA_TOO_LARGE"
+            else:
+                _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])
+                by_id = shard.release.topic_ids_by_name or "topicId" in asked
+                by_id = by_id and shard.release.offset_topic_ids and producer < 0
+                offset = CommittedOffset(
+                    part["committedOffset"],
+                    part.get("committedLeaderEpoch", -1),
+                    metadata,
+                    shard.now,
+                    expire,
+                    topic.topic_id if by_id else None,
+                )
+                written.append(((topic.name, part["partitionIndex"]), offset))
+            row["partitions"].append({"partitionIndex": part["partitionIndex"], "errorCode": code})
+    version = 4 if shard.release.offset_topic_ids else 3
+    for place, offset in written:
+        record = offset_record(group_id, place, offset, version)
+        shard.append_only(record)
+        replay(shard, record, shard.log_end - 1, producer=producer)
+        shard.metrics.mark("offset-commit", shard.now)
+    return rows
+
+
+def _find_topic(shard: Shard, asked: Json) -> tuple[Any, str]:
+    topic_id = asked.get("topicId")
+    if topic_id is not None:
+        return shard.topics.with_id(topic_id), "UNKNOWN_TOPIC_ID"
+    return shard.topics.named(asked.get("name") or ""), "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+# Fetch
+
+
+def fetch(shard: Shard, request: Json) -> Json:
+    """OffsetFetch for any number of groups; no topics means all of them."""
+    stable = bool(request.get("requireStable", False))
+    asked = request.get("groups")
+    if asked is None:
+        asked = [{"groupId": request["groupId"], "topics": request.get("topics")}]
+    return {
+        "throttleTimeMs": 0,
+        "groups": [_fetch_group(shard, group, stable) for group in asked],
+    }
+
+
+def _fetch_group(shard: Shard, request: Json, stable: bool) -> Json:
+    group_id = request["groupId"]
+    group = shard.groups.get(group_id)
+    try:
+        if isinstance(group, ConsumerGroup):
+            _check_fetch(group, request)
+    except GroupError as bad:
+        return {"groupId": group_id, "topics": [], "errorCode": bad.code}
+    topics = request.get("topics")
+    if topics is None:
+        found: dict[str, list[int]] = {}
+        if group is not None:
+            for name, number in sorted(shard.offsets.places(group_id)):
+                found.setdefault(name, []).append(number)
+        wanted = [({"name": name}, name, numbers) for name, numbers in found.items()]
+    else:
+        wanted = []
+        for row in topics:
+            topic = _find_topic(shard, row)[0] if "topicId" in row else None
+            name = row.get("name") or (topic.name if topic else "")
+            shown = {key: row[key] for key in ("name", "topicId") if key in row}
+            wanted.append((shown, name, row["partitionIndexes"]))
+    rows = []
+    for shown, name, numbers in wanted:
+        parts = [_fetched(shard, group_id, (name, number), stable) for number in numbers]
+        if topics is None:
+            parts = [
+                part
+                for part in parts
+                if part["committedOffset"] >= 0 or part["errorCode"] != "NONE"
+            ]
+        if parts or topics is not None:
+            rows.append({**shown, "partitions": parts})
+    return {"groupId": group_id, "topics": rows, "errorCode": "NONE"}
+
+
+def _check_fetch(group: ConsumerGroup, request: Json) -> None:
+    member_id, epoch = request.get("memberId"), request.get("memberEpoch", -1)
+    if member_id is None and epoch < 0:
+        return
+    member = group.member(member_id or "")
+    if epoch != member.epoch:
+        raise _epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
+
+
+def _fetched(shard: Shard, group_id: str, place: Place, stable: bool) -> Json:
+    offset = shard.offsets.group(group_id).get(place)
+    if stable and shard.offsets.is_pending(group_id, place):
+        offset, code = None, "UNSTABLE_OFFSET_COMMIT"
+    else:
+        code = "NONE"
+    return {
+        "partitionIndex": place[1],
+        "committedOffset": _NOWHERE if offset is None else offset.offset,
+        "committedLeaderEpoch": -1 if offset is None else offset.leader_epoch,
+        "metadata": "" if offset is None else offset.metadata,
+        "errorCode": code,
+    }
+
+
+# Deletion by an administrator
+
+
+def delete_offsets(shard: Shard, request: Json) -> Json:
+    """OffsetDelete: refused for topics somebody in the group is subscribed to."""
+    group_id = request.get("groupId") or ""
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise GroupError("GROUP_ID_NOT_FOUND", f"there is no group {group_id!r}")
+    if isinstance(group, ClassicGroup) and group.members and not group.uses_consumer_protocol:
+        raise GroupError("NON_EMPTY_GROUP", f"group {group_id!r} has members")
+    rows = []
+    doomed: list[Place] = []
+    for asked in request.get("topics") or ():
+        name = asked["name"]
+        used = subscribes_to(group, name)
+        parts = []
+        for part in asked.get("partitions") or ():
+            place = (name, part["partitionIndex"])
+            if not used and place in set(shard.offsets.places(group_id)):
+                doomed.append(place)
+            code = "GROUP_SUBSCRIBED_TO_TOPIC" if used else "NONE"
+            parts.append({"partitionIndex": place[1], "errorCode": code})
+        rows.append({"name": name, "partitions": parts})
+    for place in doomed:
+        shard.append(offset_tombstone(group_id, place))
+        shard.metrics.mark("offset-deletion", shard.now)
+    return {"errorCode": "NONE", "throttleTimeMs": 0, "topics": rows}
+
+
+def subscribes_to(group: Group, topic: str) -> bool:
+    """Whether the group is known to ask for this topic."""
+    if isinstance(group, ConsumerGroup):
+        return topic in group.topic_names()
+    names = group.subscribed_topics()
+    return names is not None and topic in names

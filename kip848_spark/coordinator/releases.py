@@ -1,0 +1,111 @@
+"""A release is data: where the coordinators of the KIP, 4.0, 4.1, 4.2 and 4.3 differ.
+
+``4.0`` stands for 4.0.2, ``4.1`` for 4.1.2, ``4.2`` for 4.2.0 and ``4.3`` for 4.3.1. Every
+field names one difference; the modules ask for the field, never for the name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kip848_spark.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The behaviour of one release, rule by rule."""
+
+    name: str
+    first_epoch: int = 0
+    """Group and target epoch of a group without records: 1 from 4.3 on (KAFKA-20268)."""
+    bumps_fresh_group: bool = True
+    """Any heartbeat bumps a group whose epoch is still 0 (until 4.2)."""
+    partition_metadata_record: bool = False
+    """Topic metadata is kept in a record of key 4 (the KIP and 4.0); later only cleared."""
+    metadata_hash: bool = True
+    """Topic metadata is kept as a hash in the group's epoch record (4.1)."""
+    epochs_after_revocation: int = 0
+    """What an acknowledged revocation adds to the member epoch if more must go (1 until 4.1)."""
+    masks_lost_topics: bool = True
+    """The target counts as empty for topics unsubscribed or deleted meanwhile (4.2)."""
+    free_includes_own_pending: bool = True
+    """A partition the member itself is revoking counts as free for it (4.0.2, 4.1.2, 4.2)."""
+    tolerant_ownership: bool = True
+    """Replay lets a higher epoch take a partition over (KAFKA-19862: 4.0.2, 4.1.2, 4.2)."""
+    clearing_regex_bumps: bool = True
+    """Taking a regular expression back bumps the epoch at once (4.1)."""
+    join_is_never_fenced: bool = True
+    """Epoch 0 passes the epoch check of a member already there (4.2)."""
+    partition_epochs: bool = False
+    """Each assigned partition keeps the epoch it was gained at (4.3), for offset fencing."""
+    assignment_interval: bool = False
+    """A new target waits for the assignment interval since the last one (4.3)."""
+    calls_classic_at_group_epoch: bool = True
+    """Classic members are told to rejoin as soon as the group epoch is ahead (until 4.2), not
+    only when a target is."""
+    policy_bars_classic_join: bool = False
+    """Migration policy ``disabled`` refuses classic members of a consumer group (4.3)."""
+    deletes_offsets_by_topic_id: bool = False
+    """Topic deletion clears offsets with that topic id or none, not every one of that name."""
+    offset_topic_ids: bool = True
+    """Offset records are of version 4 and may name a topic id (4.1)."""
+    topic_ids_by_name: bool = False
+    """A commit that names its topic by name is stored with the topic's id too (4.3)."""
+    legacy_offset_key_any_version: bool = False
+    """Key type 0 is read with every value version (4.0), later with version 0 only."""
+    describes_pending: bool = False
+    """ConsumerGroupDescribe counts what a member is revoking as assigned (4.3)."""
+    client_assignors: bool = False
+    """Members may compute the assignment (the KIP's client side mode; never shipped)."""
+    member_id_by_client: bool = True
+    """The newest heartbeat version wants the client to bring its member id (4.0)."""
+
+
+_43 = Release(
+    "4.3",
+    first_epoch=1,
+    bumps_fresh_group=False,
+    calls_classic_at_group_epoch=False,
+    partition_epochs=True,
+    assignment_interval=True,
+    policy_bars_classic_join=True,
+    deletes_offsets_by_topic_id=True,
+    describes_pending=True,
+    topic_ids_by_name=True,
+)
+_42 = Release("4.2")
+_41 = replace(
+    _42,
+    name="4.1",
+    epochs_after_revocation=1,
+    masks_lost_topics=False,
+    join_is_never_fenced=False,
+)
+_40 = replace(
+    _41,
+    name="4.0",
+    partition_metadata_record=True,
+    metadata_hash=False,
+    clearing_regex_bumps=False,
+    offset_topic_ids=False,
+    legacy_offset_key_any_version=True,
+)
+_KIP = replace(
+    _40,
+    name="kip",
+    epochs_after_revocation=0,
+    join_is_never_fenced=True,  # "it can rejoin with a member epoch equal to 0"
+    client_assignors=True,
+    member_id_by_client=False,
+)
+
+RELEASES: dict[str, Release] = {r.name: r for r in (_KIP, _40, _41, _42, _43)}
+
+
+def release_named(name: str) -> Release:
+    """The release of that name; a patch level (``4.3.1``) means its line."""
+    short = name if name == "kip" else ".".join(name.split(".")[:2])
+    try:
+        return RELEASES[short]
+    except KeyError:
+        raise UsageError(f"no release {name!r}", f"one of {', '.join(RELEASES)}") from None

@@ -1,0 +1,370 @@
+"""Loading a log as a broker does: one record after another, raising where a broker raises.
+
+KIP-848 "Fail Over", facts A. The running coordinator applies its own records here too, so a
+reloaded state and a lived one are the same. One function a key type; an unknown key type is
+skipped, an unknown value version fails the load.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from kip848_spark.coordinator.classic_group import EMPTY, STABLE, ClassicGroup, ClassicMember
+from kip848_spark.coordinator.consumer_group import (
+    LEAVE,
+    NO_OWNER,
+    ClassicMetadata,
+    ConsumerGroup,
+    Member,
+    MemberState,
+    ResolvedRegex,
+)
+from kip848_spark.coordinator.consumer_protocol import assignment_bytes, subscription_bytes
+from kip848_spark.coordinator.faults import ReplayError
+from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
+from kip848_spark.coordinator.offset_store import CommittedOffset
+from kip848_spark.coordinator.records import Json, Partitions, Record
+from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.topics import Topic
+
+_NEWEST_VALUE = {"0": 4, "1": 4, "2": 4, "3": 0, "4": 0, "5": 0, "6": 0, "7": 0, "8": 0, "16": 0}
+
+
+def replay(shard: Shard, record: Record, log_offset: int = -1, *, producer: int = -1) -> None:
+    """Apply one record; ``producer`` is the id of a transactional batch it came in, or -1."""
+    kind = str(record["key"]["type"])
+    applier = _APPLIERS.get(kind)
+    if applier is None:
+        return
+    value = record["value"]
+    if value is not None:
+        version = int(value["version"])
+        newest = _NEWEST_VALUE[kind]
+        if kind == "0" and not shard.release.legacy_offset_key_any_version:
+            newest = 0
+        if not 0 <= version <= newest:
+            raise ReplayError(f"key type {kind} with value version {version}")
+        value = value["data"]
+    if kind in ("0", "1"):
+        _offset(shard, record["key"]["data"], value, log_offset, producer)
+    else:
+        applier(shard, record["key"]["data"], value)
+
+
+def end_transaction(shard: Shard, producer: int, *, commit: bool) -> None:
+    """A control marker in the log: the producer's pending offsets take effect, or go."""
+    shard.offsets.end_transaction(producer, commit=commit)
+
+
+# Offsets (keys 0 and 1)
+
+
+def _offset(shard: Shard, key: Json, value: Json | None, log_offset: int, producer: int) -> None:
+    """A commit creates a *simple* classic group if there is none; a tombstone touches no group."""
+    group_id = key["group"]
+    place = (key["topic"], key["partition"])
+    if value is None:
+        shard.offsets.drop(group_id, place)
+        return
+    if group_id not in shard.groups:
+        shard.groups[group_id] = ClassicGroup(group_id, state_since=shard.now)
+    offset = CommittedOffset(
+        value["offset"],
+        value.get("leaderEpoch", -1),
+        value["metadata"],
+        value["commitTimestamp"],
+        value.get("expireTimestamp", -1),
+        value.get("topicId"),
+        log_offset,
+    )
+    shard.offsets.put(group_id, place, offset, producer)
+
+
+# Classic groups (key 2)
+
+
+def _classic_group(shard: Shard, key: Json, value: Json | None) -> None:
+    """Replaces whatever stood under that name; a tombstone removes it, whatever its type."""
+    group_id = key["group"]
+    if value is None:
+        shard.groups.pop(group_id, None)
+        return
+    members = value.get("members") or []
+    group = ClassicGroup(
+        group_id,
+        state=STABLE if members else EMPTY,
+        protocol_type=value["protocolType"] or None,
+        protocol=value["protocol"],
+        generation=value["generation"],
+        leader=value["leader"],
+    )
+    since = value.get("currentStateTimestamp", -1)
+    group.state_since = None if since == -1 else since
+    protocol_type = value["protocolType"] or "consumer"
+    for row in members:
+        instance = row.get("groupInstanceId")
+        if instance is not None and instance in group.static_ids:
+            raise ReplayError(f"group {group_id!r} has two members with instance id {instance!r}")
+        timeout = row["sessionTimeout"]
+        rebalance = row.get("rebalanceTimeout", -1)
+        group.add(
+            ClassicMember(
+                row["memberId"],
+                instance,
+                row["clientId"],
+                row["clientHost"],
+                timeout if rebalance == -1 else rebalance,
+                timeout,
+                protocol_type,
+                ((group.protocol or "", subscription_bytes(row["subscription"])),),
+                assignment_bytes(row["assignment"]),
+            )
+        )
+    group.leader = value["leader"]
+    group.protocol_type = value["protocolType"] or None
+    shard.groups[group_id] = group
+
+
+# Consumer groups
+
+
+def _group_for_value(shard: Shard, group_id: str) -> ConsumerGroup:
+    """The group a value belongs to: created if missing, in place of a simple classic one."""
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    if group is not None and not group.simple:
+        raise ReplayError(f"group {group_id!r} is a classic group")
+    created = ConsumerGroup(group_id, shard.release)
+    shard.groups[group_id] = created
+    return created
+
+
+def _group_for_tombstone(shard: Shard, group_id: str) -> ConsumerGroup | None:
+    """The group a tombstone belongs to; ``None`` means there is nothing to take away."""
+    return _group_for_value(shard, group_id) if group_id in shard.groups else None
+
+
+def _epoch(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 3: the group's epoch; its tombstone ends the group, which must be empty by then."""
+    group_id = key["groupId"]
+    if value is not None:
+        group = _group_for_value(shard, group_id)
+        group.epoch = value["epoch"]
+        group.metadata_hash = value.get("metadataHash", 0)
+        return
+    doomed = _group_for_tombstone(shard, group_id)
+    if doomed is None:
+        return
+    if doomed.members:
+        raise ReplayError(f"group {group_id!r} is removed but has {len(doomed.members)} members")
+    if doomed.targets:
+        raise ReplayError(f"group {group_id!r} is removed but has {len(doomed.targets)} targets")
+    if doomed.target_epoch != LEAVE:
+        raise ReplayError(f"group {group_id!r} is removed but its target's epoch is still there")
+    del shard.groups[group_id]
+
+
+def _topic_metadata(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 4: 4.0's topic metadata; later releases only note that the record is there."""
+    group = (_group_for_tombstone if value is None else _group_for_value)(shard, key["groupId"])
+    if group is None:
+        return
+    if value is None:
+        group.topic_metadata = None
+    else:
+        group.topic_metadata = [
+            Topic(row["topicName"], row["topicId"], row["numPartitions"]) for row in value["topics"]
+        ]
+
+
+def _member(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 5: what a member told about itself; its assignment is kept."""
+    group_id, member_id = key["groupId"], key["memberId"]
+    if value is None:
+        group = _group_for_tombstone(shard, group_id)
+        old = group.members.get(member_id) if group is not None else None
+        if group is None or old is None:
+            return
+        if old.epoch != LEAVE:
+            raise ReplayError(f"member {member_id!r} is removed but its assignment is not")
+        if member_id in group.targets:
+            raise ReplayError(f"member {member_id!r} is removed but its target is not")
+        group.remove_member(member_id)
+        return
+    group = _group_for_value(shard, group_id)
+    old = group.members.get(member_id)
+    classic = value.get("classicMemberMetadata")
+    group.put_member(
+        Member(
+            member_id,
+            value["instanceId"],
+            value["rackId"],
+            value["clientId"],
+            value["clientHost"],
+            frozenset(value["subscribedTopicNames"]),
+            value["subscribedTopicRegex"] or "",
+            value["rebalanceTimeoutMs"],
+            value["serverAssignor"],
+            None if classic is None else _classic_metadata(classic),
+            tuple(value.get("assignors") or ()),
+            *(
+                (old.epoch, old.previous_epoch, old.state, old.assigned, old.pending)
+                if old is not None
+                else ()
+            ),
+        )
+    )
+
+
+def _classic_metadata(value: Json) -> ClassicMetadata:
+    return ClassicMetadata(
+        value["sessionTimeoutMs"],
+        tuple(
+            (row["name"], base64.b64decode(row["metadata"])) for row in value["supportedProtocols"]
+        ),
+    )
+
+
+def _target_epoch(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 6: the epoch the target was computed for; only the last tombstone of a group."""
+    group_id = key["groupId"]
+    if value is not None:
+        group = _group_for_value(shard, group_id)
+        group.target_epoch = value["assignmentEpoch"]
+        group.target_timestamp = value.get("assignmentTimestamp", 0)
+        return
+    doomed = _group_for_tombstone(shard, group_id)
+    if doomed is None:
+        return
+    if doomed.targets:
+        raise ReplayError(f"the target of {group_id!r} is removed but members still have theirs")
+    doomed.target_epoch = NO_OWNER
+    doomed.target_timestamp = 0
+
+
+def _target_member(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 7: a member's target."""
+    group_id, member_id = key["groupId"], key["memberId"]
+    if value is not None:
+        group = _group_for_value(shard, group_id)
+        group.set_target(
+            member_id,
+            {row["topicId"]: dict.fromkeys(row["partitions"]) for row in value["topicPartitions"]},
+        )
+        return
+    doomed = _group_for_tombstone(shard, group_id)
+    if doomed is not None:
+        doomed.targets.pop(member_id, None)
+
+
+def _current(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 8: a member's epochs and assignment; the tombstone keeps the member, with nothing."""
+    group_id, member_id = key["groupId"], key["memberId"]
+    if value is None:
+        group = _group_for_tombstone(shard, group_id)
+        old = group.members.get(member_id) if group is not None else None
+        if group is None or old is None:
+            return
+        group.put_member(_with_assignment(old, (LEAVE, LEAVE), MemberState.STABLE, {}, {}))
+        return
+    group = _group_for_value(shard, group_id)
+    epoch = value["memberEpoch"]
+    group.put_member(
+        _with_assignment(
+            group.members.get(member_id) or Member(member_id),
+            (epoch, value["previousMemberEpoch"]),
+            _STATES.get(value["state"], MemberState.UNKNOWN),
+            _partitions(value["assignedPartitions"], epoch, shard.release.partition_epochs),
+            _partitions(
+                value["partitionsPendingRevocation"], epoch, shard.release.partition_epochs
+            ),
+        )
+    )
+
+
+_STATES = {int(state): state for state in MemberState}
+
+
+def _with_assignment(
+    member: Member,
+    epochs: tuple[int, int],
+    state: MemberState,
+    assigned: Partitions,
+    pending: Partitions,
+) -> Member:
+    """A member with another current assignment (by hand: ``replace`` is too slow for a log)."""
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.client_host,
+        member.topic_names,
+        member.regex,
+        member.rebalance_timeout,
+        member.server_assignor,
+        member.classic,
+        member.client_assignors,
+        *epochs,
+        state,
+        assigned,
+        pending,
+    )
+
+
+def _partitions(rows: list[Json], epoch: int, with_epochs: bool) -> Partitions:
+    """Partitions with the epochs they were gained at; without usable ones, the member's."""
+    out: Partitions = {}
+    for row in rows if len(rows) < 2 else _walked(rows):
+        numbers = row["partitions"]
+        epochs = row.get("assignmentEpochs") if with_epochs else None
+        if not with_epochs:
+            numbers = int_order(numbers, copied_size(len(numbers)))
+            out[row["topicId"]] = dict.fromkeys(numbers, 0)
+        elif epochs is None or len(epochs) != len(numbers):
+            out[row["topicId"]] = dict.fromkeys(int_order(numbers), max(epoch, 0))
+        else:
+            known = dict(zip(numbers, epochs, strict=True))
+            out[row["topicId"]] = {number: known[number] for number in int_order(numbers)}
+    return out
+
+
+def _walked(rows: list[Json]) -> list[Json]:
+    """Rows by topic in the order of the table they are put into."""
+    by_topic = {row["topicId"]: row for row in rows}
+    return [by_topic[topic] for topic in uuid_order(by_topic)]
+
+
+def _regex(shard: Shard, key: Json, value: Json | None) -> None:
+    """Key 16: the topics a regular expression stood for."""
+    group_id, regex = key["groupId"], key["regularExpression"]
+    if value is not None:
+        group = _group_for_value(shard, group_id)
+        group.set_resolved(
+            regex, ResolvedRegex(frozenset(value["topics"]), value["version"], value["timestamp"])
+        )
+        return
+    doomed = _group_for_tombstone(shard, group_id)
+    if doomed is not None:
+        doomed.resolved.pop(regex, None)
+
+
+def _skip(shard: Shard, key: Json, value: Any) -> None:
+    """A share or streams group's record."""
+
+
+_APPLIERS: dict[str, Callable[[Shard, Json, Any], None]] = {
+    "0": _skip,
+    "1": _skip,
+    "2": _classic_group,
+    "3": _epoch,
+    "4": _topic_metadata,
+    "5": _member,
+    "6": _target_epoch,
+    "7": _target_member,
+    "8": _current,
+    "16": _regex,
+}

@@ -1,0 +1,85 @@
+"""The timers of members: session, rebalance, and the two of classic members on the new protocol.
+
+KIP-848 "Heartbeat & Session" and "Rebalance Timeout". A session ends when no heartbeat came for
+the session timeout; a rebalance timer runs while a member must revoke, and only counts if the
+member is still at the epoch it was started for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kip848_spark.coordinator.config import SESSION
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.shard import Shard
+
+
+def session_key(group_id: str, member_id: str) -> str:
+    """The timer that ends a member's session."""
+    return f"session-{group_id}-{member_id}"
+
+
+def rebalance_key(group_id: str, member_id: str) -> str:
+    """The timer of a member that must revoke."""
+    return f"rebalance-{group_id}-{member_id}"
+
+
+def join_key(group_id: str, member_id: str) -> str:
+    """The timer of a classic member that was told to rejoin a consumer group."""
+    return f"join-{group_id}-{member_id}"
+
+
+def sync_key(group_id: str, member_id: str) -> str:
+    """The timer of a classic member that joined and must sync."""
+    return f"sync-{group_id}-{member_id}"
+
+
+def keep_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    """(Re)start a member's session: the group's timeout, or the classic member's own."""
+    timeout = shard.config.for_group(group.group_id, SESSION)
+    if member.classic is not None:
+        timeout = member.classic.session_timeout
+    fence_later(shard, session_key(group.group_id, member.member_id), group, member, timeout)
+
+
+def await_revocation(shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    """Give a member its rebalance timeout to revoke."""
+    epoch = member.epoch
+    fence_later(
+        shard,
+        rebalance_key(group.group_id, member.member_id),
+        group,
+        member,
+        member.rebalance_timeout,
+        still=lambda now: now.epoch == epoch,
+    )
+
+
+def fence_later(
+    shard: Shard,
+    key: str,
+    group: ConsumerGroup,
+    member: Member,
+    delay: int,
+    *,
+    still: Callable[[Member], bool] = lambda _: True,
+) -> None:
+    """Fence a member after ``delay`` ms unless the timer is cancelled or ``still`` says no."""
+    from kip848_spark.coordinator.membership import fence
+
+    group_id, member_id = group.group_id, member.member_id
+
+    def expire() -> None:
+        current = shard.groups.get(group_id)
+        if not isinstance(current, ConsumerGroup) or member_id not in current.members:
+            return
+        if still(current.members[member_id]):
+            fence(shard, current, [current.members[member_id]])
+
+    shard.schedule(key, delay, expire)
+
+
+def cancel_timers(shard: Shard, group_id: str, member_id: str) -> None:
+    """Stop every timer of a member."""
+    for key in (session_key, rebalance_key, join_key, sync_key):
+        shard.timers.cancel(key(group_id, member_id))

@@ -1,0 +1,154 @@
+"""What a group is subscribed to, and when that calls for a new group epoch.
+
+KIP-848 "Group Epoch - Trigger a rebalance" and "Regex Based Subscriptions". An epoch is bumped
+when the names a member asks for change, when its regular expression changes and the new one is
+resolved already (or gone), when a resolution gives other topics, when the topics' metadata
+changes, and when a member goes. Nothing else a member says bumps it.
+
+A regular expression is matched by the whole topic name with Python's ``re``; brokers use RE2J.
+The two agree on the common ground; look-around and back references, which RE2J refuses, are
+refused here too.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from kip848_spark.coordinator import records
+from kip848_spark.coordinator.config import INT_MAX, REGEX_REFRESH
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, ResolvedRegex
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.javahash import string_order
+from kip848_spark.coordinator.shard import Shard
+
+_MIN_REFRESH_MS = 10_000
+"""A group's expressions are not resolved again within ten seconds."""
+_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!]|<[=!]|>|\()|\\[1-9]|\(\?P=|[*+?}]\+|\(\?\#")
+
+
+class RegexChange(Enum):
+    """What a heartbeat did to a member's regular expression."""
+
+    NONE = 0
+    UPDATED = 1
+    UPDATED_AND_RESOLVED = 2
+
+
+def compile_regex(regex: str) -> re.Pattern[str]:
+    """The expression, or INVALID_REGULAR_EXPRESSION."""
+    try:
+        if _NOT_IN_RE2.search(re.sub(r"\\\\|\[[^\]]*\]", "", regex)):
+            raise re.error("not within RE2's language")
+        return re.compile(regex)
+    except re.error as bad:
+        raise GroupError("INVALID_REGULAR_EXPRESSION", f"{regex!r}: {bad}") from None
+
+
+def regex_change(old: Member, new: Member, group: ConsumerGroup) -> RegexChange:
+    """How the expression changed; a new one that nobody has yet must be valid."""
+    if old.regex == new.regex:
+        return RegexChange.NONE
+    if new.regex:
+        if not group.regex_counts[new.regex]:
+            compile_regex(new.regex)
+        elif new.regex in group.resolved:
+            return RegexChange.UPDATED_AND_RESOLVED
+        return RegexChange.UPDATED
+    if group.release.clearing_regex_bumps:
+        return RegexChange.UPDATED_AND_RESOLVED
+    return RegexChange.UPDATED
+
+
+def drop_unused_regex(shard: Shard, group: ConsumerGroup, regex: str) -> None:
+    """Key 16's tombstone once nobody subscribes by this expression any more."""
+    if regex and not group.regex_counts[regex]:
+        shard.append(records.tombstone("16", groupId=group.group_id, regularExpression=regex))
+
+
+def refresh_metadata(shard: Shard, group: ConsumerGroup, *, bump: bool) -> None:
+    """Look at the topics anew and bump the epoch if they, or the caller, call for it."""
+    metadata_hash: int | None = None
+    if shard.release.partition_metadata_record:
+        topics = shard.topics.subscription_metadata(sorted(group.topic_names()))
+        if set(topics) != set(group.topic_metadata or ()):
+            bump = True
+            shard.append(records.topic_metadata(group.group_id, topics))
+    else:
+        metadata_hash = shard.topics.hash_of(group.topic_names())
+        bump = bump or metadata_hash != group.metadata_hash
+    if bump:
+        shard.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+        shard.metrics.mark("consumer-group-rebalance", shard.now)
+    group.metadata_deadline = shard.now + INT_MAX
+    if not shard.release.partition_metadata_record and group.topic_metadata is not None:
+        shard.append(records.tombstone("4", groupId=group.group_id))
+
+
+def bump_after_removal(shard: Shard, group: ConsumerGroup) -> None:
+    """A member went: the epoch is bumped in any case, even for the last one."""
+    metadata_hash: int | None = None
+    if shard.release.partition_metadata_record:
+        topics = shard.topics.subscription_metadata(sorted(group.topic_names()))
+        if set(topics) != set(group.topic_metadata or ()):
+            shard.append(records.topic_metadata(group.group_id, topics))
+    else:
+        metadata_hash = shard.topics.hash_of(group.topic_names())
+    shard.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    shard.metrics.mark("consumer-group-rebalance", shard.now)
+
+
+# Resolution of regular expressions: asynchronous in a broker, a timer due at once here
+
+
+def _resolution_key(group_id: str) -> str:
+    return f"regex-{group_id}"
+
+
+def maybe_resolve(
+    shard: Shard, group: ConsumerGroup, resolved: dict[str, ResolvedRegex], *, asked: bool
+) -> None:
+    """Order a resolution if one is due.
+
+    ``resolved`` is what was resolved before this heartbeat; ``asked`` is false if this heartbeat
+    has no expression and nobody had one before.
+    """
+    group_id = group.group_id
+    key = _resolution_key(group_id)
+    if not asked or shard.timers.scheduled(key) or not group.regex_counts:
+        return
+    last = max((found.timestamp for found in resolved.values()), default=None)
+    if last is not None and shard.now < last + _MIN_REFRESH_MS:
+        return
+    version = max((found.version for found in resolved.values()), default=0)
+    interval = shard.config.number(REGEX_REFRESH)
+    if (
+        len(group.regex_counts) != len(resolved)
+        or version < shard.topics.version_with_new_topics
+        or (last is not None and shard.now >= last + interval)
+    ):
+        regexes = list(group.regex_counts)
+        shard.schedule(key, 0, lambda: _resolve(shard, group_id, regexes))
+
+
+def _resolve(shard: Shard, group_id: str, regexes: list[str]) -> None:
+    """Match every topic, store what was found, bump if the group's topics are others now."""
+    group = shard.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        return
+    bump = False
+    for regex in string_order(regexes):
+        if not group.regex_counts[regex]:
+            continue
+        try:
+            pattern = compile_regex(regex)
+        except GroupError:
+            topics: list[str] = []
+        else:
+            topics = [name for name in shard.topics.names() if pattern.fullmatch(name)]
+        before = group.resolved[regex].topics if regex in group.resolved else frozenset()
+        bump = bump or before != frozenset(topics)
+        shard.append(
+            records.regular_expression(group_id, regex, topics, shard.topics.version, shard.now)
+        )
+    refresh_metadata(shard, group, bump=bump)

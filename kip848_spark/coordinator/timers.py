@@ -1,0 +1,47 @@
+"""Timers by key, and the one clock of the coordinator: time only moves when it is told to."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+
+Action = Callable[[], None]
+
+
+class Timers:
+    """Scheduled work. A key has one timer; scheduling it again replaces it."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, str]] = []
+        self._live: dict[str, tuple[int, int, Action]] = {}
+        self._sequence = 0
+
+    def schedule(self, key: str, due: int, action: Action) -> None:
+        """Run ``action`` at ``due`` unless it is cancelled or replaced before."""
+        self._sequence += 1
+        self._live[key] = (due, self._sequence, action)
+        heapq.heappush(self._heap, (due, self._sequence, key))
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._live):
+            self._heap = [(due, order, key) for key, (due, order, _) in self._live.items()]
+            heapq.heapify(self._heap)
+
+    def cancel(self, key: str) -> None:
+        """Forget the timer of that key, if any."""
+        self._live.pop(key, None)
+
+    def scheduled(self, key: str) -> bool:
+        """Whether a timer of that key waits."""
+        return key in self._live
+
+    def due(self, now: int) -> Iterator[tuple[int, Action]]:
+        """Take each timer due by ``now``, earliest first; work may schedule more meanwhile."""
+        while self._heap and self._heap[0][0] <= now:
+            due, order, key = heapq.heappop(self._heap)
+            live = self._live.get(key)
+            if live is not None and live[1] == order:
+                del self._live[key]
+                yield due, live[2]
+
+    def next_due(self) -> int | None:
+        """When the earliest timer is due."""
+        return min((due for due, _, _ in self._live.values()), default=None)

@@ -1,0 +1,117 @@
+"""The cluster's topics as the coordinator sees them, and the hash that says they changed.
+
+KIP-848 "Group Epoch": a change of the metadata of a subscribed topic bumps the epoch. 4.0 keeps
+the metadata itself in a record of key 4; from 4.1 on the epoch record carries a hash over it
+(facts E).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from kip848_spark.coordinator.javahash import string_order, table_size, uuid_halves
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic: its id, the number of its partitions, and the racks of each one's replicas."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    racks: tuple[tuple[str, ...], ...] = ()
+
+    def metadata_hash(self) -> int:
+        """XXH3-64 over version 0, id, name, and each partition with its sorted replica racks."""
+        high, low = uuid_halves(self.topic_id)
+        parts = [b"\0", struct.pack("<qq", high, low), _text(self.name)]
+        parts.append(struct.pack("<i", self.partitions))
+        for partition in range(self.partitions):
+            parts.append(struct.pack("<i", partition))
+            racks = self.racks[partition] if partition < len(self.racks) else ()
+            for rack in sorted(racks):
+                parts.append(struct.pack("<i", len(rack)) + _text(rack)[:-4])
+        return _xxh3(b"".join(parts))
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return raw + struct.pack("<i", len(raw) // 2)
+
+
+def _xxh3(data: bytes) -> int:
+    value: int = xxhash.xxh3_64_intdigest(data)
+    return value - (1 << 64) if value >> 63 else value
+
+
+class Topics:
+    """The topics that exist now; ``version`` rises with every change."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[str, Topic] = {}
+        self._hashes: dict[str, int] = {}
+        self.version = 0
+        self.version_with_new_topics = 0
+
+    def put(self, topic: Topic) -> None:
+        """A topic appears, grows, or is created anew under another id."""
+        self.version += 1
+        old = self._by_name.get(topic.name)
+        if old is None or old.topic_id != topic.topic_id:
+            self.version_with_new_topics = self.version
+        if old is not None:
+            del self._by_id[old.topic_id]
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._hashes.pop(topic.name, None)
+
+    def delete(self, name: str) -> Topic | None:
+        """A topic goes; what it was, or ``None``."""
+        self.version += 1
+        topic = self._by_name.pop(name, None)
+        if topic is not None:
+            del self._by_id[topic.topic_id]
+            self._hashes.pop(name, None)
+        return topic
+
+    def named(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self._by_name.get(name)
+
+    def with_id(self, topic_id: str) -> Topic | None:
+        """The topic of that id."""
+        return self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        """Every topic's name."""
+        return list(self._by_name)
+
+    def ids_of(self, names: Iterable[str]) -> set[str]:
+        """The ids of those of the named topics that exist."""
+        found = (self._by_name.get(name) for name in names)
+        return {topic.topic_id for topic in found if topic is not None}
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """The metadata hash of a group with these topics: 0 without any (facts E)."""
+        hashes = []
+        for name in sorted(names):
+            topic = self._by_name.get(name)
+            if topic is None:
+                continue
+            if name not in self._hashes:
+                self._hashes[name] = topic.metadata_hash()
+            hashes.append(self._hashes[name])
+        return _xxh3(struct.pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
+
+    def subscription_metadata(self, names: Sequence[str]) -> list[Topic]:
+        """What a group with these topics keeps of them in 4.0, in the order 4.0 writes it."""
+        return [
+            Topic(topic.name, topic.topic_id, topic.partitions)
+            for name in string_order(names, table_size(len(names)))
+            if (topic := self._by_name.get(name)) is not None
+        ]

@@ -1,0 +1,139 @@
+"""Records as JSON, in the form that Kafka 4.3.1's DumpLogSegments prints them.
+
+Text is for people and their scripts: this is the one place that goes record by record.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
+from kip848_spark.wire.decode import Part, decode
+from kip848_spark.wire.embedded import Embedded
+from kip848_spark.wire.layout import Array, Blob, Node, Slot, Struct, Uuid
+from kip848_spark.wire.tables import error_text
+
+Render = Callable[[Any], Any]
+"""A value as Arrow gives it to the value that the JSON shows."""
+
+
+def json_lines(
+    plan: ControlPlan,
+    partition: npt.NDArray[np.int32],
+    offset: npt.NDArray[np.int64],
+    timestamp_ms: npt.NDArray[np.int64],
+    keys: pa.Array,
+    values: pa.Array,
+) -> Iterator[bytes]:
+    """A line (without its end) for each record, in the order given."""
+    decoded = decode(plan.plan, keys, values)
+    spelled: list[Any] = [None] * decoded.distinct
+    for part in decoded.keys:
+        shown = _objects(part)
+        for row, data in zip(part.rows.tolist(), shown, strict=True):
+            spelled[row] = {"type": str(part.plan.key_type), "data": data}
+    bodies: list[Any] = [None] * decoded.count
+    for part in decoded.values:
+        version = str(part.version)
+        for row, data in zip(part.rows.tolist(), _values(plan, part), strict=True):
+            bodies[row] = {"version": version, "data": data}
+    errors = error_text(decoded).to_pylist()
+    places = zip(partition.tolist(), offset.tolist(), timestamp_ms.tolist(), strict=True)
+    for row, (number, at, time) in enumerate(places):
+        line: dict[str, Any] = {"partition": number, "offset": at, "timestamp": time}
+        if errors[row] is None:
+            line |= {"key": spelled[decoded.key_of[row]], "value": bodies[row]}
+        else:
+            line |= {"error": errors[row], "rawKey": _base64(keys[row].as_py())}
+            line["rawValue"] = _base64(values[row].as_py())
+        yield orjson.dumps(line)
+
+
+def _objects(part: Part) -> Iterator[dict[str, Any]]:
+    """The JSON object of each row of ``part``: the fields that its version has."""
+    columns = [
+        (slot, show, part.field(slot.column).to_pylist()) for slot, show in _renders(part.struct)
+    ]
+    for row in range(len(part.rows)):
+        yield {
+            slot.name: show(values[row])
+            for slot, show, values in columns
+            if not _left_out(slot, values[row])
+        }
+
+
+def _left_out(slot: Slot, value: Any) -> bool:
+    """A tagged field at its default is not shown; a null that was written out is."""
+    return slot.tag is not None and bool(value == slot.default)
+
+
+def _renders(struct: Struct) -> list[tuple[Slot, Render]]:
+    """The fields that this version has, and how each is shown."""
+    return [(slot, _render(slot.node)) for slot in struct.slots if slot.node is not None]
+
+
+def _render(node: Node) -> Render:
+    match node:
+        case Uuid():
+            return _uuid
+        case Blob():
+            return _base64
+        case Array():
+            element = _render(node.element)
+            return lambda values: None if values is None else [element(v) for v in values]
+        case Struct():
+            return _render_struct(node)
+    return lambda value: value
+
+
+def _render_struct(struct: Struct) -> Render:
+    renders = _renders(struct)
+
+    def render(value: Any) -> Any:
+        if value is None:
+            return None
+        fields = ((slot, show, value[slot.column]) for slot, show in renders)
+        return {slot.name: show(said) for slot, show, said in fields if not _left_out(slot, said)}
+
+    return render
+
+
+def _uuid(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw).decode()
+
+
+# -- embedded metadata -----------------------------------------------------------------------
+
+
+def _values(plan: ControlPlan, part: Part) -> Iterator[dict[str, Any]]:
+    """The JSON objects of values; consumers' metadata inside a classic group is spelled out."""
+    objects = _objects(part)
+    if part.plan.kind != CLASSIC_GROUP:
+        yield from objects
+        return
+    members = plan.expanded(part).field("members").to_pylist()
+    for shown, decoded in zip(objects, members, strict=True):
+        for said, member in zip(shown["members"], decoded, strict=True):
+            for name, embedded in (
+                ("subscription", plan.subscription),
+                ("assignment", plan.assignment),
+            ):
+                if (metadata := member[f"consumer_{name}"]) is not None:
+                    said[name] = _embedded(embedded, metadata)
+        yield shown
+
+
+def _embedded(embedded: Embedded, metadata: dict[str, Any]) -> dict[str, Any]:
+    layout = embedded.layouts[min(metadata["version"], len(embedded.layouts) - 1)]
+    return {slot.name: show(metadata[slot.column]) for slot, show in _renders(layout)}

@@ -1,0 +1,58 @@
+"""`coordinate`: a script through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.command import Command
+
+JOIN = {
+    "groupId": "g",
+    "memberId": "A",
+    "memberEpoch": 0,
+    "rebalanceTimeoutMs": 5000,
+    "subscribedTopicNames": ["foo"],
+    "topicPartitions": [],
+}
+SCRIPT = [
+    {
+        "at": 0,
+        "event": "topic",
+        "name": "foo",
+        "topicId": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "partitions": 3,
+    },
+    {
+        "at": 1,
+        "api": "ConsumerGroupHeartbeat",
+        "clientId": "A",
+        "clientHost": "/127.0.0.1",
+        "request": JOIN,
+    },
+]
+
+
+def test_a_join(kip848: Command, tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(json.dumps(line) + "\n" for line in SCRIPT))
+    ended = kip848("coordinate", "--release", "4.2", "--script", str(script))
+    assert ended.code == 0, ended
+    lines = [json.loads(line) for line in ended.out.splitlines()]
+    response = next(line["response"] for line in lines if "response" in line)
+    assert response["errorCode"] == "NONE"
+    assert response["memberEpoch"] == 1
+    kinds = [line["record"]["key"]["type"] for line in lines if "record" in line]
+    assert kinds == ["5", "3", "7", "6", "8"]
+
+
+def test_what_is_wrong_is_said(kip848: Command, tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"at": 0, "event": "tick"}\nnonsense\n')
+    bad_line = kip848("coordinate", "--release", "4.3", "--script", str(script))
+    assert bad_line.code == 2
+    assert "line 2" in bad_line.err
+    no_release = kip848("coordinate", "--release", "9.9", "--script", str(script))
+    assert no_release.code == 2
+    assert "9.9" in no_release.err
+    assert kip848("coordinate", "--release", "4.3", "--script", "/no/such").code == 2

@@ -1,0 +1,157 @@
+"""Bad input ends in one sentence and the right exit code, with nothing half-written."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from kip848_spark.local.broker import Broker
+from tests.captures import COMMITTED
+from tests.cli.command import Command, Ended
+from tests.conftest import DATA
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+
+
+def refused(ended: Ended, code: int, *words: str) -> None:
+    assert ended.code == code, ended
+    said = ended.err
+    assert "error:" in said
+    assert "Traceback" not in said
+    for word in words:
+        assert word in said
+
+
+def alone(environment: dict[str, str], *arguments: str) -> Ended:
+    """The command in a process of its own, with that environment and no more."""
+    command = [sys.executable, "-m", "kip848_spark", *arguments]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    return Ended(done.returncode, done.stdout, " ".join(done.stderr.split()))
+
+
+@pytest.mark.parametrize("source", ["kafka", "kafka:", "kafka:host", "ftp:x", "parquet:"])
+def test_a_source_that_is_none(kip848: Command, tmp_path: Path, source: str) -> None:
+    refused(kip848("run", "--source", source, "--lake", str(tmp_path / "l")), 2, source)
+    assert not (tmp_path / "l").exists()
+
+
+def test_nothing_named(kip848: Command) -> None:
+    refused(kip848("run"), 2, "No source is named")
+    refused(kip848("run", "--source", "parquet:x"), 2, "No lake is named")
+    refused(kip848("groups"), 2, "No lake is named")
+
+
+def test_no_broker(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    lake = tmp_path / "lake"
+    ended = kip848("run", "--source", f"kafka:127.0.0.1:{port}", "--lake", str(lake))
+    refused(ended, 3, "No Kafka broker answers", str(port))
+    assert not lake.exists()
+
+
+def test_no_topic(kip848: Command, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    source = f"kafka:{broker.bootstrap}"
+    ended = kip848("run", "--source", source, "--topic", "no-such", "--lake", str(lake))
+    refused(ended, 3, "no-such")
+    assert not lake.exists()
+
+
+def test_no_java(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    run = ("run", "--source", f"parquet:{CAPTURE}", "--lake", str(lake))
+    ended = alone({"PATH": str(tmp_path)}, *run)
+    refused(ended, 2, "Java")
+    assert not lake.exists()
+
+
+def test_java_is_too_old(tmp_path: Path) -> None:
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    old.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/bin"}
+    ended = alone(path, "run", "--source", f"parquet:{CAPTURE}", "--lake", str(tmp_path / "lake"))
+    refused(ended, 2, "11")
+
+
+def test_a_file_is_no_lake(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    refused(kip848("run", "--source", f"parquet:{CAPTURE}", "--lake", str(file)), 3, "not a lake")
+    refused(kip848("groups", "--lake", str(file)), 3, "not a lake")
+
+
+def test_another_folder_is_no_lake(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("x")
+    ended = kip848("run", "--source", f"parquet:{CAPTURE}", "--lake", str(tmp_path))
+    refused(ended, 3, "not a lake")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_lake_that_can_not_be_written(kip848: Command, spark: SparkSession) -> None:
+    ended = kip848("run", "--source", f"parquet:{CAPTURE}", "--lake", "/proc/kip848/lake")
+    refused(ended, 3, "/proc/kip848/lake", "can't be written")
+
+
+def test_a_capture_that_is_not_there(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    refused(kip848("run", "--source", "parquet:/no/such", "--lake", str(lake)), 2, "/no/such")
+    assert not lake.exists()
+
+
+def test_a_capture_that_lacks_columns(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    short = tmp_path / "short.parquet"
+    pq.write_table(pq.read_table(CAPTURE).drop_columns(["value", "timestamp"]), short)
+    ended = kip848("dump", "--source", f"parquet:{short}")
+    refused(ended, 2, "lacks the column timestamp and value")
+
+
+def test_a_capture_of_wrong_types(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.parquet"
+    table = pq.read_table(CAPTURE)
+    offsets = table["offset"].cast(pa.string())
+    pq.write_table(table.set_column(table.column_names.index("offset"), "offset", offsets), wrong)
+    ended = kip848("run", "--source", f"parquet:{wrong}", "--lake", str(tmp_path / "lake"))
+    refused(ended, 2, "column offset is of type string")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_capture_with_nanoseconds(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    fine = tmp_path / "fine.parquet"
+    table = pq.read_table(CAPTURE)
+    times = table["timestamp"].cast(pa.timestamp("ns", "UTC"))
+    at = table.column_names.index("timestamp")
+    pq.write_table(table.set_column(at, "timestamp", times), fine)
+    refused(kip848("dump", "--source", f"parquet:{fine}"), 2, "nanoseconds", str(fine))
+
+
+def test_a_capture_that_is_cut_short(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.parquet"
+    whole = CAPTURE.read_bytes()
+    cut.write_bytes(whole[: len(whole) // 2])
+    ended = kip848("run", "--source", f"parquet:{cut}", "--lake", str(tmp_path / "lake"))
+    refused(ended, 2, str(cut))
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_secret_written_out(kip848: Command) -> None:
+    ended = kip848("config", "show", "--kafka-option", "sasl.password=hunter2")
+    refused(ended, 2, "sasl.password")
+    assert "hunter2" not in ended.err + ended.out
+
+
+def test_a_setting_that_does_not_exist(kip848: Command, tmp_path: Path) -> None:
+    file = tmp_path / "kip848.toml"
+    file.write_text('laek = "x"\n')
+    refused(kip848("config", "show", "--config", str(file)), 2, "laek")

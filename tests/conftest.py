@@ -1,0 +1,44 @@
+"""What all tests share: one real broker for the session, and its scenarios where a test asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kip848_spark.local.broker import Broker
+from kip848_spark.local.scenarios import SETTINGS, Quiet, drive
+from kip848_spark.spark.session import local_session
+
+DATA = Path(__file__).parent / "data"
+RELEASES = ("4.3.1", "4.0.2")
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A running Kafka 4.3.1; groups and topics of a test need names of their own."""
+    with Broker("4.3.1", settings=SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def quiet(broker: Broker) -> Iterator[Quiet]:
+    """The same broker after all scenarios, their consumers running and writing nothing."""
+    with drive(broker) as rest:
+        yield rest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local Spark session, as the command line makes it."""
+    session = local_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=RELEASES)
+def capture(request: pytest.FixtureRequest) -> Path:
+    """The folder of a capture of a real broker, one release after the other."""
+    return DATA / f"kafka-{request.param}"

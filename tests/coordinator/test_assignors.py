@@ -1,0 +1,41 @@
+"""The assignors against Kafka's own classes, and by their properties."""
+
+from __future__ import annotations
+
+import pytest
+
+from kip848_spark.coordinator.assignors import ASSIGNORS
+from tests.coordinator.assignor_oracle import kafka_targets, random_group
+
+GROUPS = 3_000
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "4.0.2"])
+def test_targets_equal_those_of_kafkas_own_classes(version: str) -> None:
+    """Given the order of the members the target is the same, down to how it is listed."""
+    asked = [random_group(seed) for seed in range(GROUPS)]
+    wrong = []
+    for (name, spec), kafka in zip(asked, kafka_targets(version, asked), strict=True):
+        ours = ASSIGNORS[name](spec)
+        if [(m, list(ours[m].items())) for m in ours] != [
+            (m, list(kafka[m].items())) for m in kafka
+        ]:
+            wrong.append((name, spec.homogeneous, ours, kafka))
+    assert not wrong, f"{len(wrong)} of {GROUPS}, the first: {wrong[0]}"
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_targets_are_complete_disjoint_and_balanced(seed: int) -> None:
+    name, spec = random_group(seed)
+    target = ASSIGNORS[name](spec)
+    owners: dict[tuple[str, int], str] = {}
+    for member in spec.members:
+        for topic, numbers in target[member.member_id].items():
+            assert topic in member.topics
+            for number in numbers:
+                assert (topic, number) not in owners
+                owners[topic, number] = member.member_id
+    assert set(owners) == {(t, n) for t, count in spec.partitions.items() for n in range(count)}
+    loads = {m: sum(map(len, share.values())) for m, share in target.items()}
+    if name == "uniform" and spec.homogeneous:
+        assert max(loads.values()) - min(loads.values()) <= 1

@@ -1,0 +1,193 @@
+"""The fold against the rules of the coordinator's replay, written out one by one, and against a
+plain dictionary that goes record by record."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kip848_spark.replay import fold as folding
+from kip848_spark.replay.fold import Fold, OutOfOrderError
+
+CLASSIC = "group_metadata"
+COMMIT = "offset_commit"
+GROUP = "consumer_group_metadata"
+MEMBER = "consumer_group_member_metadata"
+EPOCH = "consumer_group_target_assignment_metadata"
+TARGET = "consumer_group_target_assignment_member"
+CURRENT = "consumer_group_current_member_assignment"
+REGEX = "consumer_group_regular_expression"
+OF_MEMBERS = (MEMBER, TARGET, CURRENT)
+
+
+@dataclass(frozen=True)
+class Record:
+    kind: str
+    group: str = "g"
+    member: str | None = None
+    regex: str | None = None
+    dead: bool = False
+
+
+def table(records: list[Record], first: int = 0) -> pa.Table:
+    return pa.table(
+        {
+            "offset": pa.array(range(first, first + len(records)), pa.int64()),
+            "kind": pa.array([r.kind for r in records], pa.string()),
+            "group_id": pa.array([r.group for r in records], pa.string()),
+            "member_id": pa.array([r.member for r in records], pa.string()),
+            "regular_expression": pa.array([r.regex for r in records], pa.string()),
+            "tombstone": pa.array([r.dead for r in records], pa.bool_()),
+        }
+    )
+
+
+def kept(records: list[Record]) -> list[int]:
+    fold = Fold()
+    fold.add(table(records))
+    carried = fold.carried()
+    return [] if carried is None else carried["offset"].to_pylist()
+
+
+def plain(records: list[Record]) -> list[int]:
+    """The same by the rules, a record at a time: group -> key -> (offset, tombstone)."""
+    groups: dict[str, dict[Any, tuple[int, bool]]] = {}
+    for offset, r in enumerate(records):
+        group = groups.setdefault(r.group, {})
+        if r.kind == CLASSIC or (r.kind == GROUP and r.dead):
+            group.clear()
+            if r.dead:
+                continue
+        if r.kind == MEMBER and r.dead:
+            group.pop((MEMBER, r.member, None), None)
+            group.pop((CURRENT, r.member, None), None)
+        elif r.dead and r.kind not in (EPOCH, CURRENT):
+            group.pop((r.kind, r.member, r.regex), None)
+        else:
+            group[r.kind, r.member, r.regex] = (offset, r.dead)
+    left = []
+    for group in groups.values():
+        if all(dead for _, dead in group.values()):
+            continue
+        for (kind, member, _), (offset, dead) in group.items():
+            if kind == CURRENT and dead and (MEMBER, member, None) not in group:
+                continue
+            left.append(offset)
+    return sorted(left)
+
+
+records = st.lists(
+    st.one_of(
+        st.builds(
+            Record,
+            st.sampled_from((CLASSIC, GROUP, EPOCH)),
+            st.sampled_from("gh"),
+            dead=st.booleans(),
+        ),
+        st.builds(Record, st.just(COMMIT), st.sampled_from("gh")),
+        st.builds(
+            Record,
+            st.sampled_from(OF_MEMBERS),
+            st.sampled_from("gh"),
+            st.sampled_from("ab"),
+            dead=st.booleans(),
+        ),
+        st.builds(
+            Record,
+            st.just(REGEX),
+            st.sampled_from("gh"),
+            regex=st.sampled_from(("^x", "^y")),
+            dead=st.booleans(),
+        ),
+    ),
+    max_size=40,
+)
+
+
+@given(records)
+def test_fold_is_the_plain_replay(some: list[Record]) -> None:
+    assert kept(some) == plain(some)
+
+
+@given(records, st.lists(st.integers(0, 40), max_size=4))
+def test_folding_in_pieces_is_folding_at_once(some: list[Record], cuts: list[int]) -> None:
+    whole = table(some)
+    fold = Fold()
+    bounds = sorted({0, *(min(cut, len(some)) for cut in cuts), len(some)})
+    for start, end in itertools.pairwise(bounds):
+        # Each piece is folded onto what the one before carried, as runs do.
+        carried = fold.carried()
+        fold = Fold()
+        if carried is not None:
+            fold.add(carried)
+        fold.add(whole.slice(start, end - start))
+    carried = fold.carried()
+    assert ([] if carried is None else carried["offset"].to_pylist()) == plain(some)
+
+
+def test_what_is_gathered_is_folded_when_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "LEAST_BUFFER", 3)
+    fold = Fold()
+    some = [Record(MEMBER, "g", "a"), Record(CURRENT, "g", "a")] * 5
+    for start in range(0, 10, 2):
+        fold.add(table(some[start : start + 2], start))
+    carried = fold.carried()
+    assert carried is not None
+    assert carried["offset"].to_pylist() == [8, 9]
+
+
+def test_offsets_must_rise() -> None:
+    fold = Fold()
+    fold.add(table([Record(MEMBER, "g", "a")], 5))
+    with pytest.raises(OutOfOrderError, match="offset 5 came after offset 5"):
+        fold.add(table([Record(MEMBER, "g", "a")], 5))
+
+
+@pytest.mark.parametrize(
+    ("some", "left"),
+    [
+        pytest.param(
+            [Record(CLASSIC), Record(MEMBER, "g", "a"), Record(CLASSIC)], [2], id="classic-replaces"
+        ),
+        pytest.param(
+            [Record(GROUP), Record(MEMBER, "g", "a"), Record(CLASSIC, dead=True)],
+            [],
+            id="classic-tombstone-removes-any-type",
+        ),
+        pytest.param(
+            [Record(CLASSIC), Record(CLASSIC, dead=True), Record(MEMBER, "g", "a"), Record(GROUP)],
+            [2, 3],
+            id="online-upgrade",
+        ),
+        pytest.param(
+            [
+                Record(MEMBER, "g", "a"),
+                Record(CURRENT, "g", "a"),
+                Record(MEMBER, "g", "a", dead=True),
+                Record(GROUP),
+            ],
+            [3],
+            id="a-member-takes-its-assignment-along",
+        ),
+        pytest.param(
+            [Record(MEMBER, "g", "a"), Record(CURRENT, "g", "a", dead=True)],
+            [0, 1],
+            id="a-member-stays-at-epoch-minus-one",
+        ),
+        pytest.param([Record(EPOCH, dead=True)], [], id="tombstone-of-a-missing-group"),
+        pytest.param(
+            [Record(COMMIT), Record(CLASSIC, dead=True)], [], id="a-simple-group-is-deleted"
+        ),
+        pytest.param(
+            [Record(CLASSIC, dead=True), Record(COMMIT)], [1], id="a-commit-makes-a-group"
+        ),
+    ],
+)
+def test_rules(some: list[Record], left: list[int]) -> None:
+    assert kept(some) == left

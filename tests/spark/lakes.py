@@ -1,0 +1,51 @@
+"""What tests of runs share: sources out of captures, and the rows of a lake's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kip848_spark.live import OFFSETS_TOPIC
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.sources import CaptureSource
+from kip848_spark.spark.tables import TABLES
+
+OF_THE_RUN = ("run_id", "cluster_id")
+DATA_TABLES = tuple(name for name in TABLES if name != "runs")
+
+
+def source(path: Path) -> CaptureSource:
+    return CaptureSource(str(path), "parquet", OFFSETS_TOPIC)
+
+
+def rows(lake: Lake, table: str, leave_out: Sequence[str] = OF_THE_RUN) -> list[str]:
+    """The rows of a table as text, sorted: equal lists are equal tables."""
+    frame = lake.read(table).drop(*leave_out)
+    return sorted(repr(row) for row in frame.collect())
+
+
+def as_dicts(lake: Lake, table: str) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in lake.read(table).collect()]
+
+
+def write_part(capture: Path, to: Path, below: dict[int, int]) -> Path:
+    """The records of a capture below an offset a partition, as a capture of its own."""
+    table = pq.read_table(capture)
+    ends = pa.array([below.get(p, 0) for p in table["partition"].to_pylist()])
+    pq.write_table(table.filter(pc.less(table["offset"], ends)), to)
+    return to
+
+
+def halves(capture: Path) -> dict[int, int]:
+    """An offset a partition that cuts its records into two halves."""
+    table = pq.read_table(capture, columns=["partition", "offset"])
+    cuts: dict[int, int] = {}
+    for partition in set(table["partition"].to_pylist()):
+        own = table.filter(pc.equal(table["partition"], partition))["offset"].to_pylist()
+        cuts[partition] = own[len(own) // 2]
+    return cuts

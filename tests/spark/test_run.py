@@ -1,0 +1,175 @@
+"""The nightly job on captures of real brokers: what it rebuilds, and that it can be repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from kip848_spark.audit.live import Rebuilt, compare
+from kip848_spark.errors import LakeError
+from kip848_spark.spark import runner
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import DONE, PLANNED, Ledger
+from kip848_spark.spark.runner import run_ingest, run_replay
+from kip848_spark.spark.views import Views
+from tests.captures import COMMITTED, LIVE, read_dump, read_live
+from tests.conftest import DATA
+from tests.spark.lakes import DATA_TABLES, as_dicts, halves, rows, source, write_part
+
+NEWEST = DATA / "kafka-4.3.1"
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of the whole 4.3.1 capture, in one run. Tests only read it."""
+    lake = Lake(spark, str(tmp_path_factory.mktemp("whole") / "lake"))
+    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
+    return lake
+
+
+def test_state_is_what_the_broker_said(capture: Path, spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    outcome = run_ingest(source(capture / COMMITTED), lake, then_replay=True)
+
+    live = read_live(capture / LIVE)
+    rebuilt = Rebuilt(*(as_dicts(lake, t) for t in ("groups", "members", "assignments", "offsets")))
+    comparison = compare(rebuilt, live, {p: at.stable for p, at in live.ends.items()})
+    assert [str(difference) for difference in comparison.differences] == []
+    assert comparison.moving == ()
+    assert comparison.compared["groups"] == len(live.groups) > 10
+    assert comparison.compared["offsets"] == sum(map(len, live.offsets.values())) > 20
+
+    counts = outcome.run and outcome.run.counts
+    assert counts is not None
+    assert counts.adds_up
+    assert counts.quarantined == counts.unknown == 0
+    records = pq.read_table(capture / COMMITTED, columns=["value"])
+    assert counts.records_read == records.num_rows
+    assert counts.tombstones == records["value"].null_count
+
+
+def test_gaps_are_the_offsets_without_a_record(whole: Lake) -> None:
+    there = pq.read_table(NEWEST / COMMITTED, columns=["partition", "offset"]).to_pylist()
+    present = {(row["partition"], row["offset"]) for row in there}
+    ends: dict[int, int] = {}
+    for row in there:
+        ends[row["partition"]] = max(ends.get(row["partition"], 0), row["offset"] + 1)
+    missing = {(p, o) for p, end in ends.items() for o in range(end)} - present
+    told = [
+        (gap["partition"], offset)
+        for gap in as_dicts(whole, "gaps")
+        for offset in range(gap["first_offset"], gap["last_offset"] + 1)
+    ]
+    assert sorted(told) == sorted(missing)
+    assert missing
+    # Nothing was compacted here: Kafka's tool shows markers and aborted records in those places.
+    tool = {
+        (line["partition"], line["offset"])
+        for line in read_dump(NEWEST / "dump.jsonl.gz")
+        if line["transactional"]
+    }
+    assert missing <= tool
+    assert {gap["cause"] for gap in as_dicts(whole, "gaps")} <= {"transaction", "unknown"}
+
+
+def test_a_second_run_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    assert run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
+    before = lake.versions()
+    assert not run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
+    assert lake.versions() == before
+
+
+def test_two_runs_on_halves_are_one_run_on_the_whole(
+    whole: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
+    lake = Lake(spark, str(tmp_path / "lake"))
+    run_ingest(source(first), lake, then_replay=True)
+    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
+    for table in DATA_TABLES:
+        # Where a gap is found decides how much had been seen to tell its cause from.
+        leave_out = ("run_id", "cluster_id", "cause", "gap_cause")
+        assert rows(lake, table, leave_out) == rows(whole, table, leave_out), table
+
+
+def test_ingest_then_replay_is_run(whole: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    run_ingest(source(NEWEST / COMMITTED), lake)
+    assert rows(lake, "groups") == []
+    assert run_replay(lake).changed
+    assert not run_replay(lake).changed
+    for table in DATA_TABLES:
+        assert rows(lake, table) == rows(whole, table), table
+
+
+def test_a_killed_run_is_undone_and_repeated(
+    whole: Lake, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
+    lake = Lake(spark, str(tmp_path / "lake"))
+    run_ingest(source(first), lake, then_replay=True)
+    seen = {table: rows(Views(lake).lake, table) for table in DATA_TABLES}
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        # After records, control records, offsets and control state were written.
+        broken.setattr("kip848_spark.spark.replaying.topic_names", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
+    assert rows(lake, "records") != seen["records"]
+    views = Views(lake)
+    for table in DATA_TABLES:
+        told = sorted(
+            repr(row) for row in views.table(table).drop("run_id", "cluster_id").collect()
+        )
+        assert told == seen[table], f"a reader saw half of a run in {table}"
+
+    outcome = run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
+    assert outcome.recovered
+    assert Ledger(lake).unfinished() is None
+    for table in DATA_TABLES:
+        leave_out = ("run_id", "cluster_id", "cause", "gap_cause")
+        assert rows(lake, table, leave_out) == rows(whole, table, leave_out), table
+    outcomes = [run["outcome"] for run in as_dicts(lake, "runs")]
+    assert outcomes.count(DONE) == 2
+    assert PLANNED not in outcomes
+
+
+def test_two_writers_do_not_meet(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    with lake.locked(), pytest.raises(LakeError, match="Another run"):
+        run_ingest(source(NEWEST / COMMITTED), Lake(spark, lake.path))
+
+
+def test_a_lake_is_of_one_topic(spark: SparkSession, tmp_path: Path, whole: Lake) -> None:
+    short = write_part(NEWEST / COMMITTED, tmp_path / "short.parquet", halves(NEWEST / COMMITTED))
+    with pytest.raises(LakeError, match="ends at offset"):
+        run_ingest(source(short), whole)
+    assert runner.Ledger(whole).unfinished() is None
+
+
+def test_state_tables_are_sorted_lists_without_duplicates(whole: Lake) -> None:
+    for member in as_dicts(whole, "members"):
+        topics = member["subscribed_topics"] or []
+        assert topics == sorted(set(topics))
+    places = rows(whole, "assignments")
+    assert len(places) == len(set(places))
+
+
+def test_auto_tells_the_dialect_and_remembers_it(spark: SparkSession, tmp_path: Path) -> None:
+    said: list[str] = []
+    lake = Lake(spark, str(tmp_path / "lake"))
+    first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
+    outcome = run_ingest(source(first), lake, said.append, dialect="auto")
+    assert outcome.run is not None
+    assert outcome.run.dialect == "shipped"
+    assert any("each reads to the last byte: kip" in words for words in said)
+    said.clear()
+    run_ingest(source(NEWEST / COMMITTED), lake, said.append, dialect="auto")
+    assert any("read by it before" in words for words in said)

@@ -1,0 +1,87 @@
+"""The demo as a shell runs it: it agrees with the broker, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+LEAVING_SECONDS = 30
+
+
+@contextmanager
+def demo(lake: Path) -> Iterator[subprocess.Popen[str]]:
+    """The demo in a session of its own, so that Ctrl-C can be sent to all of it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kip848_spark", "demo", "--lake", str(lake)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        for left in family(process):
+            left.kill()
+        process.wait()
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The process and all that came of it, as far as they live."""
+    try:
+        parent = psutil.Process(process.pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, LEAVING_SECONDS)
+    return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.timeout(900)
+def test_the_demo_agrees_with_the_broker(tmp_path: Path) -> None:
+    with demo(tmp_path / "lake") as process:
+        seen: dict[int, psutil.Process] = {}
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            seen |= {p.pid: p for p in family(process)}
+        assert process.wait(LEAVING_SECONDS) == 0, "".join(lines)
+        text = "".join(lines)
+        assert "\n0 differences\n" in text
+        assert "WARN" not in text
+        assert "Traceback" not in text
+        assert len(seen) > 5  # the broker, Spark and the consumers were real
+        assert gone(list(seen.values()))
+
+
+@pytest.mark.parametrize("moment", ["driving consumers", "reading and decoding"])
+@pytest.mark.timeout(600)
+def test_ctrl_c_leaves_no_process_behind(tmp_path: Path, moment: str) -> None:
+    # A step's line appears when it is done, so this waits for the end of the one before.
+    before = {"driving consumers": "starting a Kafka", "reading and decoding": "making the lake"}
+    with demo(tmp_path / "lake") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if before[moment] in line:
+                break
+        time.sleep(2)
+        started = family(process)
+        assert len(started) > 2
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(LEAVING_SECONDS) == 130, rest
+        assert "Traceback" not in rest
+        assert gone(started)
