@@ -1,0 +1,379 @@
+"""What a running cluster says about its groups, topics and offsets, in plain values.
+
+Asked through Kafka's admin protocol, of any cluster and with any client settings. Every question
+has a time limit, and every way it can fail is one sentence (``SourceError``). librdkafka's own log
+goes to the logger ``kip848_spark.kafka``, never to the terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kip848_spark.errors import SourceError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
+TopicPartition = tuple[str, int]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_GROUPS_A_REQUEST = 100
+_TOPICS_A_REQUEST = 500
+_REQUESTS_AT_ONCE = 32
+_PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
+
+_log = logging.getLogger("kip848_spark.kafka")
+_log.addHandler(logging.NullHandler())
+
+_STATES = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMember:
+    """A member as the broker describes it; ``target`` is None in a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assigned: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveGroup:
+    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol."""
+
+    group_id: str
+    type: str
+    state: str
+    assignor: str
+    simple: bool
+    members: tuple[LiveMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOffset:
+    """A committed offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTopic:
+    """A topic, its id as Kafka prints it (base64)."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEnds:
+    """The ends of a partition: the first offset there is, the next one to be written, and the
+    last stable one, up to which no transaction is open."""
+
+    first: int
+    end: int
+    stable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of it at one time. ``refused``: groups the broker would not describe, and why."""
+
+    cluster_id: str
+    groups: dict[str, LiveGroup]
+    offsets: dict[str, tuple[LiveOffset, ...]]
+    topics: dict[str, LiveTopic]
+    ends: dict[int, LiveEnds]
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing but dicts, lists and scalars."""
+        return asdict(self)
+
+
+def snapshot(
+    bootstrap: str,
+    config: Mapping[str, Any] | None = None,
+    topic: str = OFFSETS_TOPIC,
+    timeout: float = 30.0,
+) -> Snapshot:
+    """Everything the live comparison needs, asked now."""
+    cluster = Cluster(bootstrap, config, timeout)
+    ids = cluster.group_ids()
+    groups, refused = cluster.describe(ids)
+    offsets, also_refused = cluster.committed(ids)
+    return Snapshot(
+        cluster_id=cluster.cluster_id,
+        groups=groups,
+        offsets=offsets,
+        topics=cluster.topics(),
+        ends=cluster.ends(topic),
+        refused={**also_refused, **refused},
+    )
+
+
+def admin_client(
+    bootstrap: str,
+    config: Mapping[str, Any] | None = None,
+    on_error: Callable[[KafkaError], None] | None = None,
+) -> AdminClient:
+    """An admin client that prints nothing. It connects when it is first asked something."""
+    from confluent_kafka.admin import AdminClient
+
+    settings: dict[str, Any] = {
+        "client.id": "kip848-spark",
+        "reconnect.backoff.max.ms": 1000,
+        **(config or {}),
+        "bootstrap.servers": bootstrap,
+    }
+    if on_error is not None:
+        settings["error_cb"] = on_error
+    try:
+        return AdminClient(settings, logger=_log)
+    except Exception as cause:
+        raise SourceError(
+            f"The Kafka client settings are not usable: {_reason(cause)}.",
+            mend="Look at the settings given with --kafka-option or in the configuration.",
+        ) from cause
+
+
+class Cluster:
+    """A connection to a cluster; made only when the cluster has answered once."""
+
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, Any] | None = None, timeout: float = 30.0
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.timeout = timeout
+        self._trouble: KafkaError | None = None
+        self.admin = admin_client(bootstrap, config, self._note)
+        metadata = self._first_contact()
+        self.cluster_id: str = metadata.cluster_id
+        self._names: list[str] = sorted(metadata.topics)
+
+    def _note(self, error: KafkaError) -> None:
+        self._trouble = error
+
+    def _first_contact(self) -> Any:
+        from confluent_kafka import KafkaException
+
+        started = time.monotonic()
+        while True:
+            try:
+                return self.admin.list_topics(timeout=0.5)
+            except KafkaException as cause:
+                self.admin.poll(0)
+                waited = time.monotonic() - started
+                known = self._trouble is not None and waited > _PATIENCE
+                if known or waited > self.timeout or _is_auth(self._trouble):
+                    raise self._fault(cause) from cause
+
+    def _fault(self, cause: BaseException) -> SourceError:
+        """The sentence for whatever went wrong, from the client's last trouble if it knows more."""
+        from confluent_kafka import KafkaException
+
+        self.admin.poll(0)
+        if _is_auth(self._trouble):
+            return SourceError(
+                f"The Kafka cluster at {self.bootstrap} refuses the client: "
+                f"{_reason(self._trouble)}.",
+                mend="Check security.protocol, the SASL mechanism and the credentials.",
+            )
+        if not isinstance(cause, KafkaException) or cause.args[0].name() in _UNREACHABLE:
+            reason = f" ({_reason(self._trouble)})" if self._trouble is not None else ""
+            return SourceError(
+                f"No Kafka broker answers at {self.bootstrap}{reason}.",
+                mend="Check host and port, and that a listener without or with TLS fits "
+                "security.protocol.",
+            )
+        return SourceError(f"The Kafka cluster at {self.bootstrap} says: {_reason(cause)}.")
+
+    def _wait(self, answer: Future[T]) -> T:
+        from confluent_kafka import KafkaException
+
+        try:
+            return answer.result(self.timeout + 5)
+        except FutureTimeout as cause:
+            raise self._fault(cause) from cause
+        except KafkaException as cause:
+            raise self._fault(cause) from cause
+
+    def _wait_each(
+        self, asked: Iterable[Callable[[], Mapping[str, Future[T]]]]
+    ) -> tuple[dict[str, T], dict[str, str]]:
+        """Ask many things, a bounded number at a time: answers, and refusals with their reason."""
+        from confluent_kafka import KafkaException
+
+        answers: dict[str, T] = {}
+        refused: dict[str, str] = {}
+        under_way: deque[Mapping[str, Future[T]]] = deque()
+
+        def gather() -> None:
+            for name, answer in under_way.popleft().items():
+                try:
+                    answers[name] = answer.result(self.timeout + 5)
+                except FutureTimeout as cause:
+                    raise self._fault(cause) from cause
+                except KafkaException as cause:
+                    if cause.args[0].name() in _UNREACHABLE:
+                        raise self._fault(cause) from cause
+                    refused[name] = _reason(cause)
+
+        for ask in asked:
+            if len(under_way) >= _REQUESTS_AT_ONCE:
+                gather()
+            under_way.append(ask())
+        while under_way:
+            gather()
+        return answers, refused
+
+    def group_ids(self) -> list[str]:
+        """The names of all groups that the client may see."""
+        listed = self._wait(self.admin.list_consumer_groups(request_timeout=self.timeout))
+        if not listed.valid and listed.errors:
+            raise self._fault(listed.errors[0])
+        return sorted(group.group_id for group in listed.valid)
+
+    def describe(self, ids: Sequence[str]) -> tuple[dict[str, LiveGroup], dict[str, str]]:
+        """Groups with their members, and those that were refused with the reason."""
+        answers, refused = self._wait_each(
+            lambda some=ids[i : i + _GROUPS_A_REQUEST]: self.admin.describe_consumer_groups(  # type: ignore[misc]
+                list(some), request_timeout=self.timeout
+            )
+            for i in range(0, len(ids), _GROUPS_A_REQUEST)
+        )
+        return {name: _group(answer) for name, answer in sorted(answers.items())}, refused
+
+    def committed(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, tuple[LiveOffset, ...]], dict[str, str]]:
+        """The committed offsets of groups, and those that were refused with the reason."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        answers, refused = self._wait_each(
+            lambda name=name: self.admin.list_consumer_group_offsets(  # type: ignore[misc]
+                [ConsumerGroupTopicPartitions(name)], request_timeout=self.timeout
+            )
+            for name in ids
+        )
+        return {name: _offsets(answer) for name, answer in sorted(answers.items())}, refused
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, LiveTopic]:
+        """Topics by name with their ids: all of them, or those named."""
+        from confluent_kafka import TopicCollection
+
+        wanted = self._names if names is None else list(names)
+        answers, refused = self._wait_each(
+            lambda some=wanted[i : i + _TOPICS_A_REQUEST]: self.admin.describe_topics(  # type: ignore[misc]
+                TopicCollection(some), request_timeout=self.timeout
+            )
+            for i in range(0, len(wanted), _TOPICS_A_REQUEST)
+        )
+        if names is not None and refused:
+            name, reason = next(iter(refused.items()))
+            raise SourceError(
+                f"The topic {name} can't be described at {self.bootstrap}: {reason}.",
+                mend="Check its name, and that the client has DESCRIBE on it.",
+            )
+        return {
+            name: LiveTopic(name, str(said.topic_id), len(said.partitions), bool(said.is_internal))
+            for name, said in sorted(answers.items())
+        }
+
+    def ends(self, topic: str = OFFSETS_TOPIC) -> dict[int, LiveEnds]:
+        """The first, end and last stable offset of each of a topic's partitions."""
+        from confluent_kafka import IsolationLevel, TopicPartition, admin
+
+        kafka: Any = admin  # its type stubs leave names out
+        count = self.topics([topic])[topic].partitions
+        found = []
+        for spec, isolation in (
+            (kafka.OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            # The stable one first: the end, asked later, can't then be the lower of the two.
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+        ):
+            answers = self.admin.list_offsets(
+                {TopicPartition(topic, number): spec for number in range(count)},
+                isolation_level=isolation,
+                request_timeout=self.timeout,
+            )
+            found.append({at.partition: self._wait(one).offset for at, one in answers.items()})
+        first, stable, end = found
+        return {n: LiveEnds(first[n], end[n], stable[n]) for n in range(count)}
+
+
+_UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
+_REFUSALS = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"}
+
+
+def _is_auth(trouble: KafkaError | None) -> bool:
+    return trouble is not None and trouble.name() in _REFUSALS
+
+
+def _reason(cause: object) -> str:
+    """An error's own words without librdkafka's prefix of thread and broker names."""
+    error = cause.args[0] if isinstance(cause, Exception) and cause.args else cause
+    said = error.str() if hasattr(error, "str") else str(error)
+    words = str(said).split("]: ")[-1].removeprefix("Broker: ")
+    words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
+    name = error.name() if hasattr(error, "name") else type(cause).__name__
+    return words if " " in words else f"{words} {name}".strip()
+
+
+def _group(said: Any) -> LiveGroup:
+    kind = said.type.name.lower()
+    state = said.state.name
+    return LiveGroup(
+        group_id=said.group_id,
+        type=kind,
+        state=_STATES.get(state, state.capitalize()),
+        assignor=said.partition_assignor,
+        simple=bool(said.is_simple_consumer_group),
+        members=tuple(sorted((_member(one) for one in said.members), key=lambda m: m.member_id)),
+    )
+
+
+def _member(said: Any) -> LiveMember:
+    target = said.target_assignment
+    return LiveMember(
+        member_id=said.member_id,
+        instance_id=said.group_instance_id or None,
+        client_id=said.client_id,
+        client_host=said.host,
+        assigned=_partitions(said.assignment),
+        target=None if target is None else _partitions(target),
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(sorted((one.topic, one.partition) for one in assignment.topic_partitions))
+
+
+def _offsets(said: Any) -> tuple[LiveOffset, ...]:
+    return tuple(
+        LiveOffset(one.topic, one.partition, one.offset, one.leader_epoch, one.metadata or "")
+        for one in sorted(said.topic_partitions, key=lambda one: (one.topic, one.partition))
+        if one.offset >= 0
+    )

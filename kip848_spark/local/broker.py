@@ -1,0 +1,313 @@
+"""A real Kafka broker on loopback: one node, KRaft, its own temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kip848_spark.errors import SourceError
+from kip848_spark.jars import Progress, broker_jars
+from kip848_spark.java import find_java
+from kip848_spark.live import admin_client
+from kip848_spark.local import oracle, warden
+
+CANONICAL = "4.3.1"
+"""The release whose printer of the log is the reference, whatever release wrote it."""
+
+_START_TIMEOUT = 90.0
+_STOP_TIMEOUT = 15.0
+_QUICK_JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+
+DEFAULTS: Mapping[str, str] = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "auto.create.topics.enable": "false",
+    # Both ways, so that a group can go from the classic protocol to the new one and back.
+    "group.consumer.migration.policy": "bidirectional",
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    # Quick answers: a dead member is noticed in seconds and a new one waits for nobody.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "4000",
+    # A broker that is restarted is let in again at once.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "log.cleaner.enable": "false",
+    "log.retention.ms": "-1",
+}
+"""What differs from a broker as it is shipped; ``settings`` of ``Broker`` come on top."""
+
+
+class Broker:
+    """A broker for a ``with`` statement. It is stopped, and its folder removed, at the end.
+
+    >>> with Broker() as broker:  # doctest: +SKIP
+    ...     print(broker.bootstrap)
+    """
+
+    def __init__(
+        self,
+        version: str = CANONICAL,
+        folder: Path | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "1g",
+        offsets_partitions: int = 8,
+        progress: Progress | None = None,
+    ) -> None:
+        self.version = version
+        self.heap = heap
+        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.settings = {
+            **DEFAULTS,
+            "offsets.topic.num.partitions": str(offsets_partitions),
+            **(settings or {}),
+        }
+        self._progress = progress
+        self._given_folder = folder
+        self._folder: Path | None = None
+        self._port = 0
+        self._controller_port = 0
+        self._warden: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client's ``bootstrap.servers`` must be."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker's JVM."""
+        if self._pid is None:
+            raise SourceError("The local broker is not running.")
+        return self._pid
+
+    @property
+    def folder(self) -> Path:
+        """Where its configuration, its log and its output are."""
+        if self._folder is None:
+            raise SourceError("The local broker has not been started.")
+        return self._folder
+
+    @property
+    def log_dir(self) -> Path:
+        """The folder with one folder a topic partition."""
+        return self.folder / "log"
+
+    @property
+    def output(self) -> Path:
+        """What the broker prints: its log4j noise, at a level that tells why it failed."""
+        return self.folder / "broker.log"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Format the storage (the first time) and start; returns when the broker answers."""
+        if self._warden is not None:
+            return
+        try:
+            if self._folder is None:
+                self._prepare()
+            self._launch()
+            self._wait_until_it_answers()
+        except BaseException:
+            self.close()
+            raise
+
+    def stop(self) -> None:
+        """Terminate the process, wait, kill it if it doesn't listen. The folder stays."""
+        guard, pid = self._warden, self._pid
+        self._warden = self._pid = None
+        if guard is None:
+            return
+        try:
+            if pid is not None and guard.poll() is None:
+                # The warden has not reaped it yet, so the id is still the broker's own.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    guard.wait(_STOP_TIMEOUT)
+        finally:
+            for pipe in (guard.stdin, guard.stdout):
+                if pipe is not None:
+                    pipe.close()  # the warden kills what still runs
+            try:
+                guard.wait(_STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                guard.kill()
+                guard.wait()
+
+    def restart(self) -> None:
+        """Stop and start again, on the same ports and the same log."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop, and remove the folder if it was a temporary one."""
+        try:
+            self.stop()
+        finally:
+            if self._folder is not None and self._given_folder is None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+    def dump_log(
+        self, partition: int, topic: str = oracle.OFFSETS_TOPIC, tools: str = CANONICAL
+    ) -> Iterator[oracle.Dumped]:
+        """The records of one partition as the tools of release ``tools`` print them."""
+        return oracle.dump_log(self.log_dir, partition, topic=topic, tools=tools)
+
+    def dump_all(
+        self, topic: str = oracle.OFFSETS_TOPIC, tools: str = CANONICAL
+    ) -> Iterator[oracle.Dumped]:
+        """The records of every partition of a topic, partition by partition."""
+        return oracle.dump_all(self.log_dir, topic=topic, tools=tools)
+
+    def _prepare(self) -> None:
+        jars = broker_jars(self.version, self._progress)
+        if self._given_folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="kip848-broker-"))
+        else:
+            self._given_folder.mkdir(parents=True, exist_ok=True)
+            self._folder = self._given_folder
+        self._port, self._controller_port = _free_ports(2)
+        self._write_configuration()
+        if (self.log_dir / "meta.properties").exists():
+            return
+        formatted = subprocess.run(
+            [
+                *_java(jars, _QUICK_JVM, heap="256m"),
+                *("kafka.tools.StorageTool", "format", "-t", self.cluster_id),
+                *("-c", str(self._configuration)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_START_TIMEOUT,
+            check=False,
+        )
+        self.output.write_bytes(formatted.stdout)
+        if formatted.returncode:
+            raise self._fault("can't format its storage")
+
+    @property
+    def _configuration(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _write_configuration(self) -> None:
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},"
+            f"CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.log_dir),
+            **self.settings,
+        }
+        self._configuration.write_text("".join(f"{k}={v}\n" for k, v in settings.items()))
+
+    def _launch(self) -> None:
+        command = [
+            *_java(broker_jars(self.version), ["-XX:+UseSerialGC"], heap=self.heap),
+            *("kafka.Kafka", str(self._configuration)),
+        ]
+        removable = self._folder if self._given_folder is None else None
+        self._warden = warden.start(command, self.output, removable)
+        output = self._warden.stdout
+        assert output is not None
+        ready, _, _ = select.select([output], [], [], _START_TIMEOUT)
+        line = output.readline() if ready else b""
+        if not line:
+            raise self._fault("can't be started")
+        self._pid = int(line)
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT
+        admin = None
+        while time.monotonic() < deadline:
+            if self._warden is None or self._warden.poll() is not None:
+                raise self._fault("ended while it started")
+            if admin is None:
+                try:
+                    socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                except OSError:
+                    time.sleep(0.05)
+                    continue
+                admin = admin_client(self.bootstrap)
+            from confluent_kafka import KafkaException
+
+            with contextlib.suppress(KafkaException):
+                if admin.list_topics(timeout=1).brokers:
+                    return
+            time.sleep(0.05)
+        raise self._fault(f"does not answer after {_START_TIMEOUT:.0f} s")
+
+    def _fault(self, what: str) -> SourceError:
+        return SourceError(
+            f"The local Kafka {self.version} broker {what}: {_last_words(self.output)}",
+            mend="Another try may find other free ports; a broker needs about 1 GB of memory.",
+        )
+
+
+def _java(jars: list[Path], options: list[str], heap: str) -> list[str]:
+    classpath = os.pathsep.join(str(jar) for jar in jars)
+    logging = [f"-Dorg.slf4j.simpleLogger.{k}=true" for k in ("showDateTime", "showLogName")]
+    return [str(find_java()), f"-Xmx{heap}", *options, *logging, "-cp", classpath]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now; held together, so that they differ."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            probe = held.enter_context(socket.socket())
+            probe.bind(("127.0.0.1", 0))
+            ports.append(int(probe.getsockname()[1]))
+        return ports
+
+
+def _last_words(output: Path) -> str:
+    """The last line of a log that says something: an error's own words rather than its trace."""
+    try:
+        lines = [line.strip() for line in output.read_text(errors="replace").splitlines()]
+    except OSError:
+        lines = []
+    spoken = [line for line in lines if line and not re.match(r"at |\.\.\. \d+ more", line)]
+    errors = [line for line in spoken if re.search(r"ERROR|FATAL|Exception|Error:", line)]
+    return (errors or spoken or ["it said nothing."])[-1]

@@ -1,0 +1,112 @@
+"""Assignments as they are, from the records that a fold carried."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.replay import kinds
+from kip848_spark.replay.carried import Carried, integers, parents, repeated, state_table
+from kip848_spark.replay.fold import Index, last_of
+
+ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
+    "group_id": pa.string(),
+    "member_id": pa.string(),
+    "topic_id": pa.string(),
+    "topic": pa.string(),
+    "topic_partition": pa.int32(),
+    "role": pa.string(),
+    "assignment_epoch": pa.int32(),
+    "partition": pa.int32(),
+}
+
+
+def assignments(table: pa.Table) -> pa.Table:
+    """One row a partition of a member, in the columns of `ASSIGNMENT_FIELDS`.
+
+    Topic names are null where the records name the topic by its id.
+    """
+    carried = Carried(table)
+    current = carried.rows(kinds.CURRENT)
+    parts = [
+        _exploded(carried, kinds.CURRENT, "assigned_partitions", current, "assigned"),
+        _exploded(
+            carried, kinds.CURRENT, "partitions_pending_revocation", current, "pending_revocation"
+        ),
+        _exploded(carried, kinds.TARGET, "topic_partitions", carried.rows(kinds.TARGET), "target"),
+        _exploded(
+            carried,
+            kinds.SHARE_CURRENT,
+            "assigned_partitions",
+            carried.rows(kinds.SHARE_CURRENT),
+            "assigned",
+        ),
+        _exploded(
+            carried,
+            kinds.SHARE_TARGET,
+            "topic_partitions",
+            carried.rows(kinds.SHARE_TARGET),
+            "target",
+        ),
+        _classic_assignments(carried),
+    ]
+    return pa.concat_tables(parts)
+
+
+def _exploded(carried: Carried, kind: str, field: str, rows: Index, role: str) -> pa.Table:
+    lists = carried.field(kind, field, rows)
+    owner = rows[parents(lists)]
+    topics = pc.list_flatten(lists)
+    partitions = pc.struct_field(topics, "partitions")
+    topic = parents(partitions)
+    number = pc.list_flatten(partitions)
+    owner = owner[topic]
+    columns = {
+        "group_id": carried.column("group_id", owner),
+        "member_id": carried.column("member_id", owner),
+        "topic_id": pc.struct_field(topics, "topic_id").take(pa.array(topic)),
+        "topic_partition": number,
+        "role": repeated(role, len(owner)),
+        "partition": carried.column("partition", owner),
+    }
+    if "assignment_epochs" in topics.type.names:
+        columns["assignment_epoch"] = _epochs(topics, partitions)
+    return state_table(columns, ASSIGNMENT_FIELDS, len(owner))
+
+
+def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:
+    """int32[partitions]: the epochs beside the partitions; null where their number differs."""
+    epochs = pc.struct_field(topics, "assignment_epochs")
+    sizes = integers(pc.list_value_length(partitions), 0)
+    fits = integers(pc.list_value_length(epochs), -1) == sizes
+    flat = pc.list_flatten(epochs)
+    parent = parents(epochs)
+    kept = flat.filter(pa.array(fits[parent]))
+    source = np.full(int(sizes.sum()), -1, np.int64)
+    source[np.repeat(fits, sizes)] = np.arange(len(kept))
+    return kept.take(pa.array(source, mask=source < 0))
+
+
+def _classic_assignments(carried: Carried) -> pa.Table:
+    rows = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    rows = rows[rows >= 0]
+    lists = carried.field(kinds.CLASSIC, "members", rows)
+    owner = rows[parents(lists)]
+    each = pc.list_flatten(lists)
+    topics_of = pc.struct_field(pc.struct_field(each, "consumer_assignment"), "assigned_partitions")
+    member = parents(topics_of)
+    topics = pc.list_flatten(topics_of)
+    partitions = pc.struct_field(topics, "partitions")
+    topic = parents(partitions)
+    member = member[topic]
+    owner = owner[member]
+    columns = {
+        "group_id": carried.column("group_id", owner),
+        "member_id": pc.struct_field(each, "member_id").take(pa.array(member)),
+        "topic": pc.struct_field(topics, "topic").take(pa.array(topic)),
+        "topic_partition": pc.list_flatten(partitions),
+        "role": repeated("assigned", len(owner)),
+        "partition": carried.column("partition", owner),
+    }
+    return state_table(columns, ASSIGNMENT_FIELDS, len(owner))

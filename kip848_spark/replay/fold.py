@@ -1,0 +1,148 @@
+"""The fold: carried records + new records -> carried records.
+
+What is carried is itself a log, of the records a broker would still need to rebuild its groups,
+at their own offsets. So folding a topic at once, or in any number of steps, gives the same rows,
+and the state tables are a function of what is carried alone.
+
+The rules are the coordinator's replay rules (Kafka 4.3, GroupMetadataManager's behaviour as
+observed): the last value of a key counts; a classic group's record replaces whatever was there
+under its name, and its tombstone removes the group whatever its type; the tombstone of the group
+epoch removes the group; the tombstone of a member's metadata removes the member with its current
+assignment; tombstones of what is not there mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.replay import kinds
+
+Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+LEAST_BUFFER = 1 << 16
+"""Rows that are gathered before they are folded into what is carried."""
+
+
+class OutOfOrderError(Exception):
+    """The rows of a partition did not come in the order of their offsets."""
+
+
+class Fold:
+    """Folds the control records of one partition, in offset order, batch after batch.
+
+    Memory: what is carried, and as many rows again (at least `LEAST_BUFFER`).
+    """
+
+    def __init__(self) -> None:
+        self._carried: pa.Table | None = None
+        self._pending: list[pa.Table] = []
+        self._rows = 0
+        self._last = -1
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Adds rows of `group_records` (any further columns are kept).
+
+        Raises OutOfOrderError if an offset is not above all those before it.
+        """
+        table = pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
+        if not table.num_rows:
+            return
+        offsets = table["offset"].to_numpy()
+        if offsets[0] <= self._last or (np.diff(offsets) <= 0).any():
+            raise OutOfOrderError(f"offset {int(offsets[0])} came after offset {self._last}")
+        self._last = int(offsets[-1])
+        self._pending.append(table)
+        self._rows += table.num_rows
+        carried = self._carried.num_rows if self._carried is not None else 0
+        if self._rows >= max(LEAST_BUFFER, carried):
+            self._settle()
+
+    def carried(self) -> pa.Table | None:
+        """The records that are left, in offset order; None if nothing was ever added."""
+        self._settle()
+        return self._carried
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """As `carried`, in batches."""
+        table = self.carried()
+        if table is not None:
+            yield from table.to_batches()
+
+    def _settle(self) -> None:
+        if not self._pending:
+            return
+        tables = [self._carried, *self._pending] if self._carried is not None else self._pending
+        table = pa.concat_tables(tables).combine_chunks()
+        self._carried = table.filter(pa.array(survivors(table))).combine_chunks()
+        self._pending = []
+        self._rows = 0
+
+
+def survivors(table: pa.Table) -> Mask:
+    """bool[n]: the rows of a partition, in offset order, that still say something at its end."""
+    count = table.num_rows
+    row = np.arange(count)
+    kind = table["kind"].combine_chunks()
+    tombstone = table["tombstone"].to_numpy()
+    group = codes(table["group_id"])
+    is_classic = _any_of(kind, (kinds.CLASSIC,))
+
+    # What ended the group that had this name before.
+    ends = is_classic | (_any_of(kind, kinds.GROUP_EPOCHS) & tombstone)
+    ended = last_of(group, np.flatnonzero(ends))
+    alive = (row > ended[group]) | ((row == ended[group]) & is_classic & ~tombstone)
+
+    # The last record of each key.
+    member = codes(table["member_id"])
+    regex = codes(table["regular_expression"])
+    kind_code = codes(table["kind"])
+    key = joined(joined(group, kind_code), joined(member, regex))
+    alive &= last_of(key, row)[key] == row
+
+    # A member that left took its current assignment along.
+    of_member = joined(group, member)
+    is_member = _any_of(kind, kinds.MEMBERS)
+    is_current = _any_of(kind, kinds.CURRENTS)
+    left = last_of(of_member, np.flatnonzero(is_member & tombstone))
+    alive &= ~is_current | (row > left[of_member])
+
+    # Two tombstones say more than absence: "no target yet", and "epoch -1" of a member that stays.
+    value = alive & ~tombstone
+    known = last_of(of_member, np.flatnonzero(value & is_member)) >= 0
+    alive &= ~tombstone | _any_of(kind, kinds.TARGET_EPOCHS) | (is_current & known[of_member])
+    exists = last_of(group, np.flatnonzero(value)) >= 0
+    return np.asarray(alive & exists[group])
+
+
+def codes(column: pa.ChunkedArray | pa.Array) -> Index:
+    """int64[n]: a number for each distinct value, null included, from 0 on."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    encoded = pc.dictionary_encode(column, null_encoding="encode")
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def joined(left: Index, right: Index) -> Index:
+    """int64[n]: a number for each distinct pair, from 0 on."""
+    if not len(left):
+        return left
+    pairs = left * (int(right.max()) + 1) + right
+    return codes(pa.array(pairs))
+
+
+def last_of(code: Index, rows: Index) -> Index:
+    """int64[codes]: the last of ``rows`` that has each code, -1 if none has."""
+    last = np.full(int(code.max()) + 1 if len(code) else 0, -1, np.int64)
+    last[code[rows]] = rows  # of equal indices the last assignment stays: rows ascend
+    return last
+
+
+def _any_of(kind: pa.Array, wanted: tuple[str, ...]) -> Mask:
+    found = pc.is_in(kind, value_set=pa.array(wanted))
+    return np.asarray(found.to_numpy(zero_copy_only=False))

@@ -1,0 +1,167 @@
+"""Groups as they are, from the records that a fold carried."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.replay import kinds
+from kip848_spark.replay.carried import Carried, integers, state_table
+from kip848_spark.replay.fold import Index, codes, joined, last_of
+
+FRESH_EPOCH = 1
+"""Group and target epoch of a group without a record of them (Kafka 4.3)."""
+LEFT_EPOCH = -1
+"""Member epoch after the tombstone of its assignment; target epoch after that of the target."""
+DEFAULT_ASSIGNOR = "uniform"
+"""The first of Kafka's ``group.consumer.assignors`` as shipped."""
+STABLE = 0
+"""The state of a member that owns its target."""
+
+GROUP_FIELDS: dict[str, pa.DataType] = {
+    "group_id": pa.string(),
+    "type": pa.string(),
+    "state": pa.string(),
+    "protocol_type": pa.string(),
+    "protocol": pa.string(),
+    "assignor": pa.string(),
+    "epoch": pa.int32(),
+    "target_epoch": pa.int32(),
+    "metadata_hash": pa.int64(),
+    "members": pa.int32(),
+    "partition": pa.int32(),
+    "last_offset": pa.int64(),
+    "updated_at": pa.timestamp("us", "UTC"),
+}
+
+
+def groups(table: pa.Table) -> pa.Table:
+    """One row a group, in the columns of `GROUP_FIELDS`."""
+    carried = Carried(table)
+    count = carried.group_count
+    newest = last_of(carried.group, np.arange(table.num_rows))
+    classic = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    epochs = _group_epochs(carried)
+    type_ = _group_types(carried)
+    simple = np.asarray(pc.equal(type_, "classic").to_numpy(zero_copy_only=False)) & (classic < 0)
+    generation = carried.field(kinds.CLASSIC, "generation", classic)
+    protocol_type = carried.field(kinds.CLASSIC, "protocol_type", classic)
+    members, state = _members_and_state(carried, type_, epochs)
+    consumer = pc.equal(type_, "consumer")
+    is_classic = pc.equal(type_, "classic")
+    epoch = pc.if_else(is_classic, generation, pa.array(epochs["epoch"], pa.int32()))
+    target = pa.array(epochs["target"], pa.int32())
+    columns = {
+        "group_id": carried.column("group_id", newest),
+        "type": type_,
+        "state": state,
+        "protocol_type": pc.coalesce(
+            protocol_type, pc.if_else(pa.array(simple), "", pc.if_else(consumer, "consumer", type_))
+        ),
+        "protocol": carried.field(kinds.CLASSIC, "protocol", classic),
+        "assignor": pc.if_else(consumer, _assignors(carried), pa.scalar(None, pa.string())),
+        "epoch": epoch,
+        "target_epoch": pc.if_else(is_classic, pa.scalar(None, pa.int32()), target),
+        "metadata_hash": _metadata_hash(carried),
+        "members": pa.array(members, pa.int32()),
+        "partition": carried.column("partition", newest),
+        "last_offset": carried.column("offset", newest),
+        "updated_at": carried.column("timestamp", newest),
+    }
+    return state_table(columns, GROUP_FIELDS, count)
+
+
+def _group_types(carried: Carried) -> pa.Array:
+    """string[groups]: the type that the newest record of each group's state gives it."""
+    states = np.flatnonzero(
+        pc.not_equal(carried.kind, kinds.COMMIT).to_numpy(zero_copy_only=False) & ~carried.tombstone
+    )
+    newest = last_of(carried.group, states)
+    kind = carried.column("kind", newest)
+    encoded = pc.dictionary_encode(kind, null_encoding="encode")
+    types = [kinds.group_type(name or kinds.COMMIT) for name in encoded.dictionary.to_pylist()]
+    return pa.array(types, pa.string()).take(encoded.indices)
+
+
+def _group_epochs(carried: Carried) -> dict[str, Index]:
+    """Group and target epoch of each group of a new type (int64[groups])."""
+    epoch = np.full(carried.group_count, FRESH_EPOCH, np.int64)
+    for kind in kinds.GROUP_EPOCHS:
+        rows = carried.rows(kind)
+        epoch[carried.group[rows]] = integers(carried.field(kind, "epoch", rows), FRESH_EPOCH)
+    # Kafka 4.0 to 4.2 begin at 0, so there the first epoch on record is 1; 4.3 begins at 1.
+    target = np.where(epoch == FRESH_EPOCH, _first_target(carried), FRESH_EPOCH)
+    for kind in kinds.TARGET_EPOCHS:
+        rows = carried.rows(kind, values=False)
+        recorded = carried.field(kind, "assignment_epoch", rows)
+        target[carried.group[rows]] = integers(recorded, LEFT_EPOCH)
+    return {"epoch": epoch, "target": target}
+
+
+def _first_target(carried: Carried) -> Index:
+    """The target epoch of a group that has none on record while its own epoch is 1: 0 where
+    that 1 is on record (a release that begins at 0), else 1."""
+    recorded = last_of(carried.group, carried.rows(*kinds.GROUP_EPOCHS)) >= 0
+    return np.where(recorded, FRESH_EPOCH - 1, FRESH_EPOCH)
+
+
+def _members_and_state(
+    carried: Carried, type_: pa.Array, epochs: dict[str, Index]
+) -> tuple[Index, pa.Array]:
+    """Members (int64[groups]) and state (string[groups]) as Kafka's tools name it."""
+    classic = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    sizes = pc.list_value_length(carried.field(kinds.CLASSIC, "members", classic))
+    is_member = carried.rows(*kinds.MEMBERS, *kinds.CURRENTS)
+    first = np.unique(carried.member[is_member], return_index=True)[1]
+    members = np.bincount(carried.group[is_member[first]], minlength=carried.group_count)
+    is_classic = pc.equal(type_, "classic").to_numpy(zero_copy_only=False)
+    members = np.where(is_classic, integers(sizes, 0), members)
+
+    moving = np.zeros(carried.group_count, bool)
+    for kind in kinds.CURRENTS:
+        rows = carried.rows(kind)
+        group = carried.group[rows]
+        late = integers(carried.field(kind, "member_epoch", rows), 0) != epochs["target"][group]
+        late |= integers(carried.field(kind, "state", rows), STABLE) != STABLE
+        moving[group[late]] = True
+    share = pc.equal(type_, "share").to_numpy(zero_copy_only=False)
+    assigning = (epochs["epoch"] > epochs["target"]) & ~is_classic & ~share
+    moving &= ~is_classic & ~share
+    names = pa.array(["Stable", "Reconciling", "Assigning", "Empty"])
+    code = np.select([members == 0, assigning, moving], [3, 2, 1], 0)
+    return members, names.take(pa.array(code))
+
+
+def _assignors(carried: Carried) -> pa.Array:
+    """string[groups]: the server assignor most members ask for; ``uniform`` where none asks."""
+    rows = carried.rows(kinds.MEMBER)
+    wish = carried.field(kinds.MEMBER, "server_assignor", rows)
+    wished = wish.is_valid().to_numpy(zero_copy_only=False)
+    rows, wish = rows[wished], wish.filter(pa.array(wished))
+    chosen = np.full(carried.group_count, -1, np.int64)
+    if len(rows):
+        order = pc.sort_indices(wish).to_numpy()
+        _, first, votes = np.unique(
+            joined(carried.group[rows[order]], codes(wish.take(pa.array(order)))),
+            return_index=True,
+            return_counts=True,
+        )
+        by_votes = np.argsort(votes, kind="stable")
+        chosen[carried.group[rows[order[first[by_votes]]]]] = order[first[by_votes]]
+    absent = chosen < 0
+    names = (
+        wish.take(pa.array(chosen, mask=absent))
+        if len(wish)
+        else pa.nulls(len(chosen), pa.string())
+    )
+    return pc.fill_null(names, "uniform")
+
+
+def _metadata_hash(carried: Carried) -> pa.Array:
+    """int64[groups]: the hash beside the group epoch (Kafka 4.1 and later)."""
+    found = pa.nulls(carried.group_count, pa.int64())
+    for kind in kinds.GROUP_EPOCHS:
+        newest = last_of(carried.group, carried.rows(kind))
+        found = pc.coalesce(found, carried.field(kind, "metadata_hash", newest))
+    return found

@@ -1,0 +1,46 @@
+"""The kinds of control records, by the part they play in a group's state.
+
+Names are those of `schemas/`. `COMMIT` rows are not control records: the runner adds one a group,
+for its latest commit, since a commit alone makes a (simple) classic group.
+"""
+
+from __future__ import annotations
+
+COMMIT = "offset_commit"
+CLASSIC = "group_metadata"
+
+GROUP = "consumer_group_metadata"
+PARTITIONS = "consumer_group_partition_metadata"
+MEMBER = "consumer_group_member_metadata"
+TARGET_EPOCH = "consumer_group_target_assignment_metadata"
+TARGET = "consumer_group_target_assignment_member"
+CURRENT = "consumer_group_current_member_assignment"
+REGEX = "consumer_group_regular_expression"
+
+SHARE_GROUP = "share_group_metadata"
+SHARE_MEMBER = "share_group_member_metadata"
+SHARE_TARGET_EPOCH = "share_group_target_assignment_metadata"
+SHARE_TARGET = "share_group_target_assignment_member"
+SHARE_CURRENT = "share_group_current_member_assignment"
+
+STREAMS_GROUP = "streams_group_metadata"
+STREAMS_MEMBER = "streams_group_member_metadata"
+STREAMS_TARGET_EPOCH = "streams_group_target_assignment_metadata"
+STREAMS_TARGET = "streams_group_target_assignment_member"
+STREAMS_CURRENT = "streams_group_current_member_assignment"
+
+GROUP_EPOCHS = (GROUP, SHARE_GROUP, STREAMS_GROUP)
+"""The record that carries the group epoch; its tombstone ends the group."""
+
+TARGET_EPOCHS = (TARGET_EPOCH, SHARE_TARGET_EPOCH, STREAMS_TARGET_EPOCH)
+MEMBERS = (MEMBER, SHARE_MEMBER, STREAMS_MEMBER)
+CURRENTS = (CURRENT, SHARE_CURRENT, STREAMS_CURRENT)
+TARGETS = (TARGET, SHARE_TARGET, STREAMS_TARGET)
+
+
+def group_type(kind: str) -> str:
+    """The type of group that a record of ``kind`` belongs to, as Kafka's tools print it."""
+    for prefix in ("consumer", "share", "streams"):
+        if kind.startswith(f"{prefix}_group_"):
+            return prefix
+    return "classic"

@@ -1,0 +1,130 @@
+"""Members as they are, from the records that a fold carried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.replay import kinds
+from kip848_spark.replay.carried import Carried, integers, parents, state_table
+from kip848_spark.replay.fold import Index, last_of
+from kip848_spark.replay.groups import LEFT_EPOCH
+
+MEMBER_STATES = {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}
+
+_STRINGS = pa.list_(pa.string())
+
+MEMBER_FIELDS: dict[str, pa.DataType] = {
+    "group_id": pa.string(),
+    "member_id": pa.string(),
+    "instance_id": pa.string(),
+    "rack_id": pa.string(),
+    "client_id": pa.string(),
+    "client_host": pa.string(),
+    "subscribed_topics": _STRINGS,
+    "subscribed_regex": pa.string(),
+    "assignor": pa.string(),
+    "member_epoch": pa.int32(),
+    "previous_member_epoch": pa.int32(),
+    "member_state": pa.string(),
+    "is_classic": pa.bool_(),
+    "partition": pa.int32(),
+}
+
+
+def members(table: pa.Table) -> pa.Table:
+    """One row a member, in the columns of `MEMBER_FIELDS`."""
+    carried = Carried(table)
+    return pa.concat_tables([_new_members(carried), _classic_members(carried)])
+
+
+def _new_members(carried: Carried) -> pa.Table:
+    """Members of consumer, share and streams groups: key types 5 and 8, 10 and 14, 19 and 22."""
+    metadata = last_of(carried.member, carried.rows(*kinds.MEMBERS))
+    current = last_of(carried.member, carried.rows(*kinds.CURRENTS, values=False))
+    rows = np.flatnonzero((metadata >= 0) | (current >= 0))
+    metadata, current = metadata[rows], current[rows]
+    some = np.where(metadata >= 0, metadata, current)
+    gone = current >= 0
+    gone[gone] = carried.tombstone[current[gone]]
+    columns: dict[str, pa.Array] = {
+        "group_id": carried.column("group_id", some),
+        "member_id": carried.column("member_id", some),
+        "partition": carried.column("partition", some),
+        "subscribed_topics": _sorted_lists(
+            _any_field(carried, kinds.MEMBERS[:2], "subscribed_topic_names", metadata, _STRINGS)
+        ),
+        "subscribed_regex": _none_if_empty(
+            carried.field(kinds.MEMBER, "subscribed_topic_regex", metadata)
+        ),
+        "assignor": carried.field(kinds.MEMBER, "server_assignor", metadata),
+        "is_classic": pc.is_valid(carried.field(kinds.MEMBER, "classic_member_metadata", metadata)),
+    }
+    for name in ("instance_id", "rack_id", "client_id", "client_host"):
+        have = kinds.MEMBERS if name != "instance_id" else (kinds.MEMBERS[0], kinds.MEMBERS[2])
+        columns[name] = _any_field(carried, have, name, metadata, pa.string())
+    for name in ("member_epoch", "previous_member_epoch"):
+        epoch = _any_field(carried, kinds.CURRENTS, name, current, pa.int32())
+        columns[name] = pc.if_else(pa.array(gone), LEFT_EPOCH, epoch)
+    state = _any_field(carried, kinds.CURRENTS, "state", current, pa.int8())
+    columns["member_state"] = _state_names(state)
+    return state_table(columns, MEMBER_FIELDS, len(rows))
+
+
+def _any_field(
+    carried: Carried, of: Sequence[str], name: str, rows: Index, type_: pa.DataType
+) -> pa.Array:
+    """The field ``name`` of whichever of the kinds a row is of."""
+    found = pa.nulls(len(rows), type_)
+    for kind in of:
+        found = pc.coalesce(found, carried.field(kind, name, rows))
+    return found
+
+
+def _state_names(state: pa.Array) -> pa.Array:
+    names = pa.array([*MEMBER_STATES.values(), "unknown", None])
+    code = integers(state.cast(pa.int64()), -1)
+    known = (code >= 0) & (code < len(MEMBER_STATES))
+    return names.take(pa.array(np.where(known, code, np.where(code == -1, -1, 3)) % 5))
+
+
+def _classic_members(carried: Carried) -> pa.Table:
+    """Members of classic groups, out of key type 2."""
+    rows = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    rows = rows[rows >= 0]
+    lists = carried.field(kinds.CLASSIC, "members", rows)
+    owner = rows[parents(lists)]
+    each = pc.list_flatten(lists)
+    subscription = pc.struct_field(each, "consumer_subscription")
+    columns = {
+        "group_id": carried.column("group_id", owner),
+        "member_id": pc.struct_field(each, "member_id"),
+        "instance_id": pc.struct_field(each, "group_instance_id"),
+        "rack_id": pc.struct_field(subscription, "rack_id"),
+        "client_id": pc.struct_field(each, "client_id"),
+        "client_host": pc.struct_field(each, "client_host"),
+        "subscribed_topics": _sorted_lists(pc.struct_field(subscription, "topics")),
+        "is_classic": pa.array(np.ones(len(owner), bool)),
+        "partition": carried.column("partition", owner),
+    }
+    return state_table(columns, MEMBER_FIELDS, len(owner))
+
+
+def _none_if_empty(text: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+
+
+def _sorted_lists(lists: pa.Array) -> pa.Array:
+    """Lists of strings, each sorted and without duplicates; null stays null."""
+    values = pc.list_flatten(lists)
+    parent = parents(lists)
+    pairs = pa.table({"parent": parent, "value": values.cast(pa.string())})
+    pairs = pairs.group_by(["parent", "value"]).aggregate([])
+    pairs = pairs.sort_by([("parent", "ascending"), ("value", "ascending")])
+    sizes = np.bincount(pairs["parent"].to_numpy(), minlength=len(lists))
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    mask = lists.is_null() if lists.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs["value"].combine_chunks(), mask=mask)

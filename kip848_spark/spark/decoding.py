@@ -1,0 +1,78 @@
+"""The functions that run in Spark's Python workers: Arrow batches in, Arrow batches out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from kip848_spark.spark.gaps import Gaps
+from kip848_spark.wire.control import ControlPlan, control_columns
+from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire.tables import record_columns
+
+Batches = Iterator[pa.RecordBatch]
+Place = tuple[int, int]
+PLACE = ("partition", "offset", "timestamp")
+
+
+def records_decoder(
+    plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool = False
+) -> Callable[[Batches], Batches]:
+    """Raw records (partition, offset, timestamp, key, value) to rows of `records`.
+
+    ``starts`` are the first offsets of the partitions. A record that comes twice, as captures
+    that overlap have it, is taken once.
+    """
+
+    def run(batches: Batches) -> Batches:
+        gaps = Gaps(starts)
+        previous = (-1, -1)
+        for raw in batches:
+            batch, previous = _once(raw, previous)
+            if not batch.num_rows:
+                continue
+            keys, values = batch.column("key"), batch.column("value")
+            decoded = decode(plan, keys, values)
+            missing, cause = gaps.find(
+                batch.column("partition").to_numpy(),
+                batch.column("offset").to_numpy(),
+                decoded.key_of,
+            )
+            columns = {
+                **{name: batch.column(name) for name in PLACE},
+                **record_columns(plan, decoded, keys, values, keep_commits_raw),
+                "missing_before": missing,
+                "gap_cause": cause,
+            }
+            yield pa.RecordBatch.from_pydict(columns)
+
+    return run
+
+
+def _once(batch: pa.RecordBatch, previous: Place) -> tuple[pa.RecordBatch, Place]:
+    """``batch`` without rows at the place of the row before; and the place of its last row."""
+    if not batch.num_rows:
+        return batch, previous
+    partition = batch.column("partition").to_numpy()
+    offset = batch.column("offset").to_numpy()
+    same = np.empty(len(offset), bool)
+    same[0] = (int(partition[0]), int(offset[0])) == previous
+    same[1:] = (offset[1:] == offset[:-1]) & (partition[1:] == partition[:-1])
+    last = (int(partition[-1]), int(offset[-1]))
+    return (batch.filter(pa.array(~same)) if same.any() else batch), last
+
+
+def control_decoder(plan: ControlPlan) -> Callable[[Batches], Batches]:
+    """Raw control records (partition, offset, timestamp, raw_key, raw_value) to rows of
+    `group_records`."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            if batch.num_rows:
+                columns = {name: batch.column(name) for name in PLACE}
+                columns |= control_columns(plan, batch.column("raw_key"), batch.column("raw_value"))
+                yield pa.RecordBatch.from_pydict(columns)
+
+    return run

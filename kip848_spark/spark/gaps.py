@@ -1,0 +1,92 @@
+"""Offsets that are not there: found while the records of a partition go by, in their order.
+
+Why they are missing is told from the keys. The log cleaner keeps one record a key of what it has
+cleaned, and it cleans from the start of the log. So once a key has come twice it has not been
+there, and a hole is a transaction's (its marker, or the records of an aborted one). Before that,
+a hole is put down to compaction if most offsets up to it are gone, and left undecided otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+TRANSACTION = "transaction"
+COMPACTION = "compaction"
+UNDECIDED = "unknown"
+_CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
+
+Ints = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+
+@dataclass
+class _Progress:
+    """How far a partition has come; ``repeated``: a key of it came twice."""
+
+    due: int
+    present: int = 0
+    missing: int = 0
+    repeated: bool = False
+
+
+class Gaps:
+    """Looks at batch after batch of whole partitions, each in the order of its offsets."""
+
+    def __init__(self, starts: Mapping[int, int]) -> None:
+        """``starts``: the first offset that each partition is read from."""
+        self._progress = {partition: _Progress(start) for partition, start in starts.items()}
+
+    def find(self, partition: Codes, offset: Ints, key: Codes) -> tuple[pa.Array, pa.Array]:
+        """``missing_before`` (int64[n]) and ``gap_cause`` (string[n]), null where there is no gap.
+
+        ``key`` (int32[n]) numbers the distinct keys of this batch. Raises ValueError if a
+        partition's offsets do not rise.
+        """
+        count = len(offset)
+        missing = np.zeros(count, np.int64)
+        cause = np.zeros(count, np.int8)
+        bounds = [0, *(np.flatnonzero(np.diff(partition)) + 1).tolist(), count]
+        for first, end in itertools.pairwise(bounds):
+            if end > first:
+                rows = slice(first, end)
+                self._segment(
+                    int(partition[first]), offset[rows], key[rows], missing[rows], cause[rows]
+                )
+        whole = missing == 0
+        return pa.array(missing, mask=whole), _CAUSES.take(pa.array(cause, mask=whole))
+
+    def _segment(
+        self, partition: int, offset: Ints, key: Codes, missing: Ints, cause: npt.NDArray[np.int8]
+    ) -> None:
+        progress = self._progress.setdefault(partition, _Progress(int(offset[0])))
+        missing[0] = offset[0] - progress.due
+        np.subtract(offset[1:], offset[:-1] + 1, out=missing[1:])
+        if int(missing.min()) < 0:
+            raise ValueError(f"the records of partition {partition} are not in offset order")
+        repeat = -1 if progress.repeated else first_repeat(key)
+        rows = np.flatnonzero(missing)
+        if len(rows):
+            gone = progress.missing + np.cumsum(missing[rows])
+            there = progress.present + rows
+            guess = np.where(gone > there, 1, 2)
+            cause[rows] = np.where(rows > repeat, 0, guess)
+        progress.due = int(offset[-1]) + 1
+        progress.present += len(offset)
+        progress.missing += int(missing.sum())
+        progress.repeated |= repeat < len(offset)
+
+
+def first_repeat(key: Codes) -> int:
+    """The first row whose key was there before; ``len(key)`` if all are distinct."""
+    count = len(key)
+    first = np.full(int(key.max()) + 2, count)
+    rows = np.arange(count)
+    first[key[::-1]] = rows[::-1]  # of equal indices the last assignment stays
+    again = rows[first[key] != rows]
+    return int(again[0]) if len(again) else count

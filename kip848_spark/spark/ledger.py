@@ -1,0 +1,199 @@
+"""The ledger: the table `runs`, the commit point of everything a run writes.
+
+A run's plan (its offsets, and the Delta version each table had) is stored before anything else is
+written. A run that was killed therefore leaves a plan behind; the next one restores the tables to
+those versions and repeats it. Readers see the tables as the last finished run left them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from kip848_spark.errors import LakeError
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.sources import Extent, Identity, Range
+from kip848_spark.spark.tables import TABLES
+
+PLANNED = "planned"
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the records of a run. ``missing`` offsets were not there to be read."""
+
+    records_read: int = 0
+    decoded: int = 0
+    tombstones: int = 0
+    unknown: int = 0
+    quarantined: int = 0
+    missing: int = 0
+    errors: Mapping[str, int] = field(default_factory=dict)
+    unknown_tags: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def adds_up(self) -> bool:
+        """True if every record read is accounted for."""
+        kinds = self.decoded + self.tombstones + self.unknown + self.quarantined
+        return self.records_read == kinds
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of `runs`. Times are UTC, durations in ms."""
+
+    run_id: str
+    source: str
+    identity: Identity
+    dialect: str
+    ranges: tuple[Range, ...]
+    table_versions: Mapping[str, int]
+    started_at: datetime
+    outcome: str = PLANNED
+    replayed_through: str | None = None
+    counts: Counts | None = None
+    finished_at: datetime | None = None
+    durations_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing new to read."""
+        return all(r.start == r.end for r in self.ranges)
+
+    def row(self) -> dict[str, Any]:
+        """The columns of `runs`."""
+        counts = self.counts
+        return {
+            "run_id": self.run_id,
+            "outcome": self.outcome,
+            "source": self.source,
+            "cluster_id": self.identity.cluster_id,
+            "topic": self.identity.topic,
+            "topic_id": self.identity.topic_id,
+            "dialect": self.dialect,
+            "from_offsets": {r.partition: r.start for r in self.ranges},
+            "to_offsets": {r.partition: r.end for r in self.ranges},
+            "replayed_through": self.replayed_through,
+            "records_read": counts and counts.records_read,
+            "decoded": counts and counts.decoded,
+            "tombstones": counts and counts.tombstones,
+            "unknown": counts and counts.unknown,
+            "quarantined": counts and counts.quarantined,
+            "missing": counts and counts.missing,
+            "errors": dict(counts.errors) if counts else None,
+            "unknown_tags": dict(counts.unknown_tags) if counts else None,
+            "table_versions": dict(self.table_versions),
+            "started_at": self.started_at,
+            "finished_at": self.finished_at,
+            "durations_ms": dict(self.durations_ms),
+        }
+
+    @classmethod
+    def of(cls, row: Row) -> Run:
+        """The run that a row of `runs` describes."""
+        counts = None
+        if row["records_read"] is not None:
+            counts = Counts(
+                *(row[n] for n in ("records_read", "decoded", "tombstones", "unknown")),
+                *(row[n] for n in ("quarantined", "missing", "errors", "unknown_tags")),
+            )
+        ends = row["to_offsets"]
+        return cls(
+            run_id=row["run_id"],
+            source=row["source"],
+            identity=Identity(row["topic"], row["cluster_id"], row["topic_id"]),
+            dialect=row["dialect"],
+            ranges=tuple(
+                Range(partition, start, ends[partition])
+                for partition, start in sorted(row["from_offsets"].items())
+            ),
+            table_versions=row["table_versions"],
+            started_at=row["started_at"],
+            outcome=row["outcome"],
+            replayed_through=row["replayed_through"],
+            counts=counts,
+            finished_at=row["finished_at"],
+            durations_ms=row["durations_ms"],
+        )
+
+
+class Ledger:
+    """The runs of a lake."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+
+    def last(self) -> Run | None:
+        """The last finished run."""
+        return self._newest(DONE)
+
+    def unfinished(self) -> Run | None:
+        """The run that was begun and not finished, if there is one."""
+        return self._newest(PLANNED)
+
+    def _newest(self, outcome: str) -> Run | None:
+        runs = self.lake.read("runs").where(F.col("outcome") == outcome)
+        found = runs.orderBy(F.desc("run_id")).limit(1).collect()
+        return Run.of(found[0]) if found else None
+
+    def write(self, run: Run) -> None:
+        """Stores ``run``, in the place of what was stored of it before."""
+        schema = TABLES["runs"].schema
+        row = run.row()
+        frame = self.lake.spark.createDataFrame([[row[n] for n in schema.names]], schema)
+        self.lake.overwrite("runs", frame.coalesce(1), f"run_id = '{run.run_id}'")
+
+    def forget(self, run: Run) -> None:
+        """Takes the row of an unfinished run out again."""
+        nothing = self.lake.spark.createDataFrame([], TABLES["runs"].schema)
+        self.lake.overwrite("runs", nothing, f"run_id = '{run.run_id}'")
+
+
+def new_run_id(now: datetime) -> str:
+    """A name that sorts by time: ``20261121T101502.123456Z-9f3a``."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(2)}"
+
+
+def next_ranges(last: Run | None, extents: Mapping[int, Extent]) -> tuple[Range, ...]:
+    """What is new since ``last``: from its end (0 at first) to the end of each partition.
+
+    Raises LakeError if a partition ends before the offset it was read up to.
+    """
+    read = {r.partition: r.end for r in last.ranges} if last else {}
+    ranges = []
+    for partition in sorted(extents.keys() | read.keys()):
+        start = read.get(partition, 0)
+        extent = extents.get(partition, Extent(start, start))
+        if extent.end < start and extent.end > 0:
+            raise LakeError(
+                f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
+                f"to {start}.",
+                "The topic was made anew, or is another cluster's: use a new lake for it.",
+            )
+        ranges.append(Range(partition, start, max(start, extent.end)))
+    return tuple(ranges)
+
+
+def same_topic(last: Run | None, identity: Identity) -> None:
+    """Raises LakeError if the lake is of another topic than the source."""
+    if last is None:
+        return
+    before = last.identity
+    pairs: Sequence[tuple[str, str | None, str | None]] = (
+        ("cluster", before.cluster_id, identity.cluster_id),
+        ("topic", before.topic, identity.topic),
+        ("topic id", before.topic_id, identity.topic_id),
+    )
+    for what, old, new in pairs:
+        if old and new and old != new:
+            raise LakeError(
+                f"This lake holds the records of {what} {old}, the source is of {what} {new}.",
+                "Use a lake of its own for each topic and cluster.",
+            )

@@ -1,0 +1,164 @@
+"""A run: plan, ingest, replay, and the ledger's word that it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from kip848_spark.spark.ingest import ingest, topic_rows
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import DONE, Counts, Ledger, Run, new_run_id, next_ranges, same_topic
+from kip848_spark.spark.replaying import replay
+from kip848_spark.spark.sources import Extent, Identity, KafkaSource, Range, Source
+from kip848_spark.spark.tables import CONTROL_PLAN, TABLES
+
+Progress = Callable[[str], None]
+"""Told in a few words what is being done."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. ``run`` is the lake's newest finished run; ``changed`` is False if there
+    was nothing new to do. ``open_offsets``: behind a transaction that is not decided yet."""
+
+    run: Run | None
+    changed: bool
+    recovered: str | None = None
+    open_offsets: int = 0
+
+
+class _Steps:
+    """Tells the progress and takes the time of each step."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.durations_ms: dict[str, int] = {}
+
+    @contextmanager
+    def step(self, name: str, words: str) -> Iterator[None]:
+        self.progress(words)
+        started = time.monotonic()
+        yield
+        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+
+
+def run_ingest(
+    source: Source,
+    lake: Lake,
+    progress: Progress = lambda _: None,
+    keep_commits_raw: bool = False,
+    then_replay: bool = False,
+) -> Outcome:
+    """Reads what is new in ``source`` into ``lake``, and with ``then_replay`` brings the state
+    tables up to it: the nightly job.
+
+    Killed at any point, the next run repeats it; on the same offsets twice it changes nothing.
+    Raises SourceError, CaptureError or LakeError; then readers still see the run before.
+    """
+    steps = _Steps(progress)
+    identity = source.identity()
+    extents = source.extents(lake.spark)
+    with lake.locked():
+        if not lake.exists():
+            with steps.step("make", "making the lake's tables"):
+                lake.make()
+        ledger = Ledger(lake)
+        last = ledger.last()
+        same_topic(last, identity)
+        plan, recovered = _recovered(ledger, source, extents)
+        plan = plan or _plan(source.name, identity, next_ranges(last, extents), last, lake)
+        opened = sum(extent.open for extent in extents.values())
+        stale = then_replay and last is not None and last.replayed_through != last.run_id
+        if plan.is_empty and last is not None and not stale:
+            return Outcome(last, False, recovered, opened)
+        ledger.write(plan)
+        counts = Counts()
+        if not plan.is_empty:
+            with steps.step("ingest", "reading and decoding the topic"):
+                counts = ingest(source, lake, plan, keep_commits_raw)
+        if isinstance(source, KafkaSource):
+            with steps.step("topics", "asking the cluster for its topics"):
+                lake.append("topics", topic_rows(lake, source.cluster.topics(), plan))
+        plan = replace(plan, counts=counts)
+        if then_replay:
+            plan = _replayed(lake, plan, last, steps)
+        return Outcome(_finished(ledger, plan, steps), True, recovered, opened)
+
+
+def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
+    """Brings the state tables up to what has been ingested. Raises LakeError."""
+    steps = _Steps(progress)
+    lake.must_exist()
+    with lake.locked():
+        ledger = Ledger(lake)
+        unfinished = ledger.unfinished()
+        recovered = _restored(ledger, unfinished) if unfinished else None
+        last = ledger.last()
+        if last is None or last.replayed_through == last.run_id:
+            return Outcome(last, False, recovered)
+        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last, lake)
+        ledger.write(plan)
+        plan = _replayed(lake, replace(plan, counts=Counts()), last, steps)
+        return Outcome(_finished(ledger, plan, steps), True, recovered)
+
+
+def _plan(
+    source: str, identity: Identity, ranges: tuple[Range, ...], last: Run | None, lake: Lake
+) -> Run:
+    now = datetime.now(UTC)
+    return Run(
+        run_id=new_run_id(now),
+        source=source,
+        identity=identity,
+        dialect=CONTROL_PLAN.plan.dialect,
+        ranges=ranges,
+        table_versions=lake.versions(),
+        started_at=now,
+        replayed_through=last.replayed_through if last else None,
+    )
+
+
+def _recovered(
+    ledger: Ledger, source: Source, extents: dict[int, Extent]
+) -> tuple[Run | None, str | None]:
+    """After a run that was killed: its plan, to be repeated, with the tables as they were before
+    it. If the source no longer has those offsets, the plan is dropped."""
+    unfinished = ledger.unfinished()
+    if unfinished is None:
+        return None, None
+    recovered = _restored(ledger, unfinished)
+    ends = {partition: extent.end for partition, extent in extents.items()}
+    there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
+    if not there or unfinished.source != source.name:
+        return None, recovered
+    return replace(unfinished, table_versions=ledger.lake.versions()), recovered
+
+
+def _restored(ledger: Ledger, unfinished: Run) -> str:
+    versions = {n: v for n, v in unfinished.table_versions.items() if n in TABLES and n != "runs"}
+    ledger.lake.restore(versions)
+    ledger.forget(unfinished)
+    return unfinished.run_id
+
+
+def _replayed(lake: Lake, plan: Run, last: Run | None, steps: _Steps) -> Run:
+    with steps.step("replay", "rebuilding the groups' state"):
+        after = last.replayed_through if last else None
+        replay(lake, after, plan.identity.cluster_id)
+    return replace(plan, replayed_through=plan.run_id)
+
+
+def _finished(ledger: Ledger, plan: Run, steps: _Steps) -> Run:
+    done = replace(
+        plan,
+        outcome=DONE,
+        table_versions=ledger.lake.versions(),
+        finished_at=datetime.now(UTC),
+        durations_ms=steps.durations_ms,
+    )
+    ledger.write(done)
+    return done

@@ -1,0 +1,252 @@
+"""Where records come from: a topic through Spark's Kafka source, or a capture of one.
+
+Both give the same columns, `COLUMNS`, and the same answers: whose topic it is, and how far each
+partition goes. Within a task, the records of a partition come in the order of their offsets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from kip848_spark.errors import CaptureError, SourceError, UsageError
+from kip848_spark.kafka import ClientSettings
+from kip848_spark.live import OFFSETS_TOPIC, Cluster
+
+COLUMNS = ("partition", "offset", "timestamp", "key", "value")
+
+_CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
+    "topic": (T.StringType,),
+    "partition": (T.IntegerType, T.LongType, T.ShortType),
+    "offset": (T.LongType, T.IntegerType),
+    "timestamp": (T.TimestampType, T.TimestampNTZType),
+    "key": (T.BinaryType,),
+    "value": (T.BinaryType,),
+}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose topic it is. A capture knows neither id."""
+
+    topic: str
+    cluster_id: str | None = None
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far a partition goes: from offset ``first`` to before ``end`` (the last stable offset,
+    up to which every transaction is decided). ``open``: offsets beyond it that wait for one."""
+
+    first: int
+    end: int
+    open: int = 0
+
+
+@dataclass(frozen=True)
+class Range:
+    """What to read of a partition: offsets from ``start`` to before ``end``."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class Source(Protocol):
+    """A place that records can be read from, in ranges of offsets."""
+
+    name: str
+
+    def identity(self) -> Identity:
+        """Whose topic it is. Raises SourceError or CaptureError."""
+
+    def extents(self, spark: SparkSession) -> dict[int, Extent]:
+        """How far each partition goes. Raises SourceError or CaptureError; an empty topic is no
+        error, a topic without partitions is."""
+
+    def read(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        """The records of ``ranges``, in `COLUMNS`."""
+
+
+def parse_source(text: str, topic: str | None, settings: ClientSettings) -> Source:
+    """The source that ``text`` names: ``kafka:HOST:PORT``, ``parquet:PATH`` or ``delta:PATH``.
+
+    Raises UsageError.
+    """
+    scheme, _, rest = text.partition(":")
+    if rest and scheme == "kafka":
+        if ":" not in rest:
+            raise UsageError(f"The source {text} has no port.", "Write it as kafka:HOST:PORT.")
+        return KafkaSource(rest, topic or OFFSETS_TOPIC, settings)
+    if rest and scheme in ("parquet", "delta"):
+        return CaptureSource(rest, scheme, topic or OFFSETS_TOPIC)
+    raise UsageError(
+        f"{text!r} is not a source.", "Write kafka:HOST:PORT, parquet:PATH or delta:PATH."
+    )
+
+
+class KafkaSource:
+    """The topic of a running cluster, read up to its last stable offsets (read_committed)."""
+
+    def __init__(self, bootstrap: str, topic: str, settings: ClientSettings) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.settings = settings
+        self.name = f"kafka:{bootstrap}"
+        self._cluster: Cluster | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster's admin side, asked for the first time when it is needed."""
+        if self._cluster is None:
+            self._cluster = Cluster(self.bootstrap, self.settings.librdkafka())
+        return self._cluster
+
+    def identity(self) -> Identity:
+        topics = self.cluster.topics([self.topic])
+        return Identity(self.topic, self.cluster.cluster_id, topics[self.topic].topic_id)
+
+    def extents(self, spark: SparkSession) -> dict[int, Extent]:
+        ends = self.cluster.ends(self.topic)
+        if not ends:
+            raise SourceError(
+                f"The topic {self.topic} of {self.bootstrap} has no partition that can be seen.",
+                "Check that a consumer group has ever committed there, and the client's ACLs.",
+            )
+        return {p: Extent(e.first, e.stable, e.end - e.stable) for p, e in ends.items()}
+
+    def read(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        wanted = [r for r in ranges if r.end > r.start]
+        starts = {str(r.partition): r.start for r in wanted}
+        ends = {str(r.partition): r.end for r in wanted}
+        reader = (
+            spark.read.format("kafka")
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("assign", json.dumps({self.topic: [r.partition for r in wanted]}))
+            .option("startingOffsets", json.dumps({self.topic: starts}))
+            .option("endingOffsets", json.dumps({self.topic: ends}))
+            .option("failOnDataLoss", "true")
+            .option("kafka.isolation.level", "read_committed")
+        )
+        for name, value in self.settings.java().items():
+            reader = reader.option(f"kafka.{name}", value)
+        return reader.load().select(*COLUMNS)
+
+
+class CaptureSource:
+    """A capture: Parquet or Delta, with the columns that Spark's Kafka source gives."""
+
+    def __init__(self, path: str, format_: str, topic: str) -> None:
+        self.path = path
+        self.format = format_
+        self.topic = topic
+        self.name = f"{format_}:{path}"
+
+    def identity(self) -> Identity:
+        return Identity(self.topic)
+
+    def extents(self, spark: SparkSession) -> dict[int, Extent]:
+        frame = self._load(spark)
+        with capture_faults(self.path):
+            bounds = (
+                frame.groupBy("topic", "partition")
+                .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+                .collect()
+            )
+        topics = sorted({row["topic"] for row in bounds})
+        if bounds and self.topic not in topics:
+            raise CaptureError(
+                f"The capture {self.path} holds no record of {self.topic}, only of "
+                f"{', '.join(map(str, topics))}.",
+                "Name the topic with --topic.",
+            )
+        return {
+            row["partition"]: Extent(row["first"], row["last"] + 1)
+            for row in bounds
+            if row["topic"] == self.topic
+        }
+
+    def read(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+        frame = self._load(spark).where(F.col("topic") == self.topic)
+        bounds = spark.createDataFrame(
+            [(r.partition, r.start, r.end) for r in ranges],
+            "_partition int, _start long, _end long",
+        )
+        inside = (
+            (F.col("partition") == F.col("_partition"))
+            & (F.col("offset") >= F.col("_start"))
+            & (F.col("offset") < F.col("_end"))
+        )
+        return (
+            frame.join(F.broadcast(bounds), inside, "inner")
+            .select(
+                F.col("partition").cast("int").alias("partition"),
+                F.col("offset").cast("long").alias("offset"),
+                F.col("timestamp").cast("timestamp").alias("timestamp"),
+                "key",
+                "value",
+            )
+            .repartition("partition")
+            .sortWithinPartitions("partition", "offset")
+        )
+
+    def _load(self, spark: SparkSession) -> DataFrame:
+        if "://" not in self.path and not Path(self.path).exists():
+            raise CaptureError(f"There is no capture at {self.path}.")
+        with capture_faults(self.path):
+            frame = spark.read.format(self.format).load(self.path)
+        types = {field.name: field.dataType for field in frame.schema.fields}
+        missing = [name for name in _CAPTURE_TYPES if name not in types]
+        if missing:
+            raise CaptureError(
+                f"The capture {self.path} lacks the column {_listed(missing)}.",
+                f"It needs {', '.join(_CAPTURE_TYPES)}; `kip848 capture` makes such files.",
+            )
+        for name, accepted in _CAPTURE_TYPES.items():
+            if not isinstance(types[name], accepted):
+                raise CaptureError(
+                    f"In the capture {self.path} the column {name} is of type "
+                    f"{types[name].simpleString()}, not {accepted[0]().simpleString()}.",
+                    "A capture has the very columns of Spark's Kafka source.",
+                )
+        return frame
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+@contextmanager
+def capture_faults(path: str) -> Iterator[None]:
+    """Turns what Spark says of an unreadable file into one sentence."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as cause:
+        text = str(cause)
+        for sign, meaning in _UNREADABLE.items():
+            if sign in text:
+                raise CaptureError(f"The capture {path} {meaning}.", "Make it anew.") from None
+        raise
+
+
+_UNREADABLE: Mapping[str, str] = {
+    "is not a Parquet file": "is not a Parquet file, or is cut short",
+    "Could not read footer": "is damaged: a file's footer can't be read",
+    "CANNOT_READ_FILE": "is damaged: a file can't be read",
+    "FAILED_READ_FILE": "is damaged: a file can't be read",
+    "UNABLE_TO_INFER_SCHEMA": "holds no Parquet file",
+    "DELTA_TABLE_NOT_FOUND": "is no Delta table",
+    "DELTA_MISSING_DELTA_TABLE": "is no Delta table",
+    "PATH_NOT_FOUND": "is not there",
+}

@@ -1,0 +1,150 @@
+"""The tables of a lake: names, columns, comments. Names are a contract for people's SQL.
+
+Column types come from where the rows come from: the codec (`wire`), the replay, or here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kip848_spark.replay.assignments import ASSIGNMENT_FIELDS
+from kip848_spark.replay.groups import GROUP_FIELDS
+from kip848_spark.replay.members import MEMBER_FIELDS
+from kip848_spark.spark.comments import COMMENTS
+from kip848_spark.wire.control import ControlPlan
+from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.definitions import load_shipped
+from kip848_spark.wire.tables import RECORD_FIELDS, TIMESTAMP
+
+PLACE: dict[str, pa.DataType] = {
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+}
+"""A record's place in the topic."""
+GAP_FIELDS: dict[str, pa.DataType] = {"missing_before": pa.int64(), "gap_cause": pa.string()}
+_RUN: dict[str, pa.DataType] = {"run_id": pa.string()}
+_CLUSTER: dict[str, pa.DataType] = {"cluster_id": pa.string()}
+_COUNTS = pa.map_(pa.string(), pa.int64())
+_OFFSETS = pa.map_(pa.int32(), pa.int64())
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's name and columns; ``cluster_by`` are the columns its files are sorted into."""
+
+    name: str
+    fields: Mapping[str, pa.DataType]
+    cluster_by: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> T.StructType:
+        """The Spark type of a row, with a comment on each column."""
+        plain = from_arrow_schema(pa.schema(list(self.fields.items())))
+        commented = T.StructType()
+        for field in plain.fields:
+            comment = (
+                COMMENTS[self.name].get(field.name)
+                or COMMENTS["*"].get(field.name)
+                or _KINDS[field.name].value.about
+            )
+            commented.add(field.name, field.dataType, True, {"comment": comment})
+        return commented
+
+
+def record_output() -> dict[str, pa.DataType]:
+    """What the decoding function gives for `records`."""
+    return {**PLACE, **RECORD_FIELDS, **GAP_FIELDS}
+
+
+_SHIPPED = load_shipped()
+_KINDS = _SHIPPED.kinds()
+CONTROL_PLAN = ControlPlan.of(Plan.of(_SHIPPED))
+_CONTROL = {**PLACE, **CONTROL_PLAN.fields()}
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table("records", {**record_output(), **_RUN, **_CLUSTER}),
+        Table("group_records", {**_CONTROL, **_RUN, **_CLUSTER}),
+        Table("control_state", _CONTROL),
+        Table(
+            "gaps",
+            {
+                "partition": pa.int32(),
+                "first_offset": pa.int64(),
+                "last_offset": pa.int64(),
+                "cause": pa.string(),
+                **_RUN,
+                **_CLUSTER,
+            },
+        ),
+        Table("groups", {**GROUP_FIELDS, **_CLUSTER}),
+        Table("members", {**MEMBER_FIELDS, **_CLUSTER}),
+        Table("assignments", {**ASSIGNMENT_FIELDS, **_CLUSTER}),
+        Table(
+            "offsets",
+            {
+                "group_id": pa.string(),
+                "topic": pa.string(),
+                "topic_partition": pa.int32(),
+                "committed_offset": pa.int64(),
+                "leader_epoch": pa.int32(),
+                "metadata": pa.string(),
+                "commit_timestamp": TIMESTAMP,
+                "expire_timestamp": TIMESTAMP,
+                "topic_id": pa.string(),
+                "partition": pa.int32(),
+                "offset": pa.int64(),
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "topics",
+            {
+                "topic": pa.string(),
+                "topic_id": pa.string(),
+                "partitions": pa.int32(),
+                "racks": pa.list_(pa.list_(pa.string())),
+                **_RUN,
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "runs",
+            {
+                "run_id": pa.string(),
+                "outcome": pa.string(),
+                "source": pa.string(),
+                "cluster_id": pa.string(),
+                "topic": pa.string(),
+                "topic_id": pa.string(),
+                "dialect": pa.string(),
+                "from_offsets": _OFFSETS,
+                "to_offsets": _OFFSETS,
+                "replayed_through": pa.string(),
+                "records_read": pa.int64(),
+                "decoded": pa.int64(),
+                "tombstones": pa.int64(),
+                "unknown": pa.int64(),
+                "quarantined": pa.int64(),
+                "missing": pa.int64(),
+                "errors": _COUNTS,
+                "unknown_tags": _COUNTS,
+                "table_versions": _COUNTS,
+                "started_at": TIMESTAMP,
+                "finished_at": TIMESTAMP,
+                "durations_ms": _COUNTS,
+            },
+        ),
+    )
+}
+"""Every table of a lake by its name."""
+
+STATE_TABLES = ("control_state", "groups", "members", "assignments", "offsets")
+"""Tables that hold how things are now: each run writes them anew."""

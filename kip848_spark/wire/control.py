@@ -1,0 +1,158 @@
+"""Decoded control records as the columns of the table `group_records`: a struct column a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.wire.columns import gather
+from kip848_spark.wire.decode import Part, Plan, decode
+from kip848_spark.wire.embedded import CONSUMER, Embedded
+from kip848_spark.wire.tables import (
+    OFFSET_COMMIT,
+    key_column,
+    kind_column,
+    row_types,
+    table_column,
+    table_type,
+)
+
+
+@dataclass(frozen=True)
+class ControlPlan:
+    """How control records become columns: the record plan and the embedded metadata's."""
+
+    plan: Plan
+    subscription: Embedded
+    assignment: Embedded
+
+    @classmethod
+    def of(cls, plan: Plan) -> ControlPlan:
+        return cls(
+            plan,
+            Embedded.of("ConsumerProtocolSubscription"),
+            Embedded.of("ConsumerProtocolAssignment"),
+        )
+
+    def fields(self) -> dict[str, pa.DataType]:
+        """The columns `control_columns` gives, in order, with their types."""
+        structs = {
+            record.kind: table_type(self._expanded_type(record.kind, record.value_type))
+            for record in self.plan.records.values()
+            if record.kind != OFFSET_COMMIT
+        }
+        return {
+            "kind": pa.string(),
+            "dialect": pa.string(),
+            "group_id": pa.string(),
+            "member_id": pa.string(),
+            "regular_expression": pa.string(),
+            "tombstone": pa.bool_(),
+        } | structs
+
+    def _expanded_type(self, kind: str, type_: pa.StructType) -> pa.StructType:
+        if kind == "group_metadata":
+            members = type_.field("members").type.value_type
+            added = [
+                pa.field("consumer_subscription", self.subscription.arrow),
+                pa.field("consumer_assignment", self.assignment.arrow),
+            ]
+            return _replaced(type_, "members", pa.list_(pa.struct([*members, *added])))
+        if kind == "consumer_group_member_metadata" and "classic_member_metadata" in type_.names:
+            classic = type_.field("classic_member_metadata").type
+            protocol = classic.field("supported_protocols").type.value_type
+            added = [pa.field("consumer_subscription", self.subscription.arrow)]
+            protocols = pa.list_(pa.struct([*protocol, *added]))
+            return _replaced(
+                type_,
+                "classic_member_metadata",
+                _replaced(classic, "supported_protocols", protocols),
+            )
+        return type_
+
+    def expanded(self, part: Part) -> pa.StructArray:
+        """The values of ``part``, embedded consumer metadata beside its bytes."""
+        array = part.as_struct()
+        type_ = self._expanded_type(part.plan.kind, array.type)
+        if type_ == array.type:
+            return array
+        if part.plan.kind == "group_metadata":
+            return self._with_members(array, type_)
+        return self._with_protocols(array, type_)
+
+    def _with_members(self, array: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
+        members = array.field("members")
+        consumer = pc.equal(array.field("protocol_type"), CONSUMER)
+        of_consumer = consumer.take(pc.list_parent_indices(members))
+        structs = members.values
+        nothing = pa.scalar(None, pa.binary())
+        subscription = pc.if_else(of_consumer, structs.field("subscription"), nothing)
+        assignment = pc.if_else(of_consumer, structs.field("assignment"), nothing)
+        added = [self.subscription.decode(subscription), self.assignment.decode(assignment)]
+        return _with_elements(array, "members", added, type_)
+
+    def _with_protocols(self, array: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
+        classic = array.field("classic_member_metadata")
+        protocols = classic.field("supported_protocols")
+        added = [self.subscription.decode(protocols.values.field("metadata"))]
+        inner = type_.field("classic_member_metadata").type
+        return _with_field(
+            array,
+            "classic_member_metadata",
+            _with_elements(classic, "supported_protocols", added, inner),
+            type_,
+        )
+
+
+def control_columns(plan: ControlPlan, keys: pa.Array, values: pa.Array) -> dict[str, pa.Array]:
+    """The columns of ``plan.fields()`` for control records that are known to decode."""
+    decoded = decode(plan.plan, keys, values)
+    columns: dict[str, pa.Array] = {
+        "kind": kind_column(plan.plan, row_types(decoded)),
+        "dialect": pa.array(np.full(decoded.count, plan.plan.dialect, dtype=object), pa.string()),
+        "group_id": key_column(decoded, None, pa.string()),
+        "member_id": key_column(decoded, "member_id", pa.string()),
+        "regular_expression": key_column(decoded, "regular_expression", pa.string()),
+        "tombstone": pa.array(decoded.tombstone),
+    }
+    for kind, type_ in plan.fields().items():
+        if kind in columns:
+            continue
+        parts = [
+            (part.rows, table_column(plan.expanded(part)))
+            for part in decoded.values
+            if part.plan.kind == kind
+        ]
+        columns[kind] = gather(parts, decoded.count, type_)
+    return columns
+
+
+def _replaced(type_: pa.StructType, name: str, field_type: pa.DataType) -> pa.StructType:
+    return pa.struct([pa.field(f.name, field_type if f.name == name else f.type) for f in type_])
+
+
+def _with_field(
+    array: pa.StructArray, name: str, field: pa.Array, type_: pa.StructType
+) -> pa.StructArray:
+    """``array`` with another array in the place of the field ``name``."""
+    children = [field if f.name == name else array.field(f.name) for f in array.type]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+
+
+def _with_elements(
+    array: pa.StructArray, name: str, added: Sequence[pa.Array], type_: pa.StructType
+) -> pa.StructArray:
+    """``array`` with fields ``added`` to the structs in its list ``name``."""
+    old = array.field(name)
+    list_type = type_.field(name).type
+    structs = old.values
+    children = [structs.field(i) for i in range(structs.type.num_fields)]
+    elements = pa.StructArray.from_arrays([*children, *added], fields=list(list_type.value_type))
+    mask = old.is_null() if old.null_count else None
+    lists = pa.ListArray.from_arrays(old.offsets, elements, type=list_type, mask=mask)
+    return _with_field(array, name, lists, type_)

@@ -1,0 +1,212 @@
+"""Message definitions: what `schemas/` says, as objects.
+
+The JSON files under `schemas/` are the only place where a record layout is written down. This
+module reads them; `layout` turns one version of a message into something that can be walked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kip848_spark.resources import resource
+
+SHIPPED = "shipped"
+"""The dialect of Kafka 4.0 and later."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """An inclusive range of versions, as definitions write it: ``0-4``, ``3+``, ``none``."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def parse(cls, text: str | None) -> Versions:
+        if text is None or text == "none":
+            return cls(0, -1)
+        if text.endswith("+"):
+            return cls(int(text[:-1]), 32767)
+        low, _, high = text.partition("-")
+        return cls(int(low), int(high or low))
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    def __iter__(self) -> Any:
+        return iter(range(self.low, self.high + 1))
+
+
+@dataclass(frozen=True)
+class FieldDefinition:
+    """One field of a message or of a struct inside it.
+
+    ``json_name`` is what Kafka's JSON converters print (lower camel case), ``column`` what the
+    tables are called by (snake case). ``tag`` is None for a field that every record carries.
+    """
+
+    name: str
+    type: str
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    tagged: Versions
+    default: int | str | None
+    fields: tuple[FieldDefinition, ...]
+    about: str
+
+    @property
+    def json_name(self) -> str:
+        return self.name[0].lower() + self.name[1:]
+
+    @property
+    def column(self) -> str:
+        return snake_case(self.name)
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.startswith("[]")
+
+    @property
+    def element_type(self) -> str:
+        return self.type.removeprefix("[]")
+
+
+@dataclass(frozen=True)
+class MessageDefinition:
+    """A key or a value of one key type, or embedded metadata (``api_key`` None)."""
+
+    name: str
+    api_key: int | None
+    valid: Versions
+    flexible: Versions
+    fields: tuple[FieldDefinition, ...]
+    kind: str
+    about: str
+
+
+@dataclass(frozen=True)
+class RecordDefinition:
+    """The two halves of one kind of record."""
+
+    key_type: int
+    kind: str
+    key: MessageDefinition
+    value: MessageDefinition
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """All records of one variant of a dialect, by key type; ``name`` is its folder's."""
+
+    name: str
+    records: Mapping[int, RecordDefinition] = field(hash=False)
+
+    def kinds(self) -> dict[str, RecordDefinition]:
+        """One definition a kind; of two key types with one kind, the newer."""
+        return {record.kind: record for _, record in sorted(self.records.items())}
+
+
+def snake_case(name: str) -> str:
+    """``MemberEpoch`` and ``memberEpoch`` become ``member_epoch``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def load_message(path: Path) -> MessageDefinition:
+    """Reads one definition file."""
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    common = {struct["name"]: struct for struct in raw.get("commonStructs", [])}
+    return MessageDefinition(
+        name=raw["name"],
+        api_key=raw.get("apiKey"),
+        valid=Versions.parse(raw["validVersions"]),
+        flexible=Versions.parse(raw["flexibleVersions"]),
+        fields=tuple(_field(entry, common) for entry in raw["fields"]),
+        kind=raw.get("kind", ""),
+        about=raw.get("about", ""),
+    )
+
+
+def _field(raw: Mapping[str, Any], common: Mapping[str, Any]) -> FieldDefinition:
+    element = raw["type"].removeprefix("[]")
+    children = raw.get("fields") or common.get(element, {}).get("fields", [])
+    return FieldDefinition(
+        name=raw["name"],
+        type=raw["type"],
+        versions=Versions.parse(raw["versions"]),
+        nullable=Versions.parse(raw.get("nullableVersions")),
+        tag=raw.get("tag"),
+        tagged=Versions.parse(raw.get("taggedVersions")),
+        default=_default(raw),
+        fields=tuple(_field(child, common) for child in children),
+        about=raw.get("about", ""),
+    )
+
+
+def _default(raw: Mapping[str, Any]) -> int | str | None:
+    """The value of a field that a record leaves out; None stands for null."""
+    default, kind = raw.get("default"), raw["type"]
+    if default == "null":
+        return None
+    if re.fullmatch(r"u?int\d+", kind):
+        return int(str(default), 0) if default is not None else 0
+    if kind == "string":
+        return "" if default is None and "nullableVersions" not in raw else default
+    return None
+
+
+def dialects() -> list[str]:
+    """Names of the dialects there are."""
+    return sorted({json.loads(path.read_text())["dialect"] for path in _dialect_files()})
+
+
+def load_dialect(name: str = SHIPPED) -> list[Dialect]:
+    """Reads the dialect ``name``; more than one where its layouts differ under the same numbers.
+
+    Raises KeyError if there is no such dialect.
+    """
+    variants = []
+    for path in _dialect_files():
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about["dialect"] != name:
+            continue
+        records = _load_records(path.parent)
+        if fallback := about["fallback"]:
+            shared = _load_records(path.parent.parent / fallback["folder"])
+            kept = Versions.parse(fallback["keys"])
+            records |= {key: record for key, record in shared.items() if key in kept}
+        variants.append(Dialect(path.parent.name, dict(sorted(records.items()))))
+    if not variants:
+        raise KeyError(name)
+    return variants
+
+
+def load_shipped() -> Dialect:
+    """The dialect of Kafka 4.0 and later."""
+    (shipped,) = load_dialect(SHIPPED)
+    return shipped
+
+
+def _dialect_files() -> list[Path]:
+    return sorted(resource("schemas").glob("*/dialect.json"))
+
+
+def _load_records(folder: Path) -> dict[int, RecordDefinition]:
+    paths = sorted([*folder.glob("*Key.json"), *folder.glob("*Value.json")])
+    messages = [load_message(path) for path in paths]
+    keys = {m.api_key: m for m in messages if m.name.endswith("Key")}
+    values = {m.api_key: m for m in messages if m.name.endswith("Value")}
+    return {
+        key_type: RecordDefinition(key_type, keys[key_type].kind, keys[key_type], values[key_type])
+        for key_type in sorted(k for k in keys if k is not None)
+    }
+
+
+def load_embedded(name: str) -> MessageDefinition:
+    """A definition of the consumer protocol, such as ``ConsumerProtocolSubscription``."""
+    return load_message(resource("schemas") / "consumer_protocol" / f"{name}.json")

@@ -1,0 +1,66 @@
+"""Metadata that classic consumers embed as bytes: what they subscribe to, what they were given.
+
+A group record (key type 2) carries a subscription and an assignment for each member, a member
+record (key type 5) a subscription for each assignor that the member offers. Where the protocol
+type is ``consumer`` their layout is known (`schemas/consumer_protocol`); all other bytes stay
+bytes. Kafka reads a version above the newest it knows as that newest one, and bytes behind the
+last field are left alone: so do we.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.wire.columns import gather
+from kip848_spark.wire.cursor import Cursor
+from kip848_spark.wire.decode import binary_bounds
+from kip848_spark.wire.definitions import load_embedded
+from kip848_spark.wire.faults import Faults, Rows
+from kip848_spark.wire.layout import Struct, message_layout, message_type
+from kip848_spark.wire.walk import read_fields
+
+CONSUMER = "consumer"
+"""The protocol type of consumers' groups."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """One kind of embedded metadata: its layout by version. Plain data: it pickles."""
+
+    layouts: tuple[Struct, ...]
+    arrow: pa.StructType
+
+    @classmethod
+    def of(cls, name: str) -> Embedded:
+        """Of the definition ``name``: ``ConsumerProtocolSubscription`` or ``…Assignment``."""
+        message = load_embedded(name)
+        layouts = tuple(message_layout(message, version) for version in message.valid)
+        extra = [pa.field("version", pa.int32())]
+        return cls(layouts, pa.struct([*extra, *message_type(message)]))
+
+    def decode(self, blobs: pa.Array) -> pa.StructArray:
+        """struct[n] of binary[n]; null where the bytes are null, empty or no such metadata."""
+        encoded = pc.dictionary_encode(blobs)
+        data, start, end = binary_bounds(encoded.dictionary)
+        count = len(start)
+        faults = Faults(count)
+        cursor = Cursor(data, start, end, np.arange(count), faults)
+        version = cursor.number(">i2").astype(np.int32)
+        newest = len(self.layouts) - 1
+        parts: list[tuple[Rows, pa.Array]] = []
+        for number, layout in enumerate(self.layouts):
+            same = (version >= number) if number == newest else (version == number)
+            which = np.flatnonzero(same & (faults.reason == 0))
+            if not len(which):
+                continue
+            fields = read_fields(cursor.select(which), layout)
+            whole = pa.StructArray.from_arrays(
+                [pa.array(version[which]), *fields], fields=list(self.arrow)
+            )
+            good = faults.reason[which] == 0
+            parts.append((which[good], whole.filter(pa.array(good))))
+        return gather(parts, count, self.arrow).take(encoded.indices)

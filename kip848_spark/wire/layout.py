@@ -1,0 +1,172 @@
+"""One version of a message as a tree that can be walked, and the Arrow types it decodes to.
+
+A layout is plain data: it pickles, so Spark's workers get it from the driver and read no file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kip848_spark.wire.definitions import FieldDefinition, MessageDefinition
+
+UUID = pa.binary(16)
+
+_NUMBERS = {
+    "int8": (">i1", pa.int8()),
+    "int16": (">i2", pa.int16()),
+    "int32": (">i4", pa.int32()),
+    "int64": (">i8", pa.int64()),
+    "uint16": (">u2", pa.int32()),  # Spark has no unsigned type
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A big-endian integer. ``dtype`` is NumPy's name of it on the wire."""
+
+    dtype: str
+    arrow: pa.DataType
+
+    @property
+    def width(self) -> int:
+        return int(self.dtype[2:])
+
+
+@dataclass(frozen=True)
+class Uuid:
+    """Sixteen bytes."""
+
+    width = 16
+
+
+@dataclass(frozen=True)
+class Text:
+    """A string; ``compact`` if its length is a varint."""
+
+    nullable: bool
+    compact: bool
+
+
+@dataclass(frozen=True)
+class Blob:
+    """Bytes; ``compact`` if their length is a varint."""
+
+    nullable: bool
+    compact: bool
+
+
+@dataclass(frozen=True)
+class Array:
+    """Elements one after another behind their count."""
+
+    element: Node
+    nullable: bool
+    compact: bool
+    arrow: pa.DataType
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A field's place in a struct. ``node`` is None where this version lacks the field."""
+
+    name: str
+    column: str
+    node: Node | None
+    tag: int | None
+    default: int | str | None
+    arrow: pa.DataType
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Fields in the order of the wire; with ``flexible``, tagged fields at the end."""
+
+    slots: tuple[Slot, ...]
+    flexible: bool
+    nullable: bool
+    arrow: pa.StructType
+
+    @property
+    def untagged(self) -> tuple[Slot, ...]:
+        return tuple(s for s in self.slots if s.node is not None and s.tag is None)
+
+    @property
+    def tagged(self) -> dict[int, Slot]:
+        return {s.tag: s for s in self.slots if s.node is not None and s.tag is not None}
+
+
+Node = Number | Uuid | Text | Blob | Array | Struct
+
+
+def message_layout(message: MessageDefinition, version: int) -> Struct:
+    """The layout of ``version`` of ``message``; its Arrow type is that of every version."""
+    return _struct(message.fields, version, version in message.flexible, nullable=False)
+
+
+def message_type(message: MessageDefinition) -> pa.StructType:
+    """The Arrow type that every version of ``message`` decodes to: one field a column."""
+    return _struct_type(message.fields)
+
+
+def _struct_type(fields: tuple[FieldDefinition, ...]) -> pa.StructType:
+    return pa.struct([pa.field(f.column, _field_type(f)) for f in fields])
+
+
+def _field_type(definition: FieldDefinition) -> pa.DataType:
+    element = _element_type(definition)
+    return pa.list_(element) if definition.is_array else element
+
+
+def _element_type(definition: FieldDefinition) -> pa.DataType:
+    name = definition.element_type
+    if name in _NUMBERS:
+        return _NUMBERS[name][1]
+    match name:
+        case "string":
+            return pa.string()
+        case "bytes":
+            return pa.binary()
+        case "uuid":
+            return UUID
+    return _struct_type(definition.fields)
+
+
+def _struct(
+    fields: tuple[FieldDefinition, ...], version: int, flexible: bool, nullable: bool
+) -> Struct:
+    slots = tuple(
+        Slot(
+            name=f.json_name,
+            column=f.column,
+            node=_node(f, version, flexible) if version in f.versions else None,
+            tag=f.tag if version in f.tagged else None,
+            default=f.default,
+            arrow=_field_type(f),
+        )
+        for f in fields
+    )
+    return Struct(slots, flexible, nullable, _struct_type(fields))
+
+
+def _node(f: FieldDefinition, version: int, flexible: bool) -> Node:
+    nullable = version in f.nullable
+    if f.is_array:
+        element = _plain(f, version, flexible, nullable=False)
+        return Array(element, nullable, flexible, _element_type(f))
+    return _plain(f, version, flexible, nullable)
+
+
+def _plain(f: FieldDefinition, version: int, flexible: bool, nullable: bool) -> Node:
+    name = f.element_type
+    if name in _NUMBERS:
+        return Number(*_NUMBERS[name])
+    match name:
+        case "string":
+            return Text(nullable, flexible)
+        case "bytes":
+            return Blob(nullable, flexible)
+        case "uuid":
+            return Uuid()
+    return _struct(f.fields, version, flexible, nullable)
