@@ -19,7 +19,7 @@ What is accepted, and the reason and position of what is not
              the key type: ``unknown_key_type`` at 0 if the dialect has none such. Then the
              fields.
     value    None is a tombstone. Else an int16, the version: ``unknown_value_version`` at 0 if it
-             is not valid for the key type. Then the fields. No bytes at all is ``truncated`` at
+             is not valid for the key type. Then the fields. No bytes at all is ``empty_value`` at
              0.
     the end  A byte left over is ``trailing_bytes`` there. (Kafka ignores them.)
 
@@ -44,13 +44,13 @@ What is accepted, and the reason and position of what is not
              int8, 1 or -1 for null; as a tag's content a varint, 1 or 0 for null. Any other is
              ``bad_presence`` at its first byte. (Kafka takes any number for present that is not
              under 0, or not 0.) Null where not allowed can't happen.
-    tags     A varint, their number: ``bad_length`` at its first byte if it is over the number of
-             bytes that follow it. For each a varint, the tag: ``bad_tag`` at its first byte if it
-             is not over the one before, or over 2^31 - 1. A varint, the size: ``bad_length`` at
-             its first byte if it is over the number of bytes that follow it. A known tag's field
-             is then read like any other; only if that succeeds and ends elsewhere than the size
-             says, it is ``bad_tag`` at the tag's first byte. An unknown tag is skipped and
-             counted. (Kafka checks neither order nor size.)
+    tags     A varint, their number: ``bad_length`` at its first byte if it is over half the
+             number of bytes that follow it (a tag has at least two). For each a varint, the tag:
+             ``bad_tag`` at its first byte if it is not over the one before, or over 2^31 - 1. A
+             varint, the size: ``bad_length`` at its first byte if it is over the number of bytes
+             that follow it. A known tag's field is then read like any other; only if that
+             succeeds and ends elsewhere than the size says, it is ``bad_tag`` at the tag's first
+             byte. An unknown tag is skipped and counted. (Kafka checks neither order nor size.)
 
     Bytes are canonical if encoding what they mean gives them back. Accepted and not canonical
     are: varints longer than needed, and tagged fields that are there with their default.
@@ -157,6 +157,8 @@ def _decode_key(key: bytes | None, folder: str, decoded: Decoded) -> Record:
 
 
 def _decode_value(value: bytes, record: Record, decoded: Decoded) -> None:
+    if not value:
+        raise MalformedError("empty_value", 0)
     reader = Reader(value)
     decoded.version = reader.fixed("int16")
     if decoded.version not in record.value.valid:
@@ -298,7 +300,7 @@ class Reader:
     def tags(self, value: Plain, known: dict[int | None, Field], version: int) -> None:
         start = self.at
         count = self.varint()
-        if count > self.left:
+        if 2 * count > self.left:
             raise MalformedError("bad_length", start)
         previous = -1
         for _ in range(count):
