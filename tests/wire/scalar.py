@@ -36,8 +36,8 @@ What is accepted, and the reason and position of what is not
              ``null_not_allowed``. ``bad_length`` if it is under -1, over the number of bytes that
              follow it (an array's item has at least one byte), or over 32767 for a string. All at
              the length's first byte. (Kafka takes any negative length for null.)
-    string   UTF-8: ``bad_utf8`` at the string's first byte after the length if it is not strictly
-             so (overlong forms, surrogates, beyond U+10FFFF). (Kafka puts U+FFFD in.)
+    string   UTF-8: ``bad_utf8`` at its length's first byte if it is not strictly so (overlong
+             forms, surrogates, beyond U+10FFFF). (Kafka puts U+FFFD in.)
     array    The items one after another, with the reasons and positions of their own.
     struct   The fields of the version in the order of the definition, tagged ones left out; then,
              in a flexible version, the tags. A nullable one begins with its presence: untagged an
@@ -48,9 +48,9 @@ What is accepted, and the reason and position of what is not
              number of bytes that follow it (a tag has at least two). For each a varint, the tag:
              ``bad_tag`` at its first byte if it is not over the one before, or over 2^31 - 1. A
              varint, the size: ``bad_length`` at its first byte if it is over the number of bytes
-             that follow it. A known tag's field is then read like any other; only if that
-             succeeds and ends elsewhere than the size says, it is ``bad_tag`` at the tag's first
-             byte. An unknown tag is skipped and counted. (Kafka checks neither order nor size.)
+             that follow it. A known tag's field is read like any other and as if the bytes ended
+             where the size says; bytes it leaves are ``bad_tag`` at the tag's first byte. An
+             unknown tag is skipped and counted. (Kafka checks neither order nor size.)
 
     Bytes are canonical if encoding what they mean gives them back. Accepted and not canonical
     are: varints longer than needed, and tagged fields that are there with their default.
@@ -186,11 +186,12 @@ class Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.end = len(data)
         self.unknown_tags = 0
 
     @property
     def left(self) -> int:
-        return len(self.data) - self.at
+        return self.end - self.at
 
     def expect_end(self) -> None:
         if self.left:
@@ -273,19 +274,18 @@ class Reader:
         return length
 
     def text_or_bytes(self, type_: str, *, nullable: bool, flexible: bool) -> str | bytes | None:
+        start = self.at
         length = self.length(type_, nullable=nullable, flexible=flexible)
         if length is None:
             return None
         data = self.data[self.at : self.at + length]
-        if type_ == "string":
-            try:
-                text = data.decode("utf-8", "strict")
-            except UnicodeDecodeError:
-                raise MalformedError("bad_utf8", self.at) from None
-            self.at += length
-            return text
         self.at += length
-        return data
+        if type_ == "bytes":
+            return data
+        try:
+            return data.decode("utf-8", "strict")
+        except UnicodeDecodeError:
+            raise MalformedError("bad_utf8", start) from None
 
     def presence(self, field: Field, version: int) -> bool:
         start = self.at
@@ -315,9 +315,11 @@ class Reader:
                 raise MalformedError("bad_length", size_at)
             end = self.at + size
             if tag in known:
+                self.end, outer = end, self.end
                 value[known[tag].key] = self.field(known[tag], version, flexible=True)
-                if self.at != end:
+                if self.left:
                     raise MalformedError("bad_tag", start)
+                self.end = outer
             else:
                 value.setdefault(UNKNOWN_TAGS, []).append((tag, self.data[self.at : end]))
                 self.unknown_tags += 1

@@ -22,7 +22,15 @@ EMBEDDED = [(name, version) for name in (SUBSCRIPTION, ASSIGNMENT) for version i
 BATCH = 400
 LONG_BATCH = 10_000
 
-ours_alone = {"trailing_bytes", "bad_utf8", "bad_varint", "bad_tag", "bad_length", "bad_presence"}
+OURS_ALONE = {
+    "bad_length",
+    "bad_presence",
+    "bad_tag",
+    "bad_utf8",
+    "bad_varint",
+    "trailing_bytes",
+    "truncated",  # by the size of a tag: Kafka does not look at that
+}
 """Reasons for which we refuse what Kafka takes."""
 
 
@@ -212,7 +220,7 @@ def check_one_damaged(pair: tuple[bytes, bytes | None], answer: dict[str, Any]) 
         side = pair[0] if ours.error.side == "key" else pair[1]
         assert side is not None
         assert 0 <= ours.error.position <= len(side)
-        assert "error" in answer or ours.error.reason in ours_alone, (pair, answer)
+        assert "error" in answer or ours.error.reason in OURS_ALONE, (pair, answer)
         return ours.error.reason
     assert ours.key_type is not None
     assert ours.key is not None
@@ -231,7 +239,7 @@ def check_one_damaged(pair: tuple[bytes, bytes | None], answer: dict[str, Any]) 
 
 def test_what_we_accept_of_damaged_records_kafka_reads_the_same() -> None:
     met = check_damaged(seed=8, count=BATCH)
-    assert met >= ours_alone | {"none", "truncated", "null_not_allowed", "empty_key"}
+    assert met >= OURS_ALONE | {"none", "null_not_allowed", "empty_key"}
 
 
 @pytest.mark.long
@@ -264,10 +272,10 @@ TOPIC_ID = "00" * 16
         ("0003 0002 67", None, "bad_length", "key", 2),
         ("0003 ffff", None, "null_not_allowed", "key", 2),
         ("0003 fffe 67", None, "bad_length", "key", 2),
-        ("0003 0001 ff", None, "bad_utf8", "key", 4),
-        ("0003 0003 eda080", None, "bad_utf8", "key", 4),
-        ("0003 0002 c080", None, "bad_utf8", "key", 4),
-        ("0003 0004 f4908080", None, "bad_utf8", "key", 4),
+        ("0003 0001 ff", None, "bad_utf8", "key", 2),
+        ("0003 0003 eda080", None, "bad_utf8", "key", 2),
+        ("0003 0002 c080", None, "bad_utf8", "key", 2),
+        ("0003 0004 f4908080", None, "bad_utf8", "key", 2),
         ("0003 0001 67 00", None, "trailing_bytes", "key", 5),
         ("0001 0001 67 0001 74 000000", None, "truncated", "key", 8),
         ("0009", "zz", "unknown_key_type", "key", 0),
@@ -294,7 +302,7 @@ TOPIC_ID = "00" * 16
         (GROUP, "0000 00000001 01 8080808008 00", "bad_tag", "value", 7),
         (GROUP, "0000 00000001 01 ffffffff0f 00", "bad_tag", "value", 7),
         (GROUP, "0000 00000001 01 00 07 00000000000000", "truncated", "value", 9),
-        (GROUP, "0000 00000001 01 00 07 0000000000000000", "bad_tag", "value", 7),
+        (GROUP, "0000 00000001 01 00 07 0000000000000000", "truncated", "value", 9),
         (GROUP, "0000 00000001 01 00 09 000000000000000000", "bad_tag", "value", 7),
         (COMMIT, "0003 0000000000000000 00000000 ffff", "null_not_allowed", "value", 14),
         (COMMIT, "0003 0000000000000000 00000000 0001", "bad_length", "value", 14),
