@@ -201,8 +201,7 @@ def _captured() -> Sequence[tuple[int, bytes, bytes | None]]:
     table = pq.read_table(CAPTURE).sort_by([("timestamp", "ascending"), ("offset", "ascending")])
     columns = (table[name].to_pylist() for name in ("key", "value"))
     return [
-        (int.from_bytes(key[:2], "big"), key, value)
-        for key, value in zip(*columns, strict=True)
+        (int.from_bytes(key[:2], "big"), key, value) for key, value in zip(*columns, strict=True)
     ]
 
 

@@ -28,12 +28,12 @@ class Reason(IntEnum):
     TRAILING_BYTES = 4
     """The record goes on behind its last field; at the first byte too many."""
     BAD_LENGTH = 5
-    """A length, count or size is negative, more than what is left, or too much for a string; at
-    the first byte of it."""
+    """A length, count or size is negative, more than what is left has room for, or too much for
+    a string; at the first byte of it."""
     BAD_VARINT = 6
     """A varint goes on beyond 32 bits; at the first byte of it."""
     BAD_UTF8 = 7
-    """A string is not strictly UTF-8; at its first byte."""
+    """A string is not strictly UTF-8; at its length."""
     NULL_NOT_ALLOWED = 8
     """A field is null that can't be; at its length."""
     BAD_TAG = 9
@@ -43,7 +43,9 @@ class Reason(IntEnum):
     """The dialect has no such key type; at 0."""
     UNKNOWN_VALUE_VERSION = 11
     """The key type has no such value version; at 0."""
-    BAD_PRESENCE = 12
+    EMPTY_VALUE = 12
+    """The value has no bytes (and is no tombstone); at 0."""
+    BAD_PRESENCE = 13
     """What says whether a nullable struct is there is neither yes nor no; at that."""
 
     @property

@@ -74,21 +74,25 @@ def past(data: Bytes, node: Node, at: Rows, end: Rows) -> Rows:
     """int64[n]: where the values of ``node`` end that begin ``at``; never beyond ``end``."""
     match node:
         case Number() | Uuid():
-            return np.minimum(at + node.width, end)
+            return _within(at + node.width, end)
         case Text() | Blob():
             length, at = _length(data, node.prefix, at)
-            return np.minimum(at + length, end)
+            return _within(at + length, end)
         case Array():
             return _past_array(data, node, at, end)
         case Struct():
             return _past_struct(data, node, at, end)
 
 
+def _within(at: Rows, end: Rows) -> Rows:
+    return np.minimum(at, end)
+
+
 def _past_array(data: Bytes, node: Array, at: Rows, end: Rows) -> Rows:
     count, at = _length(data, node.prefix, at)
     width = fixed_width(node.element)
     if width is not None:
-        return np.minimum(at + count * width, end)
+        return _within(at + count * width, end)
     at = np.minimum(at, end)
     rows = np.flatnonzero((count > 0) & (at < end))
     index = 0

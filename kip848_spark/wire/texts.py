@@ -24,14 +24,18 @@ class Texts:
 
     def __init__(self, data: Bytes) -> None:
         self.data = data
-        self._spans: list[tuple[Rows, Rows, Rows]] = []
+        self._spans: list[tuple[Rows, Rows]] = []
+        self._owners: list[tuple[Rows, Rows]] = []
         self._count = 0
         self._all: pa.Array | None = None
 
-    def add(self, cursor: Cursor, length: Rows, null: Mask | None, type_: pa.DataType) -> Lazy:
-        """``length`` bytes from where each row of the cursor is."""
+    def add(
+        self, cursor: Cursor, start: Rows, length: Rows, null: Mask | None, type_: pa.DataType
+    ) -> Lazy:
+        """``length`` bytes from where each row of the cursor is; their length is at ``start``."""
         first, count = self._count, cursor.count
-        self._spans.append((cursor.at, length, cursor.rows))
+        self._spans.append((cursor.at, length))
+        self._owners.append((cursor.rows, start))
         self._count += count
 
         def made() -> pa.Array:
@@ -44,12 +48,9 @@ class Texts:
         """Makes them. With ``utf8``, those that are not UTF-8 are recorded there."""
         if not self._spans:
             return
-        starts, lengths, _ = zip(*self._spans, strict=True)
-        start, length = np.concatenate(starts), np.concatenate(lengths)
+        start, length = (np.concatenate(pieces) for pieces in zip(*self._spans, strict=True))
         self._all = columns.slices(self.data, start, length, None, pa.binary())
-        if utf8 is None:
-            return
-        wrong = columns.invalid_utf8(self._all)
-        if wrong is not None:
-            rows = np.concatenate([rows for _, _, rows in self._spans])
-            utf8.record(rows[wrong], Reason.BAD_UTF8, start[wrong])
+        wrong = None if utf8 is None else columns.invalid_utf8(self._all)
+        if utf8 is not None and wrong is not None:
+            rows, at = (np.concatenate(pieces) for pieces in zip(*self._owners, strict=True))
+            utf8.record(rows[wrong], Reason.BAD_UTF8, at[wrong])

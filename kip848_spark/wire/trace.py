@@ -44,8 +44,9 @@ class Item:
     all, ``body`` to ``end`` are the value itself.
 
     ``node`` is None for what is no field: a tag (its ``items`` are the field, if it is known) and
-    the tags of a struct as a whole. ``value`` is plain (numbers, text, bytes, None for null); of
-    structs, arrays of anything but numbers and ids, and tags it is their number of ``items``.
+    the tags of a struct as a whole; a ``tag`` has the ``size`` that is written of it. ``value`` is
+    plain (numbers, text, bytes, None for null); of arrays, structs and tags it is how many
+    ``items`` there are, or for numbers and ids ``elements``, which are plain values alone.
     """
 
     name: str
@@ -55,7 +56,9 @@ class Item:
     end: int = -1
     value: Any = None
     tag: int | None = None
+    size: int = 0
     items: list[Item] = field(default_factory=list)
+    elements: list[Any] = field(default_factory=list)
 
 
 class Tracer:
@@ -127,7 +130,7 @@ class Tracer:
             try:
                 item.value = octets.decode("utf-8", "strict")
             except UnicodeDecodeError:
-                raise MalformedError(Reason.BAD_UTF8, item.body) from None
+                raise MalformedError(Reason.BAD_UTF8, item.start) from None
 
     def _array(self, node: Array, item: Item) -> None:
         count = self._length(node.prefix, node.nullable, node.longest)
@@ -136,8 +139,8 @@ class Tracer:
             return
         item.value = count
         if fixed_width(node.element) is not None:
-            elements: list[Item] = []
-            item.value = [self.item("", node.element, elements).value for _ in range(count)]
+            for _ in range(count):
+                item.elements.append(self.item("", node.element, []).value)
             return
         for index in range(count):
             self.item(str(index), node.element, item.items)
@@ -158,10 +161,10 @@ class Tracer:
             item.value = len(item.items)
 
     def _tags(self, known: dict[int, Slot], into: list[Item]) -> None:
-        tags = Item("tags", None, self.at)
+        tags = Item("tagged fields", None, self.at)
         into.append(tags)
         count = self._varint()
-        if count > self.end - self.at:
+        if 2 * count > self.end - self.at:
             raise MalformedError(Reason.BAD_LENGTH, tags.start)
         tags.body = self.at
         tags.value = count
@@ -181,7 +184,7 @@ class Tracer:
         size = self._varint()
         if size > self.end - self.at:
             raise MalformedError(Reason.BAD_LENGTH, size_at)
-        entry.body = self.at
+        entry.body, entry.size = self.at, size
         slot = known.get(tag)
         if slot is None or slot.node is None:
             entry.value = self._octets(size)

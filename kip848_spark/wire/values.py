@@ -190,6 +190,7 @@ class Values:
         start, end = self.offsets[rows].astype(np.int64), self.offsets[rows + 1].astype(np.int64)
         faults = Faults(len(rows))
         cursor = Cursor(self.data, start, end, np.arange(len(rows)), faults)
+        cursor.fail(start == end, Reason.EMPTY_VALUE)
         version = cursor.number(">i2")
         good = cursor.alive()
         parts: list[tuple[Cursor, int, list[pa.Array]]] = []

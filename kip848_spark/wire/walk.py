@@ -86,8 +86,9 @@ class Walk:
                 return self._struct(cursor, node)
 
     def _text(self, cursor: Cursor, node: Text | Blob, into: Texts) -> Lazy:
+        start = cursor.at
         length, null = cursor.length(node.prefix, node.nullable, node.longest)
-        made = into.add(cursor, length, null, node.arrow)
+        made = into.add(cursor, start, length, null, node.arrow)
         cursor.skip(length)
         return made
 
@@ -174,7 +175,7 @@ class Walk:
         start = cursor.at
         left = cursor.varint()
         if left.any():
-            cursor.fail(left > cursor.end - cursor.at, Reason.BAD_LENGTH, start)
+            cursor.fail(2 * left > cursor.end - cursor.at, Reason.BAD_LENGTH, start)
             last = np.full(cursor.count, -1, np.int64)
             while True:
                 rows = np.flatnonzero(cursor.clear(left))
