@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import gather
+from kip848_spark.wire.columns import constant, gather
 from kip848_spark.wire.decode import Part, RecordPlan
 from kip848_spark.wire.faults import Mask, Rows
 from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
@@ -115,7 +115,7 @@ def _fields(struct: Struct, columns: Columns, count: int, path: str) -> list[Pie
                 tagged.append((slot, array))
         else:
             if array is None:
-                array = pa.repeat(pa.scalar(slot.default, slot.arrow), count)
+                array = constant(slot.default, count, slot.arrow)
             pieces += _pieces(slot.node, array, path + slot.column)
     if struct.flexible:
         pieces += _tags(tagged, count, path)

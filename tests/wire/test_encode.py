@@ -26,7 +26,7 @@ from kip848_spark.wire.encode import (
 )
 from kip848_spark.wire.faults import Faults
 from kip848_spark.wire.layout import message_layout, message_type
-from kip848_spark.wire.walk import read
+from kip848_spark.wire.walk import read_message
 from tests.kafka_oracle import Oracle
 from tests.wire.definitions import Record, records
 from tests.wire.golden import GOLDEN
@@ -289,8 +289,8 @@ def test_types_that_no_record_uses_yet(tmp_path: Path) -> None:
     ]
     data, start, end = binary_bounds(found)
     cursor = Cursor(data, start + 2, end, np.arange(2), Faults(2))
-    assert read(cursor, layout).to_pylist() == rows
-    cursor.finish()
+    columns = read_message(cursor, layout)
+    assert pa.StructArray.from_arrays(columns, fields=list(layout.arrow)).to_pylist() == rows
     assert not cursor.faults.reason.any()
 
 
