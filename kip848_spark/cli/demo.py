@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from kip848_spark.cli.display import Say, Steps, out, steps
+from kip848_spark.cli.display import Steps, out, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka import ClientSettings
@@ -76,7 +76,9 @@ def _tell(shown: Steps, title: str, step: str) -> None:
         shown.done(title)
 
 
-def _analysed(call: Call, broker: Broker, say: Say) -> tuple[Run, Comparison, list[dict[str, Any]]]:
+def _analysed(
+    call: Call, broker: Broker, say: Steps
+) -> tuple[Run, Comparison, list[dict[str, Any]]]:
     """The nightly job on the broker's topic, and its state held against the broker's answers."""
     from kip848_spark.live import OFFSETS_TOPIC
     from kip848_spark.spark.comparing import compare_live

@@ -40,7 +40,7 @@ def jars(
     """The JVM dependencies: fetched if they are not here yet, then printed (for --jars)."""
     with steps() as say:
         say("looking for the jars")
-        paths = jvm.broker_jars(broker, say) if broker else jvm.spark_jars(say)
+        paths = jvm.broker_jars(broker, say.within) if broker else jvm.spark_jars(say.within)
     if json:
         print_json([str(path) for path in paths])
     else:

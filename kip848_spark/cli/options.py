@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark import config
-from kip848_spark.cli.display import Say, steps
+from kip848_spark.cli.display import Steps, steps
 from kip848_spark.errors import UsageError
 from kip848_spark.wire.dialects import check_dialect
 
@@ -66,17 +66,18 @@ class Call:
         return cls(settings, verbose)
 
     @contextmanager
-    def spark(self) -> Iterator[tuple[SparkSession, Say]]:
+    def spark(self) -> Iterator[tuple[SparkSession, Steps]]:
         """As `session`, with a display of the steps and the function to tell them to."""
         with steps() as say, self.session(say) as session:
             yield session, say
 
     @contextmanager
-    def session(self, say: Say) -> Iterator[SparkSession]:
+    def session(self, say: Steps) -> Iterator[SparkSession]:
         """The Spark session to work with; ``say`` is told that it starts."""
         from kip848_spark.spark.session import session
 
-        with session(self.settings.spark, say, self.verbose) as spark:
+        say("starting Spark")
+        with session(self.settings.spark, self.verbose, say.within) as spark:
             yield spark
 
     def source(self) -> Source:

@@ -108,18 +108,18 @@ def _stderr_to(log: Path | None) -> Iterator[None]:
 @contextmanager
 def session(
     settings: Mapping[str, str] | None = None,
-    progress: jars.Progress = lambda _: None,
     verbose: bool = False,
+    progress: jars.Progress = lambda _: None,
 ) -> Iterator[SparkSession]:
     """The session to work with: the one there is, the one of a spark-submit, else a local one of
     its own. It is stopped at the end by whoever made it. What Spark throws becomes a SparkFailure.
+    ``progress`` is told of the jars that have to be fetched.
     """
     there = SparkSession.getActiveSession()
     if there is not None:
         with _failures():
             yield there
         return
-    progress("starting Spark")
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     made = _submitted_session() if submitted else local_session(settings, progress, verbose)
     try:
