@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from kip848_spark.audit.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.assignors.model import Assignment
-from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.javahash import string_order, uuid_order
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.target import Before, specification
-from kip848_spark.audit.topics import Proven
 
 _PLAIN_COUNT = 12
 """Up to so many small numbers, a table lists them in their order, however it came about."""
@@ -61,7 +60,7 @@ def assignors(group: ConsumerGroup) -> list[str]:
     """The assignors that may have been asked: those with most votes, or a broker's defaults."""
     votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
     if not votes:
-        return list(BrokerConfig().assignors)
+        return list(ASSIGNORS)
     most = max(votes.values())
     return sorted(name for name, count in votes.items() if count == most)
 
