@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
-from kip848_spark.audit.operations import BROKEN, LEAVE, Part
-from kip848_spark.audit.results import CAUSES, END_OF_LOG, EPOCHS, GAP
+from kip848_spark.audit.operations import BROKEN, Part
+from kip848_spark.audit.results import CAUSES, EPOCHS, GAP
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 
@@ -154,8 +154,6 @@ def judge_bump(case: Case, part: Part, bump: Bump) -> None:
     elif bump.demands:
         if not bump.known:
             case.tally.unknown(CAUSES, GAP)
-        elif not part.closed and part.name != LEAVE:
-            case.tally.unknown(CAUSES, END_OF_LOG)
         else:
             case.tally.wrong(
                 CAUSES,

@@ -29,6 +29,7 @@ from kip848_spark.audit.operations import (
 from kip848_spark.audit.order import judge_order, judge_sense
 from kip848_spark.audit.results import (
     CAUSES,
+    CHECKS,
     CRITICAL,
     EPOCHS,
     GAP,
@@ -44,6 +45,12 @@ from kip848_spark.audit.results import (
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.audit.whole import Before, judge_target
 from kip848_spark.coordinator import records
+
+
+def _postponed(entries: list[Entry]) -> frozenset[str]:
+    """The checks that may not be failed by an operation of which more may follow."""
+    begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
+    return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
 
 
 @dataclass(frozen=True)
@@ -73,10 +80,10 @@ class GroupAudit:
         """The next record of the group."""
         if self._operation and not same_operation(self._operation[-1], entry):
             self._judge()
-        hole = self.settings.coverage.hole_between(self._partition, self._last, entry.offset)
-        if hole is not None:
+        doubt = self.settings.coverage.doubt(self._partition, self._last, entry.offset)
+        if doubt is not None:
             self._judge()
-            self.case.doubt(forget=self.settings.coverage.restarted(self._partition, hole))
+            self.case.doubt(forget=doubt.again and self._last < doubt.first)
             self._repeatable.clear()
         self._last = entry.offset
         self._operation.append(entry)
@@ -85,6 +92,7 @@ class GroupAudit:
         """No record follows: what is left open is judged, or said to be unknown."""
         at_end = self.settings.coverage.is_end(self._partition, self._last)
         self._judge(closed=not at_end)
+        self.tally.postponed = frozenset()
         self.hashes.finish()
         return self.tally
 
@@ -95,7 +103,8 @@ class GroupAudit:
         if self.settings.release is None:
             self.case.written_by(releases.possible(self.case.releases, entries))
         self._dissolved = None
-        for part in parts_of(entries, closed=closed):
+        self.tally.postponed = frozenset() if closed else _postponed(entries)
+        for part in parts_of(entries):
             if self.case.sure:
                 self._judge_part(part)
             else:
@@ -127,6 +136,19 @@ class GroupAudit:
             if self.case.apply(entry) is not None:
                 self.case.forget()
 
+    def _judge_record(self, part: Part, entry: Entry, before: Before) -> None:
+        judge_sense(self.case, part, entry)
+        if entry.value is None or part.name == UPGRADE:  # an upgrade is judged as a whole
+            return
+        if entry.kind == records.CURRENT:
+            judge_current(self.case, part, entry, before.left)
+        elif entry.kind == records.GROUP:
+            judge_epoch(self.case, entry)
+        elif entry.kind == records.TARGET_EPOCH:
+            judge_target_epoch(self.case, entry)
+        elif entry.kind == records.CLASSIC_GROUP:
+            judge_classic(self.case, entry, self._dissolved)
+
     def _judge_part(self, part: Part) -> None:
         case = self.case
         judge_order(case, part)
@@ -134,17 +156,7 @@ class GroupAudit:
         bump = Bump.of(case, part)
         refused = False
         for entry in part.entries:
-            judge_sense(case, part, entry)
-            value = entry.value
-            if value is not None and part.name != UPGRADE:
-                if entry.kind == records.CURRENT:
-                    judge_current(case, part, entry, before.left)
-                elif entry.kind == records.GROUP:
-                    judge_epoch(case, entry)
-                elif entry.kind == records.TARGET_EPOCH:
-                    judge_target_epoch(case, entry)
-                elif entry.kind == records.CLASSIC_GROUP:
-                    judge_classic(case, entry, self._dissolved)
+            self._judge_record(part, entry, before)
             fault = case.apply(entry)
             if fault is not None:
                 refused = True

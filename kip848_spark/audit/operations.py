@@ -42,11 +42,10 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing a coordinator did. ``closed`` is False if more of it may follow, unread."""
+    """One thing a coordinator did."""
 
     name: str
     entries: Sequence[Entry]
-    closed: bool = True
 
     def of(self, kind: str, *, values: bool = True) -> list[Entry]:
         """Its records of a kind: those with values, or the tombstones."""
@@ -64,7 +63,7 @@ def same_operation(before: Entry, after: Entry) -> bool:
     return after.offset == before.offset + 1 and after.timestamp == before.timestamp
 
 
-def parts_of(entries: Sequence[Entry], *, closed: bool) -> list[Part]:
+def parts_of(entries: Sequence[Entry]) -> list[Part]:
     """The parts of an operation; what is in no order that exists ends it, as one `BROKEN` part."""
     letters = "".join(map(letter, entries))
     parts = []
@@ -73,7 +72,7 @@ def parts_of(entries: Sequence[Entry], *, closed: bool) -> list[Part]:
         name, end = _next(letters, at)
         if name == BROKEN:
             end = len(letters)
-        parts.append(Part(name, entries[at:end], closed or end < len(letters)))
+        parts.append(Part(name, entries[at:end]))
         at = end
     return parts
 

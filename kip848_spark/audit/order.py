@@ -5,16 +5,14 @@ from __future__ import annotations
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.operations import BROKEN, DELETE, Part
-from kip848_spark.audit.results import END_OF_LOG, ORDER, WARNING
+from kip848_spark.audit.results import ORDER, WARNING
 from kip848_spark.coordinator import records
 
 
 def judge_order(case: Case, part: Part) -> None:
     """The records of a part, as a whole."""
     names = [f"{e.kind}{'' if e.value is not None else ' (tombstone)'}" for e in part.entries]
-    if part.name == BROKEN and not part.closed:
-        case.tally.unknown(ORDER, END_OF_LOG)
-    elif part.name == BROKEN:
+    if part.name == BROKEN:
         case.tally.wrong(
             ORDER,
             part.entries[0],
@@ -62,16 +60,20 @@ def judge_sense(case: Case, part: Part, entry: Entry) -> None:
             entry.record,
             severity=WARNING,
         )
-    elif entry.kind in (records.TARGET_MEMBER, records.CURRENT) and case.census:
-        if case.member(entry.member) is None:
-            case.tally.wrong(
-                ORDER,
-                entry,
-                f"Member {entry.member} has an assignment but never said what it subscribes to "
-                "(key 5): that record is lost, or this one is another group's.",
-                "a member with a record of key 5",
-                entry.record,
-            )
+    elif _orphan(case, entry):
+        case.tally.wrong(
+            ORDER,
+            entry,
+            f"Member {entry.member} has an assignment but never said what it subscribes to "
+            "(key 5): that record is lost, or this one is another group's.",
+            "a member with a record of key 5",
+            entry.record,
+        )
+
+
+def _orphan(case: Case, entry: Entry) -> bool:
+    of_member = entry.kind in (records.TARGET_MEMBER, records.CURRENT)
+    return of_member and case.census and case.member(entry.member) is None
 
 
 def _tombstone(case: Case, part: Part, entry: Entry) -> None:
@@ -106,7 +108,7 @@ def _repeats(case: Case, entry: Entry) -> bool:
         member = group.members.get(entry.member)
         if member is None or (entry.kind, entry.member) not in case.seen:
             return False
-        return group.member_record(member)["value"]["data"] == _normal(value)
+        return bool(group.member_record(member)["value"]["data"] == _normal(value))
     if entry.kind == records.TARGET_MEMBER:
         stored = group.targets.get(entry.member)
         rows = {row["topicId"]: set(row["partitions"]) for row in value["topicPartitions"]}

@@ -60,6 +60,8 @@ class Tally:
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How something was verified, where there is more than one way."""
     findings: list[Finding] = field(default_factory=list)
+    postponed: frozenset[str] = frozenset()
+    """Checks that can't be failed right now: more of the operation at hand may follow."""
 
     def right(self, check: str, note: str | None = None) -> None:
         """One more thing is as it should be."""
@@ -83,6 +85,9 @@ class Tally:
         member: str | None = None,
     ) -> None:
         """One more thing is not as it should be."""
+        if check in self.postponed:
+            self.unknown(check, END_OF_LOG)
+            return
         self.disagreed[check] += 1
         self.findings.append(
             Finding(
