@@ -108,7 +108,7 @@ class Bump:
             before = group.metadata_hash if group is not None else 0
             if bump.value.get("metadataHash", 0) != before:
                 causes.append("metadata")
-            fresh = group is None or group.epoch == 0
+            fresh = bool(part.of(records.MEMBER)) and (group is None or group.epoch == 0)
             if fresh and case.may_be(lambda release: release.bumps_fresh_group):
                 causes.append("first epoch")
         return cls(bump, tuple(causes), demands, known)

@@ -1,8 +1,8 @@
 """The hash of a group's topics (key 3, from 4.1 on), made again from the topics.
 
 Where the topics as they were can't be found, that alone proves nothing. The hash is wrong if the
-target made at its epoch shows the topics it must be of, or if the hashes before and after it are of
-the same topics: topics do not change back.
+target made at its epoch shows the topics it must be of, or if the topics before it are those after it,
+or those of now: topics do not change back.
 """
 
 from __future__ import annotations
@@ -87,8 +87,19 @@ class Hashes:
             if open_.before == now and open_.names == now[0]:
                 self._wrong(open_, now[1])
             else:
-                self.case.tally.unknown(HASH, TOPICS_THEN)
+                self._settle(open_)
         self._open = []
+
+    def _settle(self, open_: _Open) -> None:
+        """No later record tells what the topics were; but what was so before and is so now was so
+        all the time."""
+        listed = self.case.known.listed
+        before = open_.before[1] if open_.before is not None else {}
+        constant = {n: t for n, t in before.items() if n in open_.names and listed.get(n) == t}
+        if constant.keys() == open_.names:
+            self._wrong(open_, constant)
+        else:
+            self.case.tally.unknown(HASH, TOPICS_THEN)
 
     def _target(self, epoch: int) -> None:
         """A target shows the ids and partition counts that its epoch's hash is of."""
@@ -136,6 +147,6 @@ class Hashes:
 
     def finish(self) -> None:
         """What no later record explained stays unknown."""
-        for _ in self._open:
-            self.case.tally.unknown(HASH, TOPICS_THEN)
+        for open_ in self._open:
+            self._settle(open_)
         self._open = []

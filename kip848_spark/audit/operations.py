@@ -34,8 +34,8 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (REJOIN, r"GFDdfg"),
         (LEAVE, r"(?:GFD)+H*c?b"),
         (DELETE, r"G*F*ED*H*CB"),
-        (REGEX, r"h+c?b?C?"),
-        (HEARTBEAT, r"(?=.)d?H*c?b?C?(?:f*e)?g?"),
+        (REGEX, r"h+(?:c?b)?C?"),
+        (HEARTBEAT, r"d?H*(?:c?b)?C?(?:f*e)?g?"),
     )
 )
 

@@ -8,18 +8,20 @@ come in an order that no record tells), the properties that every such target ha
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kip848_spark.audit.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.assignors.model import Assignment
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
-from kip848_spark.coordinator.javahash import string_order, uuid_order
+from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.target import Before, specification
 
+_MOST_ORDERS = 48
 _PLAIN_COUNT = 12
 """Up to so many small numbers, a table lists them in their order, however it came about."""
 
@@ -79,18 +81,26 @@ def judge(
     expected: Shares | None = None
     for spec in specs:
         for name in names:
-            result = ASSIGNORS[name](spec)
-            shares = shares_of(
-                {m: {t: dict.fromkeys(n) for t, n in r.items()} for m, r in result.items()}
-            )
+            shares = _assigned(name, spec)
             if shares == recorded:
                 return Verdict(None, exact=True)
             expected = expected or shares
     spec = specs[0]
-    broken = [_broken(spec, recorded)] if "uniform" in names else ["is not the range assignor's"]
-    if broken[0] is None and not _derivable(spec):
-        return Verdict(None, exact=False)
-    return Verdict(broken[0] or "is not the uniform assignor's", exact=True, expected=expected)
+    broken = _broken(spec, recorded) if "uniform" in names else "is not the range assignor's"
+    if broken is None:
+        orders = _orders(spec)
+        if orders is None:
+            return Verdict(None, exact=False)
+        for members, uniform in itertools.product(orders, specs):
+            order = tuple(sorted(uniform.members, key=lambda m: members.index(m.member_id)))
+            if _assigned("uniform", replace(uniform, members=order)) == recorded:
+                return Verdict(None, exact=True)
+    return Verdict(broken or "is not the uniform assignor's", exact=True, expected=expected)
+
+
+def _assigned(name: str, spec: AssignmentSpec) -> Shares:
+    result = ASSIGNORS[name](spec)
+    return shares_of({m: {t: dict.fromkeys(n) for t, n in r.items()} for m, r in result.items()})
 
 
 def _specifications(
@@ -118,15 +128,24 @@ def _specifications(
         group.targets = new
 
 
-def _derivable(spec: AssignmentSpec) -> bool:
-    """Whether no history of the broker's tables could give another order."""
+def _orders(spec: AssignmentSpec) -> list[list[str]] | None:
+    """Every order the members may be visited in, whatever the history of the broker's tables; None
+    if there are too many, or if topics or partitions may come in more than one order."""
     members = [member.member_id for member in spec.members]
     topics = list(spec.partitions)
-    return (
-        string_order(members) == string_order(members[::-1])
-        and uuid_order(topics) == uuid_order(topics[::-1])
-        and all(count <= _PLAIN_COUNT for count in spec.partitions.values())
-    )
+    if uuid_order(topics) != uuid_order(topics[::-1]):
+        return None
+    if any(count > _PLAIN_COUNT for count in spec.partitions.values()):
+        return None
+    buckets: dict[int, list[str]] = {}
+    mask = grown_size(16, len(members)) - 1
+    for member in string_order(members):
+        code = string_hash(member) & 0xFFFFFFFF
+        buckets.setdefault((code ^ (code >> 16)) & mask, []).append(member)
+    if math.prod(math.factorial(len(tied)) for tied in buckets.values()) > _MOST_ORDERS:
+        return None
+    choices = itertools.product(*(itertools.permutations(tied) for tied in buckets.values()))
+    return [[member for tied in chosen for member in tied] for chosen in choices]
 
 
 def _broken(spec: AssignmentSpec, shares: Shares) -> str | None:
