@@ -42,6 +42,7 @@ from kip848_spark.audit.results import (
     TRANSITIONS,
     Tally,
 )
+from kip848_spark.audit.state import Reference
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.audit.whole import Before, judge_target
 from kip848_spark.coordinator import records
@@ -60,6 +61,8 @@ class Settings:
     coverage: Coverage
     topics: KnownTopics
     release: str | None = None
+    since_ms: int | None = None
+    """Verdicts on operations before this time are not counted, though their effects are."""
 
 
 class GroupAudit:
@@ -67,10 +70,12 @@ class GroupAudit:
 
     def __init__(self, partition: int, group_id: str, settings: Settings) -> None:
         self.settings = settings
-        self.tally = Tally()
-        self.case = Case(group_id, settings.topics, releases.given(settings.release), self.tally)
+        self.partition = partition
+        self.group_id = group_id
+        self._counted = Tally()
+        self.case = Case(group_id, settings.topics, releases.given(settings.release), Tally())
         self.hashes = Hashes(self.case)
-        self._partition = partition
+        self.reference = Reference(group_id, self.case.releases)
         self._operation: list[Entry] = []
         self._last = -1
         self._repeatable: set[tuple[str, str]] = set()
@@ -80,7 +85,7 @@ class GroupAudit:
         """The next record of the group."""
         if self._operation and not same_operation(self._operation[-1], entry):
             self._judge()
-        doubt = self.settings.coverage.doubt(self._partition, self._last, entry.offset)
+        doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
         if doubt is not None:
             self._judge()
             self.case.doubt(forget=doubt.again and self._last < doubt.first)
@@ -90,11 +95,22 @@ class GroupAudit:
 
     def finish(self) -> Tally:
         """No record follows: what is left open is judged, or said to be unknown."""
-        at_end = self.settings.coverage.is_end(self._partition, self._last)
+        at_end = self.settings.coverage.is_end(self.partition, self._last)
         self._judge(closed=not at_end)
+        self.case.tally = self._counted
         self.tally.postponed = frozenset()
         self.hashes.finish()
         return self.tally
+
+    @property
+    def tally(self) -> Tally:
+        """What the verdicts at hand are counted in."""
+        return self.case.tally
+
+    def commit(self, entry: Entry) -> None:
+        """A commit at its place among the records: it makes a simple group where there is none."""
+        self._judge()
+        self.reference.replay([entry], self.case.releases)
 
     def _judge(self, *, closed: bool = True) -> None:
         entries, self._operation = self._operation, []
@@ -102,7 +118,11 @@ class GroupAudit:
             return
         if self.settings.release is None:
             self.case.written_by(releases.possible(self.case.releases, entries))
+        self.reference.replay(entries, self.case.releases)
         self._dissolved = None
+        since = self.settings.since_ms
+        early = since is not None and entries[0].timestamp < since
+        self.case.tally = Tally() if early else self._counted
         self.tally.postponed = frozenset() if closed else _postponed(entries)
         for part in parts_of(entries):
             if self.case.sure:

@@ -1,8 +1,8 @@
 """The hash of a group's topics (key 3, from 4.1 on), made again from the topics.
 
 Where the topics as they were can't be found, that alone proves nothing. The hash is wrong if the
-target made at its epoch shows the topics it must be of, or if the topics before it are those after it,
-or those of now: topics do not change back.
+target made at its epoch shows the topics it must be of, or if the topics before it are those after
+it, or those of now: topics do not change back.
 """
 
 from __future__ import annotations
