@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long check format lock clean
+.PHONY: help install demo test test-long bench check format lock clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ test: install ## the tests, against a real broker
 
 test-long: install ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
+
+bench: install ## ingest beside writing the raw bytes: the ratio
+	$(BIN)/python -m benchmarks.ingest
 
 check: install ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

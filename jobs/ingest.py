@@ -2,8 +2,8 @@
 
 import sys
 
-from kip848_spark.cli import main
+from kip848_spark.cli import command
 
 if __name__ == "__main__":
     sys.argv.insert(1, "ingest")
-    main()
+    command()

@@ -1,6 +1,6 @@
 """`python -m kip848_spark` is `kip848`."""
 
-from kip848_spark.cli import main
+from kip848_spark.cli import command
 
 if __name__ == "__main__":
-    main()
+    command()

@@ -30,6 +30,7 @@ class Settings(BaseModel):
     source: str | None = None
     lake: str | None = None
     topic: str = "__consumer_offsets"
+    dialect: str = "shipped"
     keep_commits_raw: bool = False
     kafka: dict[str, str] = Field(default_factory=dict)
     spark: dict[str, str] = Field(default_factory=dict)

@@ -101,7 +101,6 @@ class _Process:
 
     def __init__(self) -> None:
         library = _pyspark_jars()
-        # C1 alone answers the first questions sooner and the last ones slower; tests ask many.
         options = ["-XX:+UseSerialGC", "-Xms256m", "-Xmx1g", "-Dfile.encoding=UTF-8"]
         command = [find_java(), *options, "-cp", library, _SOURCE]
         self._pipe = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from kip848_spark.audit import targets
@@ -13,8 +14,8 @@ from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import Member
+from kip848_spark.coordinator.target import UNNEEDED
 from kip848_spark.coordinator.target import Before as Tables
-from kip848_spark.coordinator.target import before_request
 
 BY_PROPERTIES = "verified by the properties alone: the order of a broker's tables is not known"
 TOPICS_UNKNOWN = "the group's topics at that time are not known"
@@ -40,13 +41,13 @@ class Before:
         if part.name == REJOIN:
             return cls(left=case.member(part.entries[0].member))
         if group is None:
-            if part.of(records.TARGET_EPOCH):
-                return cls(Tables([], True, frozenset()), {})
-            return cls()
+            return cls(UNNEEDED, {}) if part.of(records.TARGET_EPOCH) else cls()
         if part.name == DELETE:
             return cls(dissolved=Dissolved(group, case.census))
         if part.of(records.TARGET_EPOCH):
-            return cls(before_request(group), dict(group.targets))
+            # Whose vote changed does not matter: of a tie, either assignor is accepted.
+            tables = Tables(group.walk_members(), group.homogeneous(), Counter(), None)
+            return cls(tables, dict(group.targets))
         return cls()
 
 

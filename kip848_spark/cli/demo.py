@@ -80,11 +80,10 @@ def _analysed(call: Call, broker: Broker, say: Say) -> tuple[Run, Comparison, li
     """The nightly job on the broker's topic, and its state held against the broker's answers."""
     from kip848_spark.live import OFFSETS_TOPIC
     from kip848_spark.spark.comparing import compare_live
-    from kip848_spark.spark.describing import described
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.runner import run_ingest
     from kip848_spark.spark.sources import KafkaSource
-    from kip848_spark.spark.views import Views
+    from kip848_spark.state import State
 
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
     with call.session(say) as session:
@@ -96,7 +95,7 @@ def _analysed(call: Call, broker: Broker, say: Say) -> tuple[Run, Comparison, li
             if not comparison.moving:
                 break
         assert outcome.run is not None
-        return outcome.run, comparison, described(Views(lake))
+        return outcome.run, comparison, State(call.lake_path()).rows("groups")
 
 
 def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lake: str) -> None:

@@ -4,6 +4,7 @@ everything else to standard error."""
 from __future__ import annotations
 
 import base64
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,10 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-out = Console(highlight=False)
+PIPED_WIDTH = 240
+"""Columns of a table that goes to a file or a pipe; a terminal says its own."""
+
+out = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False)
 
 Say = Callable[[str], None]

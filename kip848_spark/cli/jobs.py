@@ -11,6 +11,7 @@ from kip848_spark.cli.display import err, out, print_json
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
+    DialectOption,
     JsonOption,
     KafkaOption,
     LakeOption,
@@ -35,6 +36,7 @@ def run(
     source: SourceOption = None,
     lake: LakeOption = None,
     topic: TopicOption = None,
+    dialect: DialectOption = None,
     keep_commits_raw: bool | None = KeepOption,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
@@ -44,7 +46,8 @@ def run(
     """The nightly job: read what is new, and bring the state tables up to it."""
     call = Call.of(
         config, kafka_option, verbose,
-        source=source, lake=lake, topic=topic, keep_commits_raw=keep_commits_raw,
+        source=source, lake=lake, topic=topic, dialect=dialect,
+        keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
     _ingest(call, then_replay=True, json=json)
 
@@ -53,6 +56,7 @@ def ingest(
     source: SourceOption = None,
     lake: LakeOption = None,
     topic: TopicOption = None,
+    dialect: DialectOption = None,
     keep_commits_raw: bool | None = KeepOption,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
@@ -62,7 +66,8 @@ def ingest(
     """Read what is new in the topic into the lake; the state tables stay as they are."""
     call = Call.of(
         config, kafka_option, verbose,
-        source=source, lake=lake, topic=topic, keep_commits_raw=keep_commits_raw,
+        source=source, lake=lake, topic=topic, dialect=dialect,
+        keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
     _ingest(call, then_replay=False, json=json)
 
@@ -90,7 +95,12 @@ def _ingest(call: Call, then_replay: bool, json: bool) -> None:
     call.lake_path()
     with call.spark() as (session, say):
         outcome = run_ingest(
-            source, call.lake(session), say, call.settings.keep_commits_raw, then_replay
+            source,
+            call.lake(session),
+            say,
+            call.settings.keep_commits_raw,
+            then_replay,
+            call.settings.dialect,
         )
     show_outcome(outcome, call.lake_path(), json)
 

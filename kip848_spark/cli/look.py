@@ -42,22 +42,15 @@ def groups(
     as_of: AsOfOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
-    verbose: VerboseOption = False,
 ) -> None:
     """The groups of a lake, as kafka-consumer-groups shows those of a broker.
 
     Without --describe or --all a list. With neither --state, --members nor --offsets all three.
     """
-    from kip848_spark.spark.describing import described
-    from kip848_spark.spark.views import Views
+    from kip848_spark.state import State, described
 
-    call = Call.of(config, verbose=verbose, lake=lake)
-    call.lake_path()
-    moment = _time(as_of)
-    with call.spark() as (session, say):
-        say("reading the lake")
-        views = Views(call.lake(session), moment)
-        found = described(views, None if all_ or not describe else list(describe))
+    state_ = State(Call.of(config, lake=lake).lake_path(), _time(as_of))
+    found = described(state_, None if all_ or not describe else list(describe))
     if not (describe or all_):
         _list(found, json)
         return

@@ -13,6 +13,7 @@ import typer
 from kip848_spark import config
 from kip848_spark.cli.display import Say, steps
 from kip848_spark.errors import UsageError
+from kip848_spark.wire.dialects import check_dialect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,10 @@ KafkaOption = Annotated[
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A settings file (TOML).", metavar="FILE")
 ]
+DialectOption = Annotated[
+    str | None,
+    typer.Option("--dialect", help="shipped, kip, kip-draft or auto.", metavar="D"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's own log.")]
 
@@ -56,7 +61,9 @@ class Call:
         verbose: bool = False,
         **overrides: Any,
     ) -> Call:
-        return cls(config.load(config_file, overrides, kafka_option or ()), verbose)
+        settings = config.load(config_file, overrides, kafka_option or ())
+        check_dialect(settings.dialect)
+        return cls(settings, verbose)
 
     @contextmanager
     def spark(self) -> Iterator[tuple[SparkSession, Say]]:

@@ -15,6 +15,7 @@ from kip848_spark.cli.display import err
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
+    DialectOption,
     KafkaOption,
     SourceOption,
     TopicOption,
@@ -34,6 +35,7 @@ def dump(
     partition: Annotated[
         list[int] | None, typer.Option("--partition", help="This partition only (repeatable).")
     ] = None,
+    dialect: DialectOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     verbose: VerboseOption = False,
@@ -41,12 +43,12 @@ def dump(
     """One JSON line a record, as Kafka's own tool prints it, in offset order a partition."""
     from kip848_spark.spark.dumping import dump_files
 
-    call = Call.of(config, kafka_option, verbose, source=source, topic=topic)
+    call = Call.of(config, kafka_option, verbose, source=source, topic=topic, dialect=dialect)
     from_source = call.source()
     with tempfile.TemporaryDirectory(prefix="kip848-dump-") as folder:
         with call.spark() as (session, say):
             say("decoding")
-            files = dump_files(from_source, session, Path(folder), partition)
+            files = dump_files(from_source, session, Path(folder), partition, call.settings.dialect)
         for file in files:
             with file.open("rb") as lines:
                 shutil.copyfileobj(lines, sys.stdout.buffer)
@@ -56,6 +58,9 @@ def dump(
 def capture(
     out: Annotated[Path, typer.Option("--out", help="A new folder for the files.")],
     source: SourceOption = None,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Replace all names, to hand it to someone else.")
+    ] = False,
     topic: TopicOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
@@ -70,5 +75,10 @@ def capture(
         raise UsageError(f"{out} is there already.", "Name a new or empty folder with --out.")
     with call.spark() as (session, say):
         say("copying the records")
-        count = write_capture(from_source, session, str(out))
-    err.print(f"{count:,} records are in {escape(str(out))}.")
+        read, written = write_capture(from_source, session, str(out), anonymize)
+    err.print(f"{written:,} records are in {escape(str(out))}.")
+    if written < read:
+        err.print(
+            f"[yellow]{read - written:,} records that do not decode were left out:[/] "
+            "nobody knows what they name."
+        )

@@ -78,7 +78,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
     downgrades = replaced is not None and may_downgrade(
         shard, group, {replaced.member_id}, replaced=True
     )
-    known, resolved, epoch_before = before_request(group), dict(group.resolved), group.epoch
+    known, resolved, epoch_before = before_request(group, before), dict(group.resolved), group.epoch
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)
@@ -207,6 +207,13 @@ def _join_again_later(shard: Shard, group: ConsumerGroup, member: Member) -> Non
         fence_later(shard, key, group, member, member.rebalance_timeout)
 
 
+def _epoch_to_reach(group: ConsumerGroup) -> int:
+    """Where a classic member is to be before it may rest."""
+    if group.release.calls_classic_at_group_epoch:
+        return group.epoch
+    return group.target_epoch
+
+
 def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Json:
     """SyncGroup: what the member has been given, in the classic form."""
     member = _classic_member(group, request)
@@ -217,7 +224,10 @@ def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Js
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the protocol type is {CONSUMER}")
     if request.get("protocolName") not in (None, name):
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the member's protocol is {name}")
-    if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if (
+        _epoch_to_reach(group) > member.epoch
+        and member.state is not MemberState.UNREVOKED_PARTITIONS
+    ):
         _join_again_later(shard, group, member)
         raise GroupError("REBALANCE_IN_PROGRESS", "a newer target is there: join again")
     shard.timers.cancel(sync_key(group.group_id, member.member_id))
@@ -242,7 +252,7 @@ def heartbeat_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) 
     keep_session(shard, group, member)
     unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
     if (
-        member.epoch < group.target_epoch
+        member.epoch < _epoch_to_reach(group)
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (unreleased and not _waits_for_others(group, member))
     ):

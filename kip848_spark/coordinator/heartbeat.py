@@ -40,7 +40,14 @@ from kip848_spark.coordinator.subscriptions import (
     refresh_metadata,
     regex_change,
 )
-from kip848_spark.coordinator.target import Before, before_request, may_compute, update_target
+from kip848_spark.coordinator.target import (
+    UNNEEDED,
+    Before,
+    at_rest,
+    before_request,
+    may_compute,
+    update_target,
+)
 
 
 def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> Json:
@@ -62,7 +69,9 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     change = regex_change(before, after, group)
 
     shard.groups[group.group_id] = group
-    known, resolved = before_request(group), dict(group.resolved)
+    says_more = replaced is not None or after.metadata() != before.metadata()
+    idle = at_rest(shard, group) and not says_more
+    known, resolved = UNNEEDED if idle else before_request(group, before), dict(group.resolved)
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)

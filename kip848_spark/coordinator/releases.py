@@ -40,6 +40,9 @@ class Release:
     """Each assigned partition keeps the epoch it was gained at (4.3), for offset fencing."""
     assignment_interval: bool = False
     """A new target waits for the assignment interval since the last one (4.3)."""
+    calls_classic_at_group_epoch: bool = True
+    """Classic members are told to rejoin as soon as the group epoch is ahead (until 4.2), not
+    only when a target is."""
     policy_bars_classic_join: bool = False
     """Migration policy ``disabled`` refuses classic members of a consumer group (4.3)."""
     deletes_offsets_by_topic_id: bool = False
@@ -62,6 +65,7 @@ _43 = Release(
     "4.3",
     first_epoch=1,
     bumps_fresh_group=False,
+    calls_classic_at_group_epoch=False,
     partition_epochs=True,
     assignment_interval=True,
     policy_bars_classic_join=True,

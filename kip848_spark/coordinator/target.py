@@ -41,36 +41,50 @@ class Before:
     """Its members in the order of the table they are in."""
     homogeneous: bool
     """Whether all asked for the same topics: looked at anew only if the metadata is refreshed."""
-    assignors: frozenset[str]
-    """The assignors that had votes."""
+    votes: Counter[str]
+    """How many members asked for which assignor."""
+    vote: str | None
+    """What the member of the request asked for."""
 
 
-def before_request(group: ConsumerGroup) -> Before:
-    """Remember the group before a request changes it."""
-    return Before(group.walk_members(), group.homogeneous(), _voted(group))
+UNNEEDED = Before([], True, Counter(), None)
+"""For a request that changes nothing in a group at rest: no target will be computed."""
 
 
-def _voted(group: ConsumerGroup) -> frozenset[str]:
-    return frozenset(m.server_assignor for m in group.members.values() if m.server_assignor)
+def at_rest(shard: Shard, group: ConsumerGroup) -> bool:
+    """The target is the group epoch's own and the topics need no look."""
+    return 0 < group.epoch <= group.target_epoch and shard.now < group.metadata_deadline
+
+
+def before_request(group: ConsumerGroup, member: Member) -> Before:
+    """Remember the group before a request of this member changes it."""
+    return Before(group.walk_members(), group.homogeneous(), _votes(group), member.server_assignor)
+
+
+def _votes(group: ConsumerGroup) -> Counter[str]:
+    return Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
 
 
 def preferred_assignor(
-    shard: Shard, group: ConsumerGroup, voted: frozenset[str] | None = None
+    shard: Shard, group: ConsumerGroup, before: Before | None = None, member_id: str = ""
 ) -> str:
     """The assignor most members ask for; without any wish, the broker's first one.
 
     Of two with as many votes it is the one that comes first in a table which began as a copy of
-    those ``voted`` for before.
+    the votes before the request, and from which the member's old vote was taken first.
     """
-    votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
-    voted = _voted(group) if voted is None else voted
-    table = HashTable(
-        TimelineOrder().walk(sorted(voted)),
-        copied_size(len(voted), 1) if voted else 16,
-        string_hash,
-    )
-    for name in votes:
-        table.compute(name)
+    votes = _votes(group) if before is None else before.votes.copy()
+    known = TimelineOrder().walk(sorted(votes))
+    table = HashTable(known, copied_size(len(known), 1) if known else 16, string_hash)
+    if before is not None:
+        if before.vote is not None:
+            votes[before.vote] -= 1
+            if votes[before.vote] <= 0:
+                table.remove(before.vote)
+        vote = group.members[member_id].server_assignor
+        if vote is not None:
+            votes[vote] += 1
+            table.compute(vote)
     best: str | None = None
     for name in table:
         if best is None or votes[name] > votes[best]:
@@ -90,7 +104,7 @@ def update_target(
     known = [member_id for member_id in before.walked if member_id in group.members]
     comers = [member_id for member_id in group.members if member_id not in set(known)]
     order = string_order(known + comers)
-    assign = ASSIGNORS[preferred_assignor(shard, group, before.assignors)]
+    assign = ASSIGNORS[preferred_assignor(shard, group, before, joiner)]
     homogeneous = group.homogeneous() if refreshed else before.homogeneous
     result = assign(specification(shard, group, order, homogeneous))
     for member_id in order:

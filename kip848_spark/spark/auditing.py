@@ -46,6 +46,7 @@ STATE_EXPLANATION = (
     "one of the two programs is wrong; please report it with these records."
 )
 NOT_LOADED = "a broker would not load the group"
+OTHER_DIALECT = "records of a release before 4.0: not replayed by the reference"
 OTHER_TYPE = "a share or streams group: not replayed by the reference"
 
 
@@ -81,11 +82,16 @@ def _of(groups: Sequence[str] | None) -> Column:
     return F.lit(True) if groups is None else F.col("group_id").isin(list(groups))
 
 
+def _shipped() -> Column:
+    """Records in the layouts of Kafka 4.0 and later: the reference knows no others."""
+    return F.col("dialect") == "shipped"
+
+
 def _control(lake: Lake, asked: Asked) -> DataFrame:
     """Control records and each group's last commit, sorted by group and offset."""
     columns = ["partition", "offset", "timestamp", "kind", "group_id", "member_id"]
     columns += ["regular_expression", "tombstone", *(k for k in KEY_TYPES if k != kinds.COMMIT)]
-    control = lake.read("group_records").where(_of(asked.groups)).select(columns)
+    control = lake.read("group_records").where(_of(asked.groups) & _shipped()).select(columns)
     commits = (
         lake.read("records")
         .where(_of(asked.groups) & (F.col("kind") == kinds.COMMIT))
@@ -107,8 +113,8 @@ def coverage(lake: Lake) -> Coverage:
         .agg(F.max("last_offset").alias("last"))
         .collect()
     )
-    runs = lake.read("runs").where(F.col("outcome") == DONE)
-    runs = runs.select("from_offsets", "to_offsets").collect()
+    done = lake.read("runs").where(F.col("outcome") == DONE)
+    runs = done.select("from_offsets", "to_offsets").collect()
     ends: dict[int, int] = {}
     restarts: set[tuple[int, int]] = set()
     for run in runs:
@@ -163,8 +169,13 @@ def _compared(lake: Lake, verdicts: DataFrame, asked: Asked) -> DataFrame:
         F.col("expected").alias("key"),
         F.col("recorded").alias("theirs"),
     )
-    refused = verdicts.where(F.col("verdict") == REFUSED).select(
-        "group_id", F.lit(NOT_LOADED).alias("refused")
+    early = lake.read("group_records").where(_of(asked.groups) & ~_shipped())
+    refused = (
+        verdicts.where(F.col("verdict") == REFUSED)
+        .select("group_id", F.lit(NOT_LOADED).alias("refused"))
+        .unionByName(early.select("group_id", F.lit(OTHER_DIALECT).alias("refused")))
+        .groupBy("group_id")
+        .agg(F.max("refused").alias("refused"))
     )
     other = ~F.coalesce(F.col("type").isin(*JUDGED_TYPES), F.lit(True))
     return (

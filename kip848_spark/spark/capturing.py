@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Observation, SparkSession
+import secrets
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
 from kip848_spark.spark.sources import Range, Source, capture_faults
+from kip848_spark.spark.tables import CONTROL_PLAN
+from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+ROW = "partition int, offset long, timestamp timestamp, key binary, value binary"
 
 
 def whole(source: Source, spark: SparkSession) -> list[Range]:
@@ -16,17 +24,62 @@ def whole(source: Source, spark: SparkSession) -> list[Range]:
     return [Range(p, e.first, e.end) for p, e in sorted(extents.items()) if e.end > e.first]
 
 
-def write_capture(source: Source, spark: SparkSession, path: str) -> int:
-    """Writes every record of ``source`` to new Parquet files in ``path``; returns how many."""
+def write_capture(
+    source: Source, spark: SparkSession, path: str, anonymous: bool = False
+) -> tuple[int, int]:
+    """Writes the records of ``source`` to new Parquet files in ``path``; returns how many were
+    read and how many written.
+
+    With ``anonymous`` names are replaced, and records that do not decode left out: nobody knows
+    what they name. The source is then passed over twice, first for the names.
+    """
     ranges = whole(source, spark)
     topic = source.identity().topic
-    if not ranges:
-        frame = spark.createDataFrame([], "partition int, offset long, timestamp timestamp, "
-                                          "key binary, value binary")  # fmt: skip
-    else:
-        frame = source.read(spark, ranges)
-    seen = Observation("capture")
-    frame = frame.observe(seen, F.count(F.lit(1)).alias("records"))
+    frame = source.read(spark, ranges) if ranges else spark.createDataFrame([], ROW)
+    read, written = Observation("read"), Observation("written")
+    count = F.count(F.lit(1)).alias("records")
     with capture_faults(source.name):
-        frame.withColumn("topic", F.lit(topic)).select(*COLUMNS).write.mode("append").parquet(path)
-    return int(seen.get["records"])
+        kept = frame.observe(read, count)
+        if anonymous:
+            kept = kept.mapInArrow(_renaming(_pseudonyms(frame)), ROW)
+        kept = kept.observe(written, count).withColumn("topic", F.lit(topic))
+        kept.select(*COLUMNS).write.mode("append").parquet(path)
+    return int(read.get["records"]), int(written.get["records"])
+
+
+def _pseudonyms(frame: DataFrame) -> Pseudonyms:
+    """New names for all that are in ``frame``. The distinct names come to the driver, the records
+    don't."""
+    rows = frame.mapInArrow(_names, "category string, name string").distinct().collect()
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(row["category"], set()).add(row["name"])
+    return Pseudonyms.of(found, secrets.token_bytes(16))
+
+
+def _names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    names = Names()
+    for batch in batches:
+        rewrite(CONTROL_PLAN, batch.column("key"), batch.column("value"), names)
+    pairs = [(category, name) for category, some in names.found.items() for name in some]
+    yield pa.RecordBatch.from_pydict(
+        {
+            "category": pa.array([category for category, _ in pairs], pa.string()),
+            "name": pa.array([name for _, name in pairs], pa.string()),
+        }
+    )
+
+
+def _renaming(
+    pseudonyms: Pseudonyms,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            keys, values, good = rewrite(
+                CONTROL_PLAN, batch.column("key"), batch.column("value"), pseudonyms
+            )
+            columns = {name: batch.column(name) for name in SOURCE_COLUMNS}
+            columns |= {"key": keys, "value": values}
+            yield pa.RecordBatch.from_pydict(columns).filter(pa.array(good))
+
+    return run

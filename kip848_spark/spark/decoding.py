@@ -64,15 +64,19 @@ def _once(batch: pa.RecordBatch, previous: Place) -> tuple[pa.RecordBatch, Place
     return (batch.filter(pa.array(~same)) if same.any() else batch), last
 
 
-def control_decoder(plan: ControlPlan) -> Callable[[Batches], Batches]:
+def control_decoder(
+    plan: ControlPlan, fields: Mapping[str, pa.DataType]
+) -> Callable[[Batches], Batches]:
     """Raw control records (partition, offset, timestamp, raw_key, raw_value) to rows of
-    `group_records`."""
+    `group_records`, which has the columns ``fields``."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
             if batch.num_rows:
                 columns = {name: batch.column(name) for name in PLACE}
-                columns |= control_columns(plan, batch.column("raw_key"), batch.column("raw_value"))
+                columns |= control_columns(
+                    plan, fields, batch.column("raw_key"), batch.column("raw_value")
+                )
                 yield pa.RecordBatch.from_pydict(columns)
 
     return run

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.tables import TABLES, Table
+from kip848_spark.state import LOCK, is_lake
 
 
 class Lake:
@@ -38,19 +39,7 @@ class Lake:
         """True if there is a lake here. Raises LakeError if there is something else."""
         if not self.is_local:
             return self._is_table("runs")
-        folder = Path(self.path)
-        if not folder.exists():
-            return False
-        if not folder.is_dir():
-            raise LakeError(f"{self.path} is a file, not a lake.", "Name a folder with --lake.")
-        if (folder / "runs" / "_delta_log").is_dir():
-            return True
-        if any(entry.name not in (*TABLES, _LOCK) for entry in folder.iterdir()):
-            raise LakeError(
-                f"{self.path} is not a lake: it holds other files and no table of runs.",
-                "Name a new or empty folder with --lake.",
-            )
-        return False
+        return is_lake(self.path, TABLES)
 
     def must_exist(self) -> None:
         """Raises LakeError unless there is a lake here."""
@@ -72,7 +61,12 @@ class Lake:
             f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
             for f in table.schema.fields
         )
-        self.spark.sql(f"CREATE TABLE delta.`{self.location(table.name)}` ({columns}) USING delta")
+        properties = ""
+        if table.stats:
+            names = ",".join(table.stats)
+            properties = f" TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '{names}')"
+        place = f"delta.`{self.location(table.name)}`"
+        self.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta{properties}")
 
     def _is_table(self, name: str) -> bool:
         if self.is_local:
@@ -96,7 +90,7 @@ class Lake:
         folder = Path(self.path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            handle = (folder / _LOCK).open("w")
+            handle = (folder / LOCK).open("w")
         except OSError as cause:
             raise LakeError(
                 f"The lake {self.path} can't be written: {cause.strerror}.",
@@ -180,7 +174,6 @@ class Lake:
             raise
 
 
-_LOCK = ".kip848.lock"
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
 

@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.auditing import Asked, audit
+from kip848_spark.spark.choosing import chosen
 from kip848_spark.spark.ingest import ingest, topic_rows
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import DONE, Counts, Ledger, Run, new_run_id, next_ranges, same_topic
 from kip848_spark.spark.replaying import replay
 from kip848_spark.spark.sources import Extent, Identity, KafkaSource, Range, Source
-from kip848_spark.spark.tables import CONTROL_PLAN, TABLES
+from kip848_spark.spark.tables import TABLES
+from kip848_spark.wire.definitions import SHIPPED
+from kip848_spark.wire.dialects import AUTO
 
 Progress = Callable[[str], None]
 """Told in a few words what is being done."""
@@ -53,6 +56,7 @@ def run_ingest(
     progress: Progress = lambda _: None,
     keep_commits_raw: bool = False,
     then_replay: bool = False,
+    dialect: str = SHIPPED,
 ) -> Outcome:
     """Reads what is new in ``source`` into ``lake``, and with ``then_replay`` brings the state
     tables up to it: the nightly job.
@@ -71,7 +75,12 @@ def run_ingest(
         last = ledger.last()
         same_topic(last, identity)
         plan, recovered = _recovered(ledger, source, extents)
-        plan = plan or _plan(source.name, identity, next_ranges(last, extents), last, lake)
+        if plan is None:
+            ranges = next_ranges(last, extents)
+            choice = chosen(source, lake.spark, ranges, dialect, last.dialect if last else None)
+            if dialect == AUTO:
+                progress(f"the dialect is {choice.variant}: {choice.evidence}")
+            plan = _plan(source.name, identity, ranges, choice.variant, last, lake)
         opened = sum(extent.open for extent in extents.values())
         stale = then_replay and last is not None and last.replayed_through != last.run_id
         if plan.is_empty and last is not None and not stale:
@@ -102,7 +111,7 @@ def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
         if last is None or last.replayed_through == last.run_id:
             return Outcome(last, False, recovered)
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, next_ranges(last, ends), last, lake)
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         ledger.write(plan)
         plan = _replayed(lake, replace(plan, counts=Counts()), last, steps)
         return Outcome(_finished(ledger, plan, steps), True, recovered)
@@ -121,28 +130,33 @@ def run_audit(lake: Lake, asked: Asked, progress: Progress = lambda _: None) -> 
         unfinished = ledger.unfinished()
         recovered = _restored(ledger, unfinished) if unfinished else None
         last = ledger.last()
-        if last is None or last.replayed_through is None:
+        if last is None or last.replayed_through != last.run_id:
             raise LakeError(
-                f"Nothing was replayed in the lake {lake.path} yet.", "`kip848 run` does it."
+                f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
             )
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, next_ranges(last, ends), last, lake)
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         ledger.write(plan)
         with steps.step("audit", "judging every recorded decision"):
             audit(lake, plan, asked)
-        plan = replace(plan, counts=Counts())
+        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
         return Outcome(_finished(ledger, plan, steps), True, recovered)
 
 
 def _plan(
-    source: str, identity: Identity, ranges: tuple[Range, ...], last: Run | None, lake: Lake
+    source: str,
+    identity: Identity,
+    ranges: tuple[Range, ...],
+    dialect: str,
+    last: Run | None,
+    lake: Lake,
 ) -> Run:
     now = datetime.now(UTC)
     return Run(
         run_id=new_run_id(now),
         source=source,
         identity=identity,
-        dialect=CONTROL_PLAN.plan.dialect,
+        dialect=dialect,
         ranges=ranges,
         table_versions=lake.versions(),
         started_at=now,

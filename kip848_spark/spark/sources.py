@@ -245,6 +245,8 @@ _UNREADABLE: Mapping[str, str] = {
     "Could not read footer": "is damaged: a file's footer can't be read",
     "CANNOT_READ_FILE": "is damaged: a file can't be read",
     "FAILED_READ_FILE": "is damaged: a file can't be read",
+    "Illegal Parquet type": "has a column of a type that Spark can't read (times in nanoseconds?)",
+    "PARQUET_TYPE_ILLEGAL": "has a column of a type that Spark can't read (times in nanoseconds?)",
     "UNABLE_TO_INFER_SCHEMA": "holds no Parquet file",
     "DELTA_TABLE_NOT_FOUND": "is no Delta table",
     "DELTA_MISSING_DELTA_TABLE": "is no Delta table",

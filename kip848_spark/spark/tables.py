@@ -36,11 +36,12 @@ _OFFSETS = pa.map_(pa.int32(), pa.int64())
 
 @dataclass(frozen=True)
 class Table:
-    """A table's name and columns; ``cluster_by`` are the columns its files are sorted into."""
+    """A table's name and columns. ``stats`` are the columns whose least and greatest values Delta
+    keeps a file, to skip files by (none named: Delta's own choice, the first 32)."""
 
     name: str
     fields: Mapping[str, pa.DataType]
-    cluster_by: tuple[str, ...] = ()
+    stats: tuple[str, ...] = ()
 
     @property
     def schema(self) -> T.StructType:
@@ -65,12 +66,19 @@ def record_output() -> dict[str, pa.DataType]:
 _SHIPPED = load_shipped()
 _KINDS = _SHIPPED.kinds()
 CONTROL_PLAN = ControlPlan.of(Plan.of(_SHIPPED))
-_CONTROL = {**PLACE, **CONTROL_PLAN.fields()}
+"""How records of the shipped dialect are read; the columns of the tables are this dialect's."""
+CONTROL_FIELDS = CONTROL_PLAN.fields()
+_CONTROL = {**PLACE, **CONTROL_FIELDS}
 
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("records", {**record_output(), **_RUN, **_CLUSTER}),
+        Table(
+            "records",
+            {**record_output(), **_RUN, **_CLUSTER},
+            # Every file holds all groups and topics: their extremes would skip nothing.
+            stats=("partition", "offset", "timestamp", "run_id"),
+        ),
         Table("group_records", {**_CONTROL, **_RUN, **_CLUSTER}),
         Table("control_state", _CONTROL),
         Table(

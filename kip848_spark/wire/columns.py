@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.faults import Bytes, Mask, Rows
+from kip848_spark.wire.layout import UUID
 
 _BASE64URL = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8
@@ -30,7 +31,7 @@ def slices(
     """
     count = len(start)
     if not count or not length.any():
-        return from_buffers(type_, count, null, np.zeros(count + 1, np.int32), b"")
+        return from_buffers(type_, count, null, even_offsets(count, 0), b"")
     wide = len(data) > _INT32_END
     bounds = np.empty(2 * count + 1, np.int64 if wide else np.int32)
     bounds[0:-1:2] = start
@@ -41,7 +42,7 @@ def slices(
         2 * count,
         [None, pa.py_buffer(bounds), pa.py_buffer(data)],
     )
-    taken = every.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    taken = every.take(pa.array(even_offsets(count - 1, 2)))
     _, offsets, content = (taken.cast(pa.binary()) if wide else taken).buffers()
     return pa.Array.from_buffers(type_, count, [_bitmap(null), offsets, content])
 
@@ -59,6 +60,19 @@ def from_buffers(
     )
 
 
+def even_offsets(count: int, step: int) -> npt.NDArray[np.int32]:
+    """int32[count + 1]: 0, step, 2 step and so on; not to be written to."""
+    kept = _OFFSETS.get(step)
+    if kept is None or len(kept) <= count:
+        kept = np.arange(count + 1, dtype=np.int32) * np.int32(step)
+        if step <= 2:
+            _OFFSETS[step] = kept
+    return kept[: count + 1]
+
+
+_OFFSETS: dict[int, npt.NDArray[np.int32]] = {}
+
+
 def lists(count: Rows, elements: pa.Array, null: Mask | None, type_: pa.ListType) -> pa.ListArray:
     """list[n]: ``count`` of the ``elements`` for each row, one row's after the other's."""
     offsets = np.zeros(len(count) + 1, np.int32)
@@ -74,24 +88,48 @@ def _bitmap(null: Mask | None) -> pa.Buffer | None:
 
 
 def nulls(count: int, type_: pa.DataType) -> pa.Array:
-    """``type_``[count], nothing but null. All such arrays of a type share their memory."""
-    shared = _NULLS.get(type_)
-    if shared is None or len(shared) < count:
-        shared = _NULLS[type_] = pa.nulls(count, type_)
-    return shared.slice(0, count)
+    """``type_``[count], nothing but null."""
+    return shared(None, count, type_)
 
 
-_NULLS: dict[pa.DataType, pa.Array] = {}
+def shared(value: Any, count: int, type_: pa.DataType) -> pa.Array:
+    """``type_``[count]: the same plain value everywhere. Such arrays share their memory."""
+    kept = _SHARED.get((type_, repr(value)))
+    if kept is None or len(kept) < count:
+        kept = pa.nulls(count, type_) if value is None else constant(value, count, type_)
+        _SHARED[type_, repr(value)] = kept
+    return kept.slice(0, count)
 
 
-def numbers(values: npt.NDArray[np.generic], type_: pa.DataType) -> pa.Array:
-    """``values`` as an Arrow array of ``type_``, without a copy where the widths agree."""
-    return pa.array(values.astype(type_.to_pandas_dtype(), copy=False), type_)
+_SHARED: dict[tuple[pa.DataType, str], pa.Array] = {}
 
 
-def uuids(values: Bytes) -> pa.Array:
-    """binary(16)[n] of uint8[n, 16]."""
-    return pa.Array.from_buffers(pa.binary(16), len(values), [None, pa.py_buffer(values)])
+def part_of(
+    every: pa.Array, first: int, count: int, null: Mask | None, type_: pa.DataType
+) -> pa.Array:
+    """string or binary[count]: a part of a binary array, as an array of its own."""
+    _, offsets, content = every.buffers()
+    part = offsets.slice(4 * (every.offset + first), 4 * (count + 1))
+    return pa.Array.from_buffers(type_, count, [_bitmap(null), part, content])
+
+
+def strided(block: npt.NDArray[np.void], offset: int, dtype: str) -> npt.NDArray[Any]:
+    """What stands at ``offset`` in each item of ``block``, as ``dtype``; a view."""
+    return np.ndarray((len(block),), dtype, block, offset, (block.itemsize,))
+
+
+def numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """``values`` as an Arrow array of ``type_``; without a copy if they are that already."""
+    if pa.types.is_boolean(type_):
+        return pa.array(values != 0)
+    native = np.ascontiguousarray(values, type_.to_pandas_dtype())
+    return pa.Array.from_buffers(type_, len(native), [None, pa.py_buffer(native)])
+
+
+def uuids(values: npt.NDArray[Any]) -> pa.Array:
+    """binary(16)[n] of uint8[n * 16] or void[n]."""
+    octets = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(UUID, octets.nbytes // 16, [None, pa.py_buffer(octets)])
 
 
 def uuid_text(ids: pa.Array) -> pa.Array:
@@ -133,7 +171,7 @@ def gather(
     """
     parts = [(rows, array) for rows, array in parts if len(rows)]
     if not parts:
-        return nulls(count, type_) if default is None else constant(default, count, type_)
+        return shared(default, count, type_)
     if len(parts) == 1 and _is_all(parts[0][0], count):
         return parts[0][1]
     source = np.full(count, -1, np.int64)
@@ -163,12 +201,7 @@ def _is_all(rows: Rows, count: int) -> bool:
 
 def constant(value: Any, count: int, type_: pa.DataType) -> pa.Array:
     """``type_``[count]: ``count`` times the same plain value."""
-    return pa.repeat(pa.scalar(value, type_), count)
-
-
-def blanked(text: pa.Array, wrong: Mask) -> pa.Array:
-    """Nulls in place of what is not UTF-8, so that the array as a whole is valid."""
-    return text.take(pa.array(np.arange(len(text)), mask=wrong))
+    return pa.array([value], type_).take(pa.array(np.zeros(count, np.int64)))
 
 
 def invalid_utf8(strings: pa.Array) -> Mask | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,8 +110,12 @@ class ControlPlan:
         )
 
 
-def control_columns(plan: ControlPlan, keys: pa.Array, values: pa.Array) -> dict[str, pa.Array]:
-    """The columns of ``plan.fields()`` for control records that are known to decode."""
+def control_columns(
+    plan: ControlPlan, fields: Mapping[str, pa.DataType], keys: pa.Array, values: pa.Array
+) -> dict[str, pa.Array]:
+    """The columns ``fields`` (`ControlPlan.fields` of the shipped dialect, which the table has)
+    for control records that are known to decode. What another dialect has beyond them is not in
+    the columns, only in the raw bytes."""
     decoded = decode(plan.plan, keys, values)
     columns: dict[str, pa.Array] = {
         "kind": kind_column(plan.plan, row_types(decoded)),
@@ -121,16 +125,36 @@ def control_columns(plan: ControlPlan, keys: pa.Array, values: pa.Array) -> dict
         "regular_expression": key_column(decoded, "regular_expression", pa.string()),
         "tombstone": pa.array(decoded.tombstone),
     }
-    for kind, type_ in plan.fields().items():
+    for kind, type_ in fields.items():
         if kind in columns:
             continue
         parts = [
-            (part.rows, table_column(plan.expanded(part)))
+            (part.rows, conformed(table_column(plan.expanded(part)), type_))
             for part in decoded.values
             if part.plan.kind == kind
         ]
         columns[kind] = gather(parts, decoded.count, type_)
     return columns
+
+
+def conformed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """``array`` with the fields of ``type_``, by name: what it lacks is null, what it has beyond
+    them is dropped."""
+    if array.type == type_:
+        return array
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_list(type_):
+        elements = conformed(array.values, type_.value_type)
+        return pa.ListArray.from_arrays(array.offsets, elements, type=type_, mask=mask)
+    if pa.types.is_struct(type_):
+        children = [
+            conformed(array.field(f.name), f.type)
+            if f.name in array.type.names
+            else pa.nulls(len(array), f.type)
+            for f in type_
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    return array.cast(type_)
 
 
 def _replaced(type_: pa.StructType, name: str, field_type: pa.DataType) -> pa.StructType:

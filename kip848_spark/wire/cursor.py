@@ -1,12 +1,11 @@
 """Many rows read at once: a cursor holds one position a row in the buffer that they share.
 
 A read looks at the same field of all rows with a few NumPy operations, so its cost a row is a few
-nanoseconds. Two things keep it that cheap. While all rows have moved by the same number of bytes,
-only the scalar ``shift`` grows. And a run of fields of fixed width is gathered once, as a block.
+nanoseconds. Fields of fixed width that follow each other are gathered once, as a block.
 
 A row in which something is wrong is recorded in `Faults` and *parked*: from then on it reads
-bytes that belong to nobody (the buffer's first), moves by nothing and never counts in a check.
-No read goes beyond a row's own end, whatever its bytes claim.
+bytes that belong to nobody (the buffer's first ones) and never counts in a check. No read goes
+beyond a row's own end, whatever its bytes claim.
 """
 
 from __future__ import annotations
@@ -15,42 +14,37 @@ import numpy as np
 import numpy.typing as npt
 
 from kip848_spark.wire.faults import Bytes, Faults, Mask, Reason, Rows
-from kip848_spark.wire.layout import ANY_LENGTH, VARINT
+from kip848_spark.wire.layout import ANY_LENGTH, VARINT, Run
 
 _FAR = np.int64(1) << 62
 
+Block = npt.NDArray[np.void]
+"""void[n]: some bytes of each row."""
+
 
 class Cursor:
-    """Positions of ``count`` rows in ``data``.
+    """Positions ``at`` of ``count`` rows in ``data``.
 
-    ``rows`` are the indices of these rows in ``faults``; no row comes twice.
+    ``rows`` are the indices of these rows in ``faults``; a cursor over the elements of arrays has
+    a row for each element.
     """
 
-    __slots__ = ("_block", "_block_at", "base", "data", "end", "faults", "parked", "rows", "shift")
+    __slots__ = ("at", "count", "data", "end", "faults", "parked", "rows")
 
-    def __init__(self, data: Bytes, start: Rows, end: Rows, rows: Rows, faults: Faults) -> None:
+    def __init__(self, data: Bytes, at: Rows, end: Rows, rows: Rows, faults: Faults) -> None:
         self.data = data
-        self.base = start
-        self.shift = 0
+        self.at = at
         self.end = end
         self.rows = rows
+        self.count = len(rows)
         self.faults = faults
         self.parked: Mask | None = None
-        self._block: npt.NDArray[np.void] | None = None
-        self._block_at = 0
-
-    @property
-    def count(self) -> int:
-        return len(self.rows)
-
-    @property
-    def position(self) -> Rows:
-        """int64[count]: where each row is read next."""
-        return self.base + self.shift if self.shift else self.base
 
     # -- faults ------------------------------------------------------------------------------
 
-    def fail(self, bad: Mask, reason: Reason, at: Rows | None = None) -> None:
+    def fail(
+        self, bad: Mask, reason: Reason, at: Rows | None = None, when: Rows | None = None
+    ) -> None:
         """Records ``reason`` for the rows in ``bad`` (at ``at``, else where they are) and parks
         them. Rows that are parked already are left alone."""
         if self.parked is not None:
@@ -58,68 +52,58 @@ class Cursor:
         which = np.flatnonzero(bad)
         if not len(which):
             return
-        position = self.position
-        self.faults.record(self.rows[which], reason, (position if at is None else at)[which])
-        self.base, self.shift = position.copy(), 0
-        self.end = self.end.copy()
+        place = self.at if at is None else at
+        at_when = None if when is None else when[which]
+        self.faults.record(self.rows[which], reason, place[which], at_when)
+        self._park(bad, which)
+
+    def _park(self, bad: Mask, which: Rows) -> None:
         self.parked = bad if self.parked is None else self.parked | bad
-        self.base[which] = 0
+        self.at, self.end = self.at.copy(), self.end.copy()
+        self.at[which] = 0
         self.end[which] = _FAR
-        self._block = None
 
-    def refresh(self) -> None:
-        """Parks the rows that `Faults` knows as failed (through another cursor)."""
-        failed = self.faults.reason[self.rows] != 0
-        if failed.any():
-            self.fail(failed, Reason.NONE)
+    def clear(self, values: Rows) -> Rows:
+        """``values`` with 0 for parked rows."""
+        return values if self.parked is None else np.where(self.parked, 0, values)
 
-    def require(self, size: int) -> None:
-        """Fails the rows that have fewer than ``size`` bytes left."""
-        if self.count and int((self.end - self.base).min()) < self.shift + size:
-            self.fail(self.end - self.position < size, Reason.TRUNCATED)
+    def alive(self) -> Mask:
+        """bool[count]: the rows that are not parked."""
+        return np.ones(self.count, bool) if self.parked is None else ~self.parked
 
     # -- reads -------------------------------------------------------------------------------
 
-    def number(self, dtype: str, ahead: int = 0) -> npt.NDArray[np.int64]:
-        """The big-endian number ``dtype`` of each row, in the machine's byte order.
+    def run(self, run: Run) -> Block:
+        """The bytes of fields of fixed width. Rows that end in one of them fail there."""
+        left = self.end - self.at
+        if (left < run.width).any():
+            for offset, behind in zip(run.offsets, run.offsets[1:], strict=False):
+                self.fail(self.end - self.at < behind, Reason.TRUNCATED, self.at + offset)
+        block = windows(self.data, run.width, self.at)
+        self.at = self.at + run.width
+        return block
 
-        ``ahead``: bytes of fixed width that will be read next, this number included.
-        """
+    def number(self, dtype: str) -> Rows:
+        """The big-endian integer ``dtype`` of each row."""
         width = int(dtype[2:])
-        self.require(width)
-        block, offset = self._fixed(width, ahead)
-        column = np.ndarray((self.count,), dtype, block, offset, (block.itemsize,))
-        self.shift += width
-        return column.astype(dtype.replace(">", "="))
-
-    def fixed(self, width: int) -> Bytes:
-        """uint8[count, width]: the next ``width`` bytes of each row."""
-        self.require(width)
-        block, offset = self._fixed(width, width)
-        view = np.ndarray((self.count, width), np.uint8, block, offset, (block.itemsize, 1))
-        self.shift += width
-        return np.ascontiguousarray(view)
+        self._require(width)
+        value = integers(self.data, dtype, self.at)
+        self.at = self.at + width
+        return value
 
     def varint(self) -> Rows:
-        """The unsigned varint of each row as int64; more than 32 bits is `BAD_VARINT`."""
-        self.require(1)
-        start = self.position
-        first = octets(self.data, start)
+        """The unsigned varint of each row; more than 32 bits is `BAD_VARINT`."""
+        self._require(1)
+        first = octets(self.data, self.at)
         if not self.count or first.max() < 0x80:
-            self.shift += 1
+            self.at = self.at + 1
             return first.astype(np.int64)
-        value, size, overlong = long_varints(self.data, start, first)
-        if self.parked is not None:
-            size[self.parked] = 0
-        # A varint that is cut off has its fourth byte or an earlier one as the row's last.
-        cut = size > self.end - start
-        self.fail(cut, Reason.TRUNCATED)
+        value, size, overlong = long_varints(self.data, self.at, first)
+        # The bytes may belong to the next row: then it is longer than what is left.
+        self.fail(size > self.end - self.at, Reason.TRUNCATED)
         self.fail(overlong, Reason.BAD_VARINT)
-        if self.parked is not None:
-            size[self.parked] = 0
-            value[self.parked] = 0
-        self.skip(size)
-        return value
+        self.at = self.at + self.clear(size)
+        return self.clear(value)
 
     def length(
         self, prefix: str, nullable: bool, longest: int = ANY_LENGTH
@@ -130,102 +114,98 @@ class Cursor:
         (-1 for null). What is less, more than ``longest`` or than the bytes that are left is
         `BAD_LENGTH`. Null and parked rows have 0.
         """
-        start = self.position
-        if prefix == VARINT:
-            value = self.varint()
-            value -= 1
-        else:
-            value = self.number(prefix).astype(np.int64)
-        if not self.count:
+        start = self.at
+        value = self.varint() - 1 if prefix == VARINT else self.number(prefix)
+        value = self.clear(value)
+        wrong = value > self.end - self.at
+        if not self.count or (
+            value.min() >= 0
+            and not wrong.any()
+            and (longest == ANY_LENGTH or value.max() <= longest)
+        ):
             return value, None
-        if self.parked is not None:
-            value[self.parked] = 0
-        least = int(value.min())
-        most = min(longest, int((self.end - self.base).min()) - self.shift)
-        if least >= 0 and int(value.max()) <= most:
-            return value, None
-        null: Mask | None = None
-        if least < 0:
-            null = value == -1
-            if not nullable:
-                self.fail(null, Reason.NULL_NOT_ALLOWED, start)
-                null = None
-        self.fail(
-            (value > self.end - self.position) | (value < -1) | (value > longest),
-            Reason.BAD_LENGTH,
-            start,
-        )
-        value = np.maximum(value, 0)
-        if self.parked is not None:
-            value[self.parked] = 0
-            null = null & ~self.parked if null is not None else None
-        return value, null
+        null: Mask | None = value == -1
+        if not nullable:
+            self.fail(value == -1, Reason.NULL_NOT_ALLOWED, start)
+            null = None
+        self.fail(wrong | (value < -1) | (value > longest), Reason.BAD_LENGTH, start)
+        if null is not None and not null.any():
+            null = None
+        return self.clear(np.maximum(value, 0)), null
 
     def skip(self, size: Rows) -> None:
-        """Moves each row by its own ``size`` bytes (already checked; parked rows stay)."""
-        if not self.count:
-            return
-        if self.parked is not None:
-            size = np.where(self.parked, 0, size)
-        least = int(size.min())
-        if least == int(size.max()):
-            self.shift += least
-            return
-        self.base = self.position + size
-        self.shift = 0
-        self._block = None
+        """Moves each row by its own ``size`` bytes, which were found to be there."""
+        self.at = self.at + size
 
-    def move(self, which: Rows, to: Rows) -> None:
-        """Moves the rows ``which`` to the positions another cursor has reached."""
-        moved = np.zeros(self.count, np.int64)
-        moved[which] = to - self.position[which]
-        self.refresh()
-        self.skip(moved)
+    def follow(self, part: Cursor, rows: Rows, to: Rows, owner: Rows) -> None:
+        """Moves ``rows`` to the positions ``to``, which ``part`` has reached for them, and parks
+        those in which it failed: ``owner`` says which row each of its own belongs to."""
+        if len(rows) == self.count:
+            self.at = to
+        else:
+            self.at = self.at.copy()
+            self.at[rows] = to
+        if part.parked is not None:
+            failed = np.zeros(self.count, bool)
+            failed[owner[part.parked]] = True
+            if self.parked is not None:
+                failed &= ~self.parked
+            self._park(failed, np.flatnonzero(failed))
+
+    def _require(self, size: int) -> None:
+        """Fails the rows that have fewer than ``size`` bytes left."""
+        short = self.end - self.at < size
+        if short.any():
+            self.fail(short, Reason.TRUNCATED)
 
     # -- parts -------------------------------------------------------------------------------
 
-    def select(self, which: Rows | Mask) -> Cursor:
-        """A cursor over some of the rows, from where they are."""
-        return Cursor(
-            self.data, self.position[which], self.end[which], self.rows[which], self.faults
-        )
+    def select(self, which: Rows | Mask, size: Rows | None = None) -> Cursor:
+        """A cursor over some of the rows, from where they are; with ``size``, over so many bytes
+        of each."""
+        at = self.at[which]
+        end = self.end[which] if size is None else at + size
+        return Cursor(self.data, at, end, self.rows[which], self.faults)
 
     def finish(self) -> None:
         """Fails the rows that have bytes left."""
-        if self.count and int((self.end - self.base).max()) != self.shift:
-            self.fail(self.end != self.position, Reason.TRAILING_BYTES)
-
-    def _fixed(self, width: int, ahead: int) -> tuple[npt.NDArray[np.void], int]:
-        """A gathered block and the offset in it at which the next ``width`` bytes stand."""
-        block = self._block
-        if block is not None and self.shift - self._block_at + width <= block.itemsize:
-            return block, self.shift - self._block_at
-        position = self.position
-        room = len(self.data) - (int(position.max()) if self.count else 0)
-        size = max(width, min(ahead, room))
-        self._block = windows(self.data, size, position)
-        self._block_at = self.shift
-        return self._block, 0
+        left = self.end != self.at
+        if left.any():
+            self.fail(left, Reason.TRAILING_BYTES)
 
 
-def windows(data: Bytes, size: int, at: Rows) -> npt.NDArray[np.void]:
-    """void[n]: the ``size`` bytes from each position on. Where that is beyond the end of
-    ``data``, as it can be for parked rows only, they are some other bytes."""
+# -- gathers: what is beyond the buffer, where only rows stand that have failed, is any byte ----
+
+
+def windows(data: Bytes, size: int, at: Rows) -> Block:
+    """void[n]: the ``size`` bytes from each position on."""
     if len(data) < size:
         data = np.concatenate([data, np.zeros(size - len(data), np.uint8)])
     last = len(data) - size
     every = np.ndarray((last + 1,), f"V{size}", data, 0, (1,))
     if len(at) and int(at.max()) > last:
         at = np.minimum(at, last)
-    found: npt.NDArray[np.void] = every[at]
+    found: Block = every[at]
     return found
 
 
 def octets(data: Bytes, at: Rows) -> Bytes:
-    """uint8[n]: the byte at each position; some other one where ``data`` has none."""
+    """uint8[n]: the byte at each position."""
     if not len(data):
         return np.zeros(len(at), np.uint8)
     return data.take(at, mode="clip")
+
+
+def integers(data: Bytes, dtype: str, at: Rows) -> Rows:
+    """The big-endian integer at each position."""
+    if dtype == ">i1":
+        return octets(data, at).view(np.int8).astype(np.int64)
+    if dtype == ">i2":  # two bytes are cheaper than a window
+        value = octets(data, at).astype(np.uint16)
+        value <<= 8
+        value |= octets(data, at + 1)
+        return value.view(np.int16).astype(np.int64)
+    return windows(data, int(dtype[2:]), at).view(dtype).astype(np.int64)
 
 
 def long_varints(data: Bytes, start: Rows, first: Bytes) -> tuple[Rows, Rows, Mask]:

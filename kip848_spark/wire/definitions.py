@@ -162,11 +162,18 @@ def _default(kind: str, written: Any, fields: tuple[FieldDefinition, ...]) -> An
         return []
     if fields:
         return {child.column: child.default for child in fields}
-    if kind == "string":
-        return written or ""
-    if kind in ("bytes", "uuid"):
-        return bytes(16 if kind == "uuid" else 0)
-    return int(str(written or 0), 0)
+    match kind:
+        case "string":
+            value: Any = written or ""
+        case "bytes" | "uuid":
+            value = bytes(16 if kind == "uuid" else 0)
+        case "bool":
+            value = written in (True, "true")
+        case "float64":
+            value = float(written or 0)
+        case _:
+            value = int(str(written or 0), 0)
+    return value
 
 
 def dialects() -> list[str]:

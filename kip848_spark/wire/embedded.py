@@ -21,7 +21,7 @@ from kip848_spark.wire.decode import binary_bounds
 from kip848_spark.wire.definitions import load_embedded
 from kip848_spark.wire.faults import Faults, Rows
 from kip848_spark.wire.layout import Struct, message_layout, message_type
-from kip848_spark.wire.walk import read_fields
+from kip848_spark.wire.walk import Walk
 
 CONSUMER = "consumer"
 """The protocol type of consumers' groups."""
@@ -57,7 +57,9 @@ class Embedded:
             which = np.flatnonzero(same & (faults.reason == 0))
             if not len(which):
                 continue
-            fields = read_fields(cursor.select(which), layout)
+            part = cursor.select(which)
+            walk = Walk(part)
+            fields = walk.made(walk.fields(part, layout))
             whole = pa.StructArray.from_arrays(
                 [pa.array(version[which]), *fields], fields=list(self.arrow)
             )

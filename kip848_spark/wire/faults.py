@@ -28,22 +28,24 @@ class Reason(IntEnum):
     TRAILING_BYTES = 4
     """The record goes on behind its last field; at the first byte too many."""
     BAD_LENGTH = 5
-    """A length, count or size is negative, more than what is left, or too much for a string; at
-    the first byte of it."""
+    """A length, count or size is negative, more than what is left has room for, or too much for
+    a string; at the first byte of it."""
     BAD_VARINT = 6
     """A varint goes on beyond 32 bits; at the first byte of it."""
     BAD_UTF8 = 7
-    """A string is not strictly UTF-8; at its first byte."""
+    """A string is not strictly UTF-8; at its length."""
     NULL_NOT_ALLOWED = 8
     """A field is null that can't be; at its length."""
     BAD_TAG = 9
-    """A tag is not above the one before, too large, or its field is not as long as its size
-    says; at the first byte of the tag."""
+    """A tag is not above the one before, too large, or its field shorter than its size says; at
+    the first byte of the tag."""
     UNKNOWN_KEY_TYPE = 10
     """The dialect has no such key type; at 0."""
     UNKNOWN_VALUE_VERSION = 11
     """The key type has no such value version; at 0."""
-    BAD_PRESENCE = 12
+    EMPTY_VALUE = 12
+    """The value has no bytes (and is no tombstone); at 0."""
+    BAD_PRESENCE = 13
     """What says whether a nullable struct is there is neither yes nor no; at that."""
 
     @property
@@ -59,33 +61,29 @@ class Faults:
     """The first fault of each of ``count`` rows, and how many unknown tags each one carried.
 
     ``reason`` is uint8[count], ``at`` int64[count] (a byte of the buffer being read), ``tags``
-    int32[count].
+    int32[count]. Rows are not read strictly from left to right: strings are looked at last, and
+    the elements of an array together. Of a row's faults that one counts which a reader that goes
+    byte by byte would meet first, ``when`` says at which byte.
     """
 
     def __init__(self, count: int) -> None:
         self.reason = np.zeros(count, np.uint8)
         self.at = np.zeros(count, np.int64)
         self.tags = np.zeros(count, np.int32)
+        self._when = np.zeros(count, np.int64)
 
-    def record(self, rows: Rows, reason: Reason, at: Rows) -> None:
-        """Notes ``reason`` for those of ``rows`` that have none yet."""
-        fresh = self.reason[rows] == 0
-        self.reason[rows[fresh]] = reason
-        self.at[rows[fresh]] = at[fresh]
+    def record(self, rows: Rows, reason: Reason, at: Rows, when: Rows | None = None) -> None:
+        """Notes ``reason`` for ``rows`` (one may come more than once)."""
+        when = at if when is None else when
+        order = np.lexsort((when, rows))
+        rows, first = np.unique(rows[order], return_index=True)
+        of_row = order[first]
+        sooner = (self.reason[rows] == 0) | (when[of_row] < self._when[rows])
+        rows, of_row = rows[sooner], of_row[sooner]
+        self.reason[rows] = reason
+        self.at[rows] = at[of_row]
+        self._when[rows] = when[of_row]
 
-    def first_of_each(self, owner: Rows, rows: Rows, into: Faults) -> None:
-        """Hands on to ``into`` what happened to the elements of arrays.
-
-        ``owner`` (rising) says for each element to which of ``rows`` it belongs. What counts is
-        the fault of a row's first element that has one: those after it stand where nobody knows.
-        """
-        if self.tags.any():
-            np.add.at(into.tags, rows[owner], self.tags)
-        bad = np.flatnonzero(self.reason)
-        if not len(bad):
-            return
-        owners, first = np.unique(owner[bad], return_index=True)
-        which = rows[owners]
-        fresh = into.reason[which] == 0
-        into.reason[which[fresh]] = self.reason[bad[first[fresh]]]
-        into.at[which[fresh]] = self.at[bad[first[fresh]]]
+    def count_tags(self, rows: Rows) -> None:
+        """Counts an unknown tag for each of ``rows``."""
+        np.add.at(self.tags, rows, 1)

@@ -11,17 +11,20 @@ follows finds the fault in that element or before it, and the row is lost anyway
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
-from kip848_spark.wire.cursor import long_varints, octets, windows
+from kip848_spark.wire.cursor import integers, long_varints, octets
 from kip848_spark.wire.faults import Bytes, Rows
 from kip848_spark.wire.layout import (
+    HIGHEST_TAG,
     VARINT,
     Array,
     Blob,
     Node,
     Number,
+    Run,
     Struct,
     Text,
     Uuid,
@@ -30,8 +33,6 @@ from kip848_spark.wire.layout import (
 
 NARROW = 12
 """So many rows and fewer are measured one after another."""
-
-HIGHEST_TAG = 0x7FFFFFFF
 
 
 def element_starts(data: Bytes, node: Node, at: Rows, end: Rows, count: Rows) -> Rows:
@@ -73,26 +74,26 @@ def past(data: Bytes, node: Node, at: Rows, end: Rows) -> Rows:
     """int64[n]: where the values of ``node`` end that begin ``at``; never beyond ``end``."""
     match node:
         case Number() | Uuid():
-            return _clipped(at + node.width, end)
+            return _within(at + node.width, end)
         case Text() | Blob():
-            length, behind = _length(data, node.prefix, at, end)
-            return _clipped(behind + length, end)
+            length, at = _length(data, node.prefix, at)
+            return _within(at + length, end)
         case Array():
             return _past_array(data, node, at, end)
         case Struct():
             return _past_struct(data, node, at, end)
 
 
-def _clipped(at: Rows, end: Rows) -> Rows:
+def _within(at: Rows, end: Rows) -> Rows:
     return np.minimum(at, end)
 
 
 def _past_array(data: Bytes, node: Array, at: Rows, end: Rows) -> Rows:
-    count, at = _length(data, node.prefix, at, end)
+    count, at = _length(data, node.prefix, at)
     width = fixed_width(node.element)
     if width is not None:
-        return _clipped(at + count * width, end)
-    at = at.copy()
+        return _within(at + count * width, end)
+    at = np.minimum(at, end)
     rows = np.flatnonzero((count > 0) & (at < end))
     index = 0
     while len(rows) > NARROW:
@@ -109,20 +110,16 @@ def _past_array(data: Bytes, node: Array, at: Rows, end: Rows) -> Rows:
 def _past_struct(data: Bytes, node: Struct, at: Rows, end: Rows) -> Rows:
     if node.presence is not None:
         return _past_nullable(data, node, at, end)
-    run = 0
-    for slot in node.untagged:
-        width = fixed_width(slot.node)
-        if width is not None:
-            run += width
-        elif slot.node is not None:
-            at = past(data, slot.node, np.minimum(at + run, end) if run else at, end)
-            run = 0
-    at = np.minimum(at + run, end) if run else at
+    for step in node.steps:
+        if isinstance(step, Run):
+            at = np.minimum(at + step.width, end)
+        elif step.node is not None:
+            at = past(data, step.node, at, end)
     return _past_tags(data, at, end) if node.flexible else at
 
 
 def _past_nullable(data: Bytes, node: Struct, at: Rows, end: Rows) -> Rows:
-    bare = Struct(node.slots, node.flexible, None, node.arrow)
+    bare = replace(node, presence=None)
     there = np.flatnonzero(octets(data, at) == 1)
     at = np.minimum(at + 1, end)
     at[there] = past(data, bare, at[there], end[there])
@@ -130,17 +127,16 @@ def _past_nullable(data: Bytes, node: Struct, at: Rows, end: Rows) -> Rows:
 
 
 def _past_tags(data: Bytes, at: Rows, end: Rows) -> Rows:
-    count, at = _varint(data, at, end)
+    count, at = _varint(data, at)
+    at = np.minimum(at, end)
     if not count.any():
         return at
-    at = at.copy()
     rows = np.flatnonzero((count > 0) & (at < end))
     index = 0
     while len(rows) > NARROW:
-        stop = end[rows]
-        _, behind = _varint(data, at[rows], stop)
-        size, behind = _varint(data, behind, stop)
-        at[rows] = np.minimum(behind + size, stop)
+        _, behind = _varint(data, at[rows])
+        size, behind = _varint(data, behind)
+        at[rows] = np.minimum(behind + size, end[rows])
         index += 1
         rows = rows[(count[rows] > index) & (at[rows] < end[rows])]
     for row in rows.tolist():
@@ -150,23 +146,20 @@ def _past_tags(data: Bytes, at: Rows, end: Rows) -> Rows:
     return at
 
 
-def _length(data: Bytes, prefix: str, at: Rows, end: Rows) -> tuple[Rows, Rows]:
+def _length(data: Bytes, prefix: str, at: Rows) -> tuple[Rows, Rows]:
     """The lengths at ``at``, 0 for null and what is below, and where they end."""
     if prefix == VARINT:
-        value, behind = _varint(data, at, end)
-        return np.maximum(value - 1, 0), behind
-    width = int(prefix[2:])
-    block = windows(data, width, at)
-    value = block.view(prefix).astype(np.int64)
-    return np.maximum(value, 0), np.minimum(at + width, end)
+        value, at = _varint(data, at)
+        return np.maximum(value, 1) - 1, at
+    return np.maximum(integers(data, prefix, at), 0), at + int(prefix[2:])
 
 
-def _varint(data: Bytes, at: Rows, end: Rows) -> tuple[Rows, Rows]:
+def _varint(data: Bytes, at: Rows) -> tuple[Rows, Rows]:
     first = octets(data, at)
     if not len(first) or first.max() < 0x80:
-        return first.astype(np.int64), np.minimum(at + 1, end)
+        return first.astype(np.int64), at + 1
     value, size, _ = long_varints(data, at, first)
-    return value, np.minimum(at + size, end)
+    return value, at + size
 
 
 # -- one after another -----------------------------------------------------------------------

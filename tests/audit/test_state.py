@@ -28,7 +28,7 @@ from kip848_spark.replay.fold import Fold
 from kip848_spark.replay.groups import groups
 from kip848_spark.replay.members import members
 from kip848_spark.spark.decoding import control_decoder
-from kip848_spark.spark.tables import CONTROL_PLAN
+from kip848_spark.spark.tables import CONTROL_FIELDS, CONTROL_PLAN
 from tests.audit.logs import RELEASES, topics
 from tests.audit.logs import entries as dumped
 from tests.captures import COMMITTED
@@ -46,7 +46,9 @@ def control_rows(release: str) -> pa.Table:
     table = table.filter(pa.array([kind not in (0, 1) for kind in kinds]))
     raw = table.select(["partition", "offset", "timestamp", "key", "value"])
     raw = raw.rename_columns(["partition", "offset", "timestamp", "raw_key", "raw_value"])
-    return pa.Table.from_batches(list(control_decoder(CONTROL_PLAN)(iter(raw.to_batches()))))
+    return pa.Table.from_batches(
+        list(control_decoder(CONTROL_PLAN, CONTROL_FIELDS)(iter(raw.to_batches())))
+    )
 
 
 def vectorized(table: pa.Table) -> set[StateRow]:

@@ -81,7 +81,7 @@ def test_java_is_too_old(tmp_path: Path) -> None:
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     old.chmod(0o755)
     path = {"PATH": f"{tmp_path}:/bin"}
-    ended = alone(path, "groups", "--lake", str(tmp_path))
+    ended = alone(path, "run", "--source", f"parquet:{CAPTURE}", "--lake", str(tmp_path / "lake"))
     refused(ended, 2, "11")
 
 
@@ -125,6 +125,15 @@ def test_a_capture_of_wrong_types(kip848: Command, spark: SparkSession, tmp_path
     ended = kip848("run", "--source", f"parquet:{wrong}", "--lake", str(tmp_path / "lake"))
     refused(ended, 2, "column offset is of type string")
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_capture_with_nanoseconds(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    fine = tmp_path / "fine.parquet"
+    table = pq.read_table(CAPTURE)
+    times = table["timestamp"].cast(pa.timestamp("ns", "UTC"))
+    at = table.column_names.index("timestamp")
+    pq.write_table(table.set_column(at, "timestamp", times), fine)
+    refused(kip848("dump", "--source", f"parquet:{fine}"), 2, "nanoseconds", str(fine))
 
 
 def test_a_capture_that_is_cut_short(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:

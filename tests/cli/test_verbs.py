@@ -88,6 +88,16 @@ def test_capture_is_a_source(kip848: Command, spark: SparkSession, tmp_path: Pat
     assert there.code == 2
 
 
+def test_a_delta_capture_is_a_source(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "delta"
+    frame = spark.read.parquet(str(NEWEST / COMMITTED))
+    frame.write.format("delta").save(str(out))
+    from_delta = kip848("dump", "--source", f"delta:{out}", "--partition", "4")
+    from_parquet = kip848("dump", "--source", f"parquet:{NEWEST / COMMITTED}", "--partition", "4")
+    assert from_delta.code == from_parquet.code == 0
+    assert from_delta.out == from_parquet.out
+
+
 def test_dump_of_one_partition(kip848: Command, spark: SparkSession) -> None:
     ended = kip848("dump", "--source", f"parquet:{NEWEST / COMMITTED}", "--partition", "4")
     assert ended.code == 0, ended
@@ -125,3 +135,21 @@ def test_config_show_masks_secrets(kip848: Command, tmp_path: Path) -> None:
     shown = json.loads(ended.out)
     assert shown["lake"] == "/l"
     assert shown["kafka"] == {"sasl.password": "********"}
+
+
+def test_an_anonymized_capture_gives_the_same_state(
+    kip848: Command, spark: SparkSession, tmp_path: Path
+) -> None:
+    out, lake = tmp_path / "capture", tmp_path / "lake"
+    source = f"parquet:{NEWEST / COMMITTED}"
+    made = kip848("capture", "--anonymize", "--source", source, "--out", str(out))
+    assert made.code == 0, made
+    assert "left out" not in made.err
+    ran = kip848("run", "--source", f"parquet:{out}", "--lake", str(lake))
+    assert ran.code == 0, ran
+    said = json.loads(kip848("groups", "--all", "--json", "--lake", str(lake)).out)
+    live = read_live(NEWEST / LIVE)
+    shape = sorted((g["type"], g["member_count"], len(g["offsets"])) for g in said)
+    theirs = [(g.type, len(g.members), len(live.offsets[g.group_id])) for g in live.groups.values()]
+    assert shape == sorted(theirs)
+    assert not {group["group_id"] for group in said} & live.groups.keys()

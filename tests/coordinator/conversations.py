@@ -480,9 +480,30 @@ def classic_errors(talk: Talk) -> Conversation:
 
 @story
 def classic_static(talk: Talk) -> Conversation:
+    """Static members come back under new ids; a stable group does not rebalance for that."""
     talk.topic("foo", 4)
     a = talk.classic("A", "foo", instance="a")
+    b = talk.classic("B", "foo", instance="b")
     a.join()
+    yield 0.3
+    a.joined(a.join())
+    a.sync({a.member_id: {"foo": [0, 1, 2, 3]}})
+    b.join()
+    yield 0.1
+    a.join()
+    yield 0.3
+    b.joined(b.join())
+    a.joined(a.join())
+    talk.ask("x", "DescribeGroups", groups=[talk.group])
+    old = a.member_id
+    a.member_id = ""
+    a.join()
+    yield 0.2
+    a.beat(memberId=old)
+    a.sync(memberId=old)
+    a.leave(members=[{"memberId": old, "groupInstanceId": "a"}])
+    b.leave(members=[{"memberId": "", "groupInstanceId": "b"}])
+    b.leave(members=[{"memberId": "", "groupInstanceId": "nobody"}])
     yield 0.2
     talk.ask("x", "DescribeGroups", groups=[talk.group])
 
@@ -551,6 +572,7 @@ def empty_groups_change_type(talk: Talk) -> Conversation:
 
 @story
 def downgrade_by_static_replacement(talk: Talk) -> Conversation:
+    """The last member of the new protocol is replaced by itself, with the classic protocol."""
     talk.topic("foo", 4)
     c = talk.classic("C", "foo")
     c.join()
@@ -562,7 +584,156 @@ def downgrade_by_static_replacement(talk: Talk) -> Conversation:
     a.join()
     c.beat()
     c.owned = []
-    c.join()
+    c.joined(c.join())
     c.sync()
     a.beat()
+    a.leave(-2)
+    back = talk.classic("A2", "foo", instance="a")
+    back.join()
+    yield 0.2
+    c.beat()
+    back.beat()
+    talk.ask("x", "DescribeGroups", groups=[talk.group])
+    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
+
+
+@story
+def static_replacement_by_a_classic_member(talk: Talk) -> Conversation:
+    """A static member changes its protocol while others of the new one remain."""
+    talk.topic("foo", 4)
+    a, b = talk.consumer("A", "foo", instance="a"), talk.consumer("B", "foo")
+    a.join()
+    b.join()
+    a.ack()
+    a.ack()
+    b.beat()
+    back = talk.classic("A2", "foo", instance="a")
+    back.join()
+    back.sync()
+    a.beat()
+    b.ack()
+    back.beat()
+    b.leave()
+    yield 0.2
+    back.beat()
+
+
+@story
+def full_groups(talk: Talk) -> Conversation:
+    """More members than the broker allows in any group are not to be had here: all get in."""
+    talk.topic("foo", 20)
+    members = [talk.consumer(f"m{number:02}", "foo") for number in range(14)]
+    for member in members:
+        member.join()
+    for _ in range(3):
+        for member in members:
+            member.ack()
+    for member in members[::2]:
+        member.leave()
+    for _ in range(3):
+        for member in members[1::2]:
+            member.ack()
     yield 0
+
+
+@story
+def classic_session_ends(talk: Talk) -> Conversation:
+    talk.topic("foo", 2)
+    a = talk.classic("A", "foo", session=1_200, timeout=1_000)
+    b = talk.classic("B", "foo", session=30_000, timeout=1_000)
+    a.join()
+    yield 0.2
+    a.joined(a.join())
+    a.sync({a.member_id: {"foo": [0, 1]}})
+    b.join()
+    yield 0.2
+    a.beat()
+    yield 1.6
+    a.beat()
+    b.beat()
+
+
+@story
+def syncs_time_out(talk: Talk) -> Conversation:
+    talk.topic("foo", 2)
+    a = talk.classic("A", "foo", session=30_000, timeout=800)
+    a.join()
+    yield 0.3
+    a.joined(a.join())
+    yield 1.2
+    a.beat()
+    a.sync()
+
+
+@story
+def classic_members_of_a_consumer_group_time_out(talk: Talk) -> Conversation:
+    """One is told to join again and does not; another joins and does not sync."""
+    talk.topic("foo", 4)
+    a = talk.consumer("A", "foo")
+    a.join()
+    c = talk.classic("C", "foo", session=30_000, timeout=700)
+    c.join()
+    yield 1.1
+    c.beat()
+    a.ack()
+    c.member_id, c.generation = "", -1
+    c.join()
+    c.sync()
+    a.ack()
+    a.ack()
+    c.beat()
+    yield 1.1
+    c.beat()
+    a.ack()
+    a.ack()
+
+
+@story
+def commits_of_classic_members(talk: Talk) -> Conversation:
+    """Generations are checked, in a classic group and after its upgrade."""
+    talk.topic("foo", 2)
+    c = talk.classic("C", "foo")
+    a = talk.consumer("A", "foo")
+    c.join()
+    yield 0.2
+    c.joined(c.join())
+    who = {"memberId": c.member_id}
+    a.commit("foo", 0, 1, generationIdOrMemberEpoch=c.generation, **who)
+    c.sync({c.member_id: {"foo": [0, 1]}})
+    a.commit("foo", 0, 1, generationIdOrMemberEpoch=c.generation, **who)
+    a.commit("foo", 0, 1, generationIdOrMemberEpoch=c.generation + 1, **who)
+    a.commit("foo", 0, 1, generationIdOrMemberEpoch=-1, memberId="")
+    a.commit("foo", 0, 1, generationIdOrMemberEpoch=c.generation, memberId="nobody")
+    wanted = [{"name": talk.topic_name("foo"), "partitions": [{"partitionIndex": 0}]}]
+    a.talk.ask("A", "OffsetDelete", topics=wanted)
+    a.join()
+    a.commit("foo", 0, 2, generationIdOrMemberEpoch=c.generation, **who)
+    a.commit("foo", 0, 2, generationIdOrMemberEpoch=c.generation + 5, **who)
+    a.commit("foo", 0, 2, generationIdOrMemberEpoch=c.generation - 1, **who)
+    a.commit("foo", 0, 2)
+
+
+@story
+def downgrade_is_refused_while_new_members_remain(talk: Talk) -> Conversation:
+    talk.topic("foo", 6)
+    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo")
+    c = talk.classic("C", "foo")
+    a.join()
+    c.join()
+    c.sync()
+    b.join()
+    a.ack()
+    a.ack()
+    c.beat()
+    c.join()
+    c.sync()
+    b.ack()
+    a.leave()
+    yield 0.1
+    c.beat()
+    b.ack()
+    talk.ask("x", "ListGroups", statesFilter=["nothing"], typesFilter=["classic"])
+    b.leave()
+    yield 0.2
+    c.beat()
+    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])

@@ -73,6 +73,7 @@ class _Waiting:
     connection: Connection
     number: int
     where: str
+    answer: Json | None = None
 
 
 class Duel:
@@ -199,12 +200,16 @@ class Duel:
         steps = self.reference.request(
             at, api, request, Client(client), version=version, ticket=ticket
         )
+        for name in ("new_uuid", "new_java_uuid"):
+            self.reference.shard.__dict__.pop(name, None)
         answer = None
         for step in steps:
             for whom, response in step.answers:
                 if whom == ticket:
                     answer = response
-                self._compare(whom, response, early if whom == ticket else None)
+                self._learn(whom, response, early if whom == ticket else None)
+            for whom, response in step.answers:
+                self._compare(whom, response)
         self._take(steps, answers=False)
         if answer is None:
             time.sleep(0.03)  # the broker has to have taken it in before anyone else speaks
@@ -223,16 +228,18 @@ class Duel:
     ) -> Json | None:
         """Let the reference make the id that the broker made."""
         shard = self.reference.shard
+        patience = 5.0
         if api == "JoinGroup" and not request.get("memberId") and version >= 4:
             if request.get("groupInstanceId") is not None:
-                return None
+                patience = 0.3  # it may have to wait for others
         elif not (api == "ConsumerGroupHeartbeat" and version == 0):
             return None
-        answer = waiting.connection.receive(waiting.number, 5)
+        answer = waiting.connection.receive(waiting.number, patience)
         if answer is None or not answer.get("memberId"):
             return answer
         made = str(answer["memberId"])
-        classic = made.removeprefix(f"{client}-")
+        prefix = request.get("groupInstanceId") or client
+        classic = made.removeprefix(f"{prefix}-")
         shard.new_uuid = lambda: made  # type: ignore[method-assign]
         shard.new_java_uuid = lambda: classic  # type: ignore[method-assign]
         return answer
@@ -245,23 +252,35 @@ class Duel:
         for step in steps:
             if answers:
                 for ticket, response in step.answers:
-                    self._compare(ticket, response, None)
+                    self._learn(ticket, response, None)
+                for ticket, response in step.answers:
+                    self._compare(ticket, response)
             for record in step.records:
                 data = record["key"]["data"]
                 group = data.get("groupId", data.get("group"))
                 self.records.setdefault(group, []).append(record)
 
-    def _compare(self, ticket: int, reference: Json, early: Json | None) -> None:
+    def _learn(self, ticket: int, reference: Json, early: Json | None) -> None:
+        """Get the broker's answer, and which of its ids stands for which of the reference's."""
+        waiting = self._waiting.get(ticket)
+        if waiting is None:
+            return
+        waiting.answer = early or waiting.connection.receive(waiting.number, 6)
+        if waiting.answer is None:
+            return
+        mine, theirs = reference.get("memberId"), waiting.answer.get("memberId")
+        same = reference["errorCode"] == waiting.answer["errorCode"] if mine else False
+        if mine and theirs and mine != theirs and same:
+            self._alias[theirs] = mine
+
+    def _compare(self, ticket: int, reference: Json) -> None:
         waiting = self._waiting.pop(ticket, None)
         if waiting is None:
             return
-        broker = early or waiting.connection.receive(waiting.number, 6)
+        broker: Any = waiting.answer
         if broker is None:
             self.differences.append(Difference(waiting.where, "no answer", reference))
             return
-        mine, theirs = reference.get("memberId"), broker.get("memberId")
-        if mine and theirs and mine != theirs and reference["errorCode"] == broker["errorCode"]:
-            self._alias[theirs] = mine
         broker = _plain(self._renamed(broker))
         plain = _plain(reference, broker)
         if broker != plain and _sorted(broker) == _sorted(plain):

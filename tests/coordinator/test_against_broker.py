@@ -19,7 +19,7 @@ RELEASES = ["4.3.1", "4.0.2"]
 
 
 def settings(version: str) -> dict[str, str]:
-    quiet = {"group.consumer.session.timeout.ms": "30000"}
+    quiet = {"group.consumer.session.timeout.ms": "60000"}  # nobody expires but by a story
     if version.startswith("4.3"):
         quiet["group.consumer.assignment.interval.ms"] = "0"
     return quiet

@@ -160,3 +160,16 @@ def test_state_tables_are_sorted_lists_without_duplicates(whole: Lake) -> None:
         assert topics == sorted(set(topics))
     places = rows(whole, "assignments")
     assert len(places) == len(set(places))
+
+
+def test_auto_tells_the_dialect_and_remembers_it(spark: SparkSession, tmp_path: Path) -> None:
+    said: list[str] = []
+    lake = Lake(spark, str(tmp_path / "lake"))
+    first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
+    outcome = run_ingest(source(first), lake, said.append, dialect="auto")
+    assert outcome.run is not None
+    assert outcome.run.dialect == "shipped"
+    assert any("each reads to the last byte: kip" in words for words in said)
+    said.clear()
+    run_ingest(source(NEWEST / COMMITTED), lake, said.append, dialect="auto")
+    assert any("read by it before" in words for words in said)

@@ -19,7 +19,7 @@ What is accepted, and the reason and position of what is not
              the key type: ``unknown_key_type`` at 0 if the dialect has none such. Then the
              fields.
     value    None is a tombstone. Else an int16, the version: ``unknown_value_version`` at 0 if it
-             is not valid for the key type. Then the fields. No bytes at all is ``truncated`` at
+             is not valid for the key type. Then the fields. No bytes at all is ``empty_value`` at
              0.
     the end  A byte left over is ``trailing_bytes`` there. (Kafka ignores them.)
 
@@ -36,21 +36,21 @@ What is accepted, and the reason and position of what is not
              ``null_not_allowed``. ``bad_length`` if it is under -1, over the number of bytes that
              follow it (an array's item has at least one byte), or over 32767 for a string. All at
              the length's first byte. (Kafka takes any negative length for null.)
-    string   UTF-8: ``bad_utf8`` at the string's first byte after the length if it is not strictly
-             so (overlong forms, surrogates, beyond U+10FFFF). (Kafka puts U+FFFD in.)
+    string   UTF-8: ``bad_utf8`` at its length's first byte if it is not strictly so (overlong
+             forms, surrogates, beyond U+10FFFF). (Kafka puts U+FFFD in.)
     array    The items one after another, with the reasons and positions of their own.
     struct   The fields of the version in the order of the definition, tagged ones left out; then,
              in a flexible version, the tags. A nullable one begins with its presence: untagged an
              int8, 1 or -1 for null; as a tag's content a varint, 1 or 0 for null. Any other is
              ``bad_presence`` at its first byte. (Kafka takes any number for present that is not
              under 0, or not 0.) Null where not allowed can't happen.
-    tags     A varint, their number: ``bad_length`` at its first byte if it is over the number of
-             bytes that follow it. For each a varint, the tag: ``bad_tag`` at its first byte if it
-             is not over the one before, or over 2^31 - 1. A varint, the size: ``bad_length`` at
-             its first byte if it is over the number of bytes that follow it. A known tag's field
-             is then read like any other; only if that succeeds and ends elsewhere than the size
-             says, it is ``bad_tag`` at the tag's first byte. An unknown tag is skipped and
-             counted. (Kafka checks neither order nor size.)
+    tags     A varint, their number: ``bad_length`` at its first byte if it is over half the
+             number of bytes that follow it (a tag has at least two). For each a varint, the tag:
+             ``bad_tag`` at its first byte if it is not over the one before, or over 2^31 - 1. A
+             varint, the size: ``bad_length`` at its first byte if it is over the number of bytes
+             that follow it. A known tag's field is read like any other and as if the bytes ended
+             where the size says; bytes it leaves are ``bad_tag`` at the tag's first byte. An
+             unknown tag is skipped and counted. (Kafka checks neither order nor size.)
 
     Bytes are canonical if encoding what they mean gives them back. Accepted and not canonical
     are: varints longer than needed, and tagged fields that are there with their default.
@@ -157,6 +157,8 @@ def _decode_key(key: bytes | None, folder: str, decoded: Decoded) -> Record:
 
 
 def _decode_value(value: bytes, record: Record, decoded: Decoded) -> None:
+    if not value:
+        raise MalformedError("empty_value", 0)
     reader = Reader(value)
     decoded.version = reader.fixed("int16")
     if decoded.version not in record.value.valid:
@@ -184,11 +186,12 @@ class Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.end = len(data)
         self.unknown_tags = 0
 
     @property
     def left(self) -> int:
-        return len(self.data) - self.at
+        return self.end - self.at
 
     def expect_end(self) -> None:
         if self.left:
@@ -271,19 +274,18 @@ class Reader:
         return length
 
     def text_or_bytes(self, type_: str, *, nullable: bool, flexible: bool) -> str | bytes | None:
+        start = self.at
         length = self.length(type_, nullable=nullable, flexible=flexible)
         if length is None:
             return None
         data = self.data[self.at : self.at + length]
-        if type_ == "string":
-            try:
-                text = data.decode("utf-8", "strict")
-            except UnicodeDecodeError:
-                raise MalformedError("bad_utf8", self.at) from None
-            self.at += length
-            return text
         self.at += length
-        return data
+        if type_ == "bytes":
+            return data
+        try:
+            return data.decode("utf-8", "strict")
+        except UnicodeDecodeError:
+            raise MalformedError("bad_utf8", start) from None
 
     def presence(self, field: Field, version: int) -> bool:
         start = self.at
@@ -298,7 +300,7 @@ class Reader:
     def tags(self, value: Plain, known: dict[int | None, Field], version: int) -> None:
         start = self.at
         count = self.varint()
-        if count > self.left:
+        if 2 * count > self.left:
             raise MalformedError("bad_length", start)
         previous = -1
         for _ in range(count):
@@ -313,9 +315,11 @@ class Reader:
                 raise MalformedError("bad_length", size_at)
             end = self.at + size
             if tag in known:
+                self.end, outer = end, self.end
                 value[known[tag].key] = self.field(known[tag], version, flexible=True)
-                if self.at != end:
+                if self.left:
                     raise MalformedError("bad_tag", start)
+                self.end = outer
             else:
                 value.setdefault(UNKNOWN_TAGS, []).append((tag, self.data[self.at : end]))
                 self.unknown_tags += 1

@@ -175,7 +175,7 @@ def test_empty_bytes_only() -> None:
     assert {(row.reason, row.side) for row in rows} == {("empty_key", "key")}
     commit = bytes.fromhex("0001 0001 67 0001 74 00000000")
     rows = assert_held([(commit, b"")] * 4)
-    assert {(row.reason, row.side, row.position) for row in rows} == {("truncated", "value", 0)}
+    assert {(row.reason, row.side, row.position) for row in rows} == {("empty_value", "value", 0)}
 
 
 def test_bytes_under_a_null_are_not_looked_at() -> None:

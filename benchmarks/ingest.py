@@ -1,0 +1,179 @@
+"""`make bench`: what `ingest` costs beside merely writing the topic's raw bytes to Delta.
+
+One run, one warm Spark session, one broker on loopback. The two are timed in turn, three times
+each after a warm-up, and the figure is the ratio of their medians. Making the topic, the session
+and the lake's empty tables is not timed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.topic import fill
+from kip848_spark.kafka import ClientSettings
+from kip848_spark.local.broker import Broker
+from kip848_spark.spark.choosing import control_plan
+from kip848_spark.spark.decoding import records_decoder
+from kip848_spark.spark.ingest import ingest
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import Run, new_run_id, next_ranges
+from kip848_spark.spark.session import local_session
+from kip848_spark.spark.sources import KafkaSource
+from kip848_spark.spark.tables import record_output
+
+TOPIC = "offsets_like"
+PARTITIONS = 8
+RECORDS = 2_000_000
+ROUNDS = 3
+
+
+class WorkerMemory:
+    """The largest resident size (bytes) that any Python worker of Spark had while it ran."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        me = psutil.Process()
+        while not self._stop.wait(0.1):
+            for child in me.children(recursive=True):
+                try:
+                    if any(word.startswith("pyspark.") for word in child.cmdline()):
+                        self.peak = max(self.peak, child.memory_info().rss)
+                except psutil.Error:
+                    continue
+
+
+def main(records: int = RECORDS) -> None:
+    """Makes the topic, times, prints the table and writes it as JSON beside this file."""
+    console = Console(width=110)
+    with Broker(offsets_partitions=1) as broker, tempfile.TemporaryDirectory() as folder:
+        console.print(f"filling a topic with {records:,} records …")
+        fill(broker.bootstrap, TOPIC, PARTITIONS, records, int(time.time() * 1000))
+        spark = local_session()
+        try:
+            result = measure(spark, broker, Path(folder))
+        finally:
+            spark.stop()
+    show(console, result)
+    Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, object]:
+    """Seconds of each variant, medians of `ROUNDS` interleaved rounds, and the workers' memory."""
+    source = KafkaSource(broker.bootstrap, TOPIC, ClientSettings())
+    plan = Run(
+        run_id="",
+        source=source.name,
+        identity=source.identity(),
+        dialect="shipped",
+        ranges=next_ranges(None, source.extents(spark)),
+        table_versions={},
+        started_at=datetime.now(UTC),
+    )
+    read = 0
+
+    def raw(path: str) -> None:
+        frame = source.read(spark, plan.ranges).withColumn("topic", F.lit(TOPIC))
+        frame.write.format("delta").save(path)
+
+    def product(path: str) -> None:
+        nonlocal read
+        run = replace(plan, run_id=new_run_id(datetime.now(UTC)))
+        read = ingest(source, Lake(spark, path), run).records_read
+
+    def scan(_: str) -> None:
+        _drop(source.read(spark, plan.ranges))
+
+    def decoding(_: str) -> None:
+        starts = {r.partition: r.start for r in plan.ranges}
+        schema = from_arrow_schema(pa.schema(list(record_output().items())))
+        decoder = records_decoder(control_plan("shipped").plan, starts)
+        _drop(source.read(spark, plan.ranges).mapInArrow(decoder, schema))
+
+    variants: dict[str, Callable[[str], None]] = {
+        "scan of the topic, to nowhere": scan,
+        "scan and decode, to nowhere": decoding,
+        "raw bytes to Delta": raw,
+        "ingest": product,
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    sizes: dict[str, int] = {}
+    with WorkerMemory() as memory:
+        for turn in range(ROUNDS + 1):
+            for name, variant in variants.items():
+                path = folder / "lake"
+                if variant is product:
+                    Lake(spark, str(path)).make()
+                started = time.perf_counter()
+                variant(str(path))
+                if turn:  # the first round warms up
+                    seconds[name].append(time.perf_counter() - started)
+                if path.exists():
+                    sizes[name] = sum(f.stat().st_size for f in path.rglob("*.parquet"))
+                    shutil.rmtree(path)
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    return {
+        "records": read,
+        "seconds": medians,
+        "all_seconds": seconds,
+        "bytes": sizes,
+        "worker_peak_bytes": memory.peak,
+        "ratio": medians["ingest"] / medians["raw bytes to Delta"],
+    }
+
+
+def _drop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def show(console: Console, result: dict[str, object]) -> None:
+    """The table."""
+    seconds, sizes, records = result["seconds"], result["bytes"], result["records"]
+    assert isinstance(seconds, dict)
+    assert isinstance(sizes, dict)
+    assert isinstance(records, int)
+    table = Table(title=f"{records:,} records, median of {ROUNDS} rounds in turn, one warm session")
+    for column in ("", "seconds", "records/s", "to raw bytes", "MB on disk"):
+        table.add_column(column, justify="left" if not column else "right")
+    base = seconds["raw bytes to Delta"]
+    for name, took in seconds.items():
+        size = f"{sizes[name] / 1e6:.0f}" if name in sizes else ""
+        table.add_row(name, f"{took:.1f}", f"{records / took:,.0f}", f"{took / base:.2f}", size)
+    console.print(table)
+    peak = result["worker_peak_bytes"]
+    assert isinstance(peak, int)
+    console.print(f"largest Python worker: {peak / 2**20:.0f} MiB resident")
+    console.print(f"ingest to raw bytes: {result['ratio']:.2f}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else RECORDS)

@@ -1,0 +1,217 @@
+"""A topic as large as wanted that looks like a cluster's `__consumer_offsets`.
+
+Every record is one that a real broker wrote (the capture in tests/data), with what changes from
+record to record made anew: for commits the group, topic, partition, offset and time, for the
+others the group, the epochs and the time. Groups are of very different size, and so are the
+topic's partitions; a group lives in the partition that Kafka itself would put it in.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from kip848_spark.live import LOG, admin_client
+
+CAPTURE = Path(__file__).parent.parent / "tests" / "data" / "kafka-4.3.1" / "records.parquet"
+
+GROUPS = 300
+"""Groups that commit; with their topics' partitions they make a few thousand keys."""
+CONTROL_COPIES = 40
+"""Copies, by group name, of the capture's groups that the control records are spread over."""
+CONTROL_EVERY = 20
+"""One record in so many is a control record."""
+TOMBSTONE_EVERY = 50
+"""One commit in so many is a tombstone: its offset expired."""
+TRANSACTION_EVERY, TRANSACTION = 20_000, 200
+"""So often so many records are sent in a transaction; every fifth transaction is aborted."""
+SPAN_MS = 86_400_000
+"""The records are spread over the day before now."""
+
+_COMMIT_KEY = 1
+_OFFSET = slice(2, 10)
+_TIME = struct.Struct(">q")
+_EPOCHS = {3: (2,), 6: (2,), 8: (2, 6)}
+"""Where the values of some key types have epochs (int32)."""
+
+Message = tuple[int, bytes, bytes | None]
+"""Partition, key, value."""
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A group's key for one topic partition, and its value but for the offset and the time."""
+
+    partition: int
+    key: bytes
+    head: bytes
+    middle: bytes
+    tail: bytes
+
+
+def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int) -> None:
+    """Makes ``topic`` and sends ``records`` records to it, those of aborted transactions included.
+
+    Raises RuntimeError if the broker did not take all of them.
+    """
+    admin = admin_client(bootstrap)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "linger.ms": 20,
+        "queue.buffering.max.messages": 500_000,
+        "queue.buffering.max.kbytes": 512_000,
+    }
+    plain = Producer(settings, logger=LOG)
+    transactional = Producer({**settings, "transactional.id": f"{topic}-filler"}, logger=LOG)
+    transactional.init_transactions(30)
+    failed: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    transactions = 0
+    for number, (partition, key, value) in enumerate(_messages(partitions, records, now_ms)):
+        place = number % TRANSACTION_EVERY
+        if place == 0:
+            transactional.begin_transaction()
+        producer = transactional if place < TRANSACTION else plain
+        time = now_ms - SPAN_MS + number * SPAN_MS // records
+        while True:
+            try:
+                producer.produce(
+                    topic, value, key, partition, on_delivery=delivered, timestamp=time
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 1000 == 0:
+            producer.poll(0)
+        if place == TRANSACTION - 1 or (place < TRANSACTION and number == records - 1):
+            transactions += 1
+            transactional.flush()  # else an abort takes back what is still in the queue
+            if transactions % 5:
+                transactional.commit_transaction(30)
+            else:
+                transactional.abort_transaction(30)
+    if plain.flush(60) or failed:
+        raise RuntimeError(f"the broker did not take all records: {failed[:1]}")
+
+
+def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:
+    """Commits with a control record after every so many of them."""
+    commits = _commits(partitions, now_ms - SPAN_MS, SPAN_MS / records)
+    control = _control(partitions)
+    for number in range(records):
+        yield next(control) if number % CONTROL_EVERY == 0 else next(commits)
+
+
+def _commits(partitions: int, since_ms: int, step_ms: float) -> Iterator[Message]:
+    """Without end: a group is drawn, and commits some of its partitions, as a member does."""
+    rng = np.random.default_rng(848)
+    groups = _groups(rng, partitions)
+    weights = 1 / np.arange(1, len(groups) + 1) ** 0.8
+    weights = rng.permutation(weights / weights.sum())
+    offsets = [rng.integers(0, 10**9, len(keys)).tolist() for keys in groups]
+    number = 0
+    while True:
+        chosen = rng.choice(len(groups), 10_000, p=weights).tolist()
+        places = rng.random(10_000).tolist()
+        for group, place in zip(chosen, places, strict=True):
+            keys = groups[group]
+            first = int(place * len(keys)) // 8 * 8
+            for index in range(first, min(first + 8, len(keys))):
+                key = keys[index]
+                number += 1
+                if number % TOMBSTONE_EVERY == 0:
+                    yield key.partition, key.key, None
+                    continue
+                offsets[group][index] += 17
+                time = _TIME.pack(int(since_ms + number * step_ms))
+                offset = _TIME.pack(offsets[group][index])
+                value = key.head + offset + key.middle + time + key.tail
+                yield key.partition, key.key, value
+
+
+def _groups(rng: np.random.Generator, partitions: int) -> list[list[_Key]]:
+    """The keys of each committing group: one to three topics of 4 to 12 partitions."""
+    templates = [value for key_type, _, value in _captured() if key_type == _COMMIT_KEY and value]
+    areas = ("billing", "search", "fraud", "orders", "telemetry", "mail")
+    roles = ("indexer", "enricher", "sink", "projector", "notifier-v2")
+    sizes = {f"{area}.events-{n}": int(rng.integers(4, 13)) for area in areas for n in range(8)}
+    ids = {topic: rng.bytes(16) for topic in sizes}
+    groups = []
+    for number in range(GROUPS):
+        group = f"{areas[number % len(areas)]}.{roles[number % len(roles)]}-{number}"
+        home = _home(group, partitions)
+        template = templates[int(rng.integers(len(templates)))]
+        keys = []
+        for topic in rng.choice(list(sizes), int(rng.integers(1, 4)), replace=False).tolist():
+            for partition in range(sizes[topic]):
+                key = struct.pack(">h", _COMMIT_KEY) + _text(group) + _text(topic)
+                key += struct.pack(">i", partition)
+                keys.append(_Key(home, key, *_pieces(template, ids[topic])))
+        groups.append(keys)
+    return groups
+
+
+def _pieces(value: bytes, topic_id: bytes) -> tuple[bytes, bytes, bytes]:
+    """A commit's value (version 4) around its offset and its time; the topic's id at the end of
+    those that have one."""
+    at = 14 + value[14]  # leader epoch, then the metadata behind their length + 1
+    tail = value[at + 8 :]
+    return value[:2], value[10:at], tail[:-16] + topic_id if len(tail) > 16 else tail
+
+
+def _control(partitions: int) -> Iterator[Message]:
+    """Without end: the capture's control records in their order, again and again, each time for
+    other groups, or for the same with later epochs."""
+    records = [record for record in _captured() if record[0] != _COMMIT_KEY]
+    rounds = 0
+    while True:
+        suffix = f"-{rounds % CONTROL_COPIES}".encode()
+        for key_type, key, value in records:
+            length = int.from_bytes(key[2:4], "big")
+            group = key[4 : 4 + length] + suffix
+            renamed = key[:2] + struct.pack(">h", len(group)) + group + key[4 + length :]
+            later = value and _later(key_type, value, 10 * (rounds // CONTROL_COPIES))
+            yield _home(group.decode(), partitions), renamed, later
+        rounds += 1
+
+
+def _later(key_type: int, value: bytes, by: int) -> bytes:
+    """``value`` with its epochs raised; negative ones say that a member left, and stay."""
+    for at in _EPOCHS.get(key_type, ()):
+        (epoch,) = struct.unpack_from(">i", value, at)
+        if epoch > 0:
+            value = value[:at] + struct.pack(">i", epoch + by) + value[at + 4 :]
+    return value
+
+
+def _captured() -> Sequence[tuple[int, bytes, bytes | None]]:
+    """Key type, key and value of every record of the capture, by time."""
+    table = pq.read_table(CAPTURE).sort_by([("timestamp", "ascending"), ("offset", "ascending")])
+    columns = (table[name].to_pylist() for name in ("key", "value"))
+    return [
+        (int.from_bytes(key[:2], "big"), key, value) for key, value in zip(*columns, strict=True)
+    ]
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _home(group: str, partitions: int) -> int:
+    """The partition Kafka keeps a group in: Java's hash of its name."""
+    value = 0
+    for character in group:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % partitions

@@ -1,0 +1,65 @@
+"""The dialect to read a source by: named, remembered by the lake, or told from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from kip848_spark.spark.sources import Range, Source
+from kip848_spark.wire.control import ControlPlan
+from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.dialects import AUTO, TELLING, Choice, candidates, choose, plan_of, tally
+
+
+def control_plan(variant: str) -> ControlPlan:
+    """How the records of a variant are read."""
+    return ControlPlan.of(plan_of(variant))
+
+
+def chosen(
+    source: Source,
+    spark: SparkSession,
+    ranges: Sequence[Range],
+    dialect: str,
+    before: str | None = None,
+) -> Choice:
+    """The variant of ``dialect`` to read ``ranges`` by. ``before``: the one this lake was read by;
+    it stays that for ``auto``. Passes over the records if there is a choice to make.
+
+    Raises UsageError if the records don't tell.
+    """
+    plans = candidates(dialect)
+    if len(plans) == 1:
+        return Choice(next(iter(plans)), "it was named")
+    if dialect == AUTO and before is not None:
+        return Choice(before, "this lake was read by it before")
+    key_type = F.conv(F.hex(F.substring("key", 1, 2)), 16, 10).cast("int")
+    telling = (
+        source.read(spark, ranges)
+        .where(key_type.isin(list(TELLING)) & F.col("value").isNotNull())
+        .select("key", "value")
+    )
+    counts = telling.mapInArrow(_tallies(plans), "variant string, records long, read long")
+    rows = counts.groupBy("variant").agg(F.sum("records"), F.sum("read")).collect()
+    total = max((row[1] for row in rows), default=0)
+    return choose({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)
+
+
+def _tallies(
+    plans: Mapping[str, Plan],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            read = tally(plans, batch.column("key"), batch.column("value"))
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "variant": pa.array(list(read), pa.string()),
+                    "records": pa.array([batch.num_rows] * len(read), pa.int64()),
+                    "read": pa.array(list(read.values()), pa.int64()),
+                }
+            )
+
+    return run

@@ -1,0 +1,122 @@
+"""A lake's state, read without Spark: `groups` answers at once, where a JVM would take seconds.
+
+Tables are read by delta-rs at the versions of one finished run, as Spark's views of them are.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from kip848_spark.errors import LakeError, NotFoundError
+
+LOCK = ".kip848.lock"
+"""The lock file of a local lake."""
+
+Row = dict[str, Any]
+
+
+def is_lake(path: str, tables: Iterable[str]) -> bool:
+    """True if there is a lake in the folder ``path``, False if there could be one.
+
+    Raises LakeError if there is something else.
+    """
+    folder = Path(path)
+    if not folder.exists():
+        return False
+    if not folder.is_dir():
+        raise LakeError(f"{path} is a file, not a lake.", "Name a folder with --lake.")
+    if (folder / "runs" / "_delta_log").is_dir():
+        return True
+    if any(entry.name not in (*tables, LOCK) for entry in folder.iterdir()):
+        raise LakeError(
+            f"{path} is not a lake: it holds other files and no table of runs.",
+            "Name a new or empty folder with --lake.",
+        )
+    return False
+
+
+class State:
+    """The tables of the lake at ``path`` as the last finished run left them, or the last one done
+    by ``as_of`` (UTC). Raises LakeError."""
+
+    def __init__(self, path: str, as_of: datetime | None = None) -> None:
+        self.path = path.rstrip("/") or "/"
+        if "://" not in path and not is_lake(path, ()):
+            raise LakeError(f"There is no lake at {path}.", "`kip848 run` makes it.")
+        done = [run for run in self._rows("runs", None) if run["outcome"] == "done"]
+        if as_of is not None:
+            done = [run for run in done if run["finished_at"] <= as_of]
+        if not done:
+            by = f" had finished by {as_of:%Y-%m-%d %H:%M}" if as_of else " has finished yet"
+            raise LakeError(f"No run of the lake {path}{by}.", "`kip848 run` makes one.")
+        self.run: Row = max(done, key=lambda run: run["run_id"])
+        self.versions: dict[str, int] = dict(self.run["table_versions"])
+
+    def rows(self, table: str, groups: Sequence[str] | None = None) -> list[Row]:
+        """The rows of a state table, those of ``groups`` if any are named."""
+        return self._rows(table, self.versions[table], groups)
+
+    def _rows(
+        self, table: str, version: int | None, groups: Sequence[str] | None = None
+    ) -> list[Row]:
+        wanted = None if groups is None else pc.field("group_id").isin(list(groups))
+        try:
+            found = DeltaTable(f"{self.path}/{table}", version=version)
+            dataset = found.to_pyarrow_dataset()
+            rows = dataset.to_table(filter=wanted, use_threads=False)
+            return list(rows.to_pylist())
+        except (DeltaError, OSError) as cause:
+            first = str(cause).splitlines()[0]
+            raise LakeError(
+                f"The table {table} of the lake {self.path} can't be read: {first}"
+            ) from None
+
+
+def described(state: State, names: Sequence[str] | None = None) -> list[Row]:
+    """The groups ``names`` (all if None), sorted: the columns of `groups`, with ``members_now``
+    (rows of `members`, each with its partitions by role) and ``offsets`` (rows of `offsets`).
+
+    Raises NotFoundError, with names that are near, if there is no such group.
+    """
+
+    def rows(table: str, *order: str) -> list[Row]:
+        found = state.rows(table, names)
+        return sorted(found, key=lambda row: [(row[n] is not None, row[n]) for n in order])
+
+    found = {
+        row["group_id"]: row | {"members_now": [], "offsets": []}
+        for row in rows("groups", "group_id")
+    }
+    missing = [name for name in names or () if name not in found]
+    if missing:
+        raise _unknown(state, missing[0])
+    members: dict[tuple[str, str], Row] = {}
+    for row in rows("members", "group_id", "member_id"):
+        roles: Row = {"assigned": [], "pending_revocation": [], "target": []}
+        member = row | roles
+        members[row["group_id"], row["member_id"]] = member
+        found[row["group_id"]]["members_now"].append(member)
+    for row in rows("assignments", "group_id", "member_id", "topic", "topic_id", "topic_partition"):
+        owner = members.get((row["group_id"], row["member_id"]))
+        if owner is not None:
+            place = {name: row[name] for name in ("topic", "topic_id", "topic_partition")}
+            owner[row["role"]].append(place)
+    for row in rows("offsets", "group_id", "topic", "topic_partition"):
+        if row["group_id"] in found:  # a deleted group's last commits may outlive it
+            found[row["group_id"]]["offsets"].append(row)
+    return list(found.values())
+
+
+def _unknown(state: State, name: str) -> NotFoundError:
+    known = [row["group_id"] for row in state.rows("groups")]
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    hint = f"Did you mean {', '.join(near)}?" if near else "`kip848 groups` lists them."
+    return NotFoundError(f"The lake has no group {name}.", hint)

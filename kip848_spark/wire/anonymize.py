@@ -1,0 +1,245 @@
+"""Names out of records, consistently: decode, rename, encode.
+
+What a string is, is told by the path of its field. A string that no rule knows is replaced too:
+a field of a later release must not leak. Left as they are: assignors, protocol types, topic ids,
+numbers, and member ids that are random anyway (a bare uuid, as consumers of the new protocol
+have), since the order in which a coordinator hands out partitions depends on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.wire.columns import gather
+from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
+from kip848_spark.wire.decode import Part, decode
+from kip848_spark.wire.embedded import CONSUMER, Embedded
+from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
+from kip848_spark.wire.faults import Mask, Rows
+
+Rename = Callable[[str, pa.Array], pa.Array]
+"""A category and string[n] to string[n]."""
+
+TEXT = "text"
+MEMBER = "member"
+CATEGORIES: dict[str, str] = {
+    "group": "group",
+    "group_id": "group",
+    "member_id": MEMBER,
+    "leader": MEMBER,
+    "instance_id": "instance",
+    "group_instance_id": "instance",
+    "rack_id": "rack",
+    "racks": "rack",
+    "client_id": "client",
+    "client_host": "host",
+    "host": "host",
+    "topic": "topic",
+    "topic_name": "topic",
+    "topics": "topic",
+    "subscribed_topic_names": "topic",
+    "source_topics": "topic",
+    "repartition_sink_topics": "topic",
+    "repartition_source_topics.name": "topic",
+    "state_changelog_topics.name": "topic",
+    "subscribed_topic_regex": "regex",
+    "source_topic_regex": "regex",
+    "regular_expression": "regex",
+    "metadata": "metadata",
+    "process_id": "process",
+    "client_tags.key": "tag",
+    "client_tags.value": "tag",
+}
+"""What a string field holds, by its name or the end of its path."""
+
+KEPT = frozenset(
+    {
+        "protocol_type",
+        "protocol",
+        "assignor",
+        "server_assignor",
+        "supported_protocols.name",
+        "subtopology_id",
+        "topic_configs.key",
+        "topic_configs.value",
+        "last_assignment_configs.key",
+        "last_assignment_configs.value",
+    }
+)
+"""Strings that name nothing of the user's."""
+
+USER_DATA = "user_data"
+"""A client's own bytes inside embedded metadata: nobody knows what they name."""
+
+_RANDOM = re.compile(r"[A-Za-z0-9_/+-]{22}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+@dataclass(frozen=True)
+class Pseudonyms:
+    """New names. ``ordinals`` has the old names of a category in their order, each with its new
+    one, so that names sort as they did; what it lacks gets a name made from a keyed hash."""
+
+    ordinals: Mapping[str, Mapping[str, str]]
+    secret: bytes
+
+    @classmethod
+    def of(cls, names: Mapping[str, set[str]], secret: bytes) -> Pseudonyms:
+        ordinals = {
+            # Kafka's assignors sort as Java does: by UTF-16 units.
+            category: {
+                name: f"{category}-{number:06d}"
+                for number, name in enumerate(sorted(some, key=lambda n: n.encode("utf-16-be")))
+            }
+            for category, some in names.items()
+        }
+        return cls(ordinals, secret)
+
+    def __call__(self, category: str, names: pa.Array) -> pa.Array:
+        encoded = pc.dictionary_encode(names)
+        old = encoded.dictionary.to_pylist()
+        return pa.array([self._new(category, n) for n in old], pa.string()).take(encoded.indices)
+
+    def _new(self, category: str, name: str) -> str:
+        if not name or (category == MEMBER and _RANDOM.fullmatch(name)):
+            return name
+        known = self.ordinals.get(category, {}).get(name)
+        if known is not None:
+            return known
+        digest = hashlib.blake2b(name.encode(), key=self.secret, digest_size=8).hexdigest()
+        return f"{category}-{digest}"
+
+
+HASHED = frozenset({"metadata", TEXT, "process", "tag"})
+"""Categories without an order that matters, and with no bound on how many there are."""
+
+
+class Names:
+    """A `Rename` that changes nothing and keeps the distinct names of each ordered category."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, set[str]] = {}
+
+    def __call__(self, category: str, names: pa.Array) -> pa.Array:
+        if category not in HASHED:
+            some = pc.unique(names).drop_null().to_pylist()
+            if category == MEMBER:
+                some = [name for name in some if not _RANDOM.fullmatch(name)]
+            self.found.setdefault(category, set()).update(name for name in some if name)
+        return names
+
+
+def rewrite(
+    plan: ControlPlan, keys: pa.Array, values: pa.Array, rename: Rename
+) -> tuple[pa.Array, pa.Array, Mask]:
+    """``keys`` and ``values`` (binary[n]) with every name renamed; and bool[n]: the rows that could
+    be (what does not decode is not, and must not be handed on)."""
+    decoded = decode(plan.plan, keys, values)
+    new_keys: list[tuple[Rows, pa.Array]] = []
+    for part in decoded.keys:
+        new_keys.append((part.rows, encode_keys(part.plan, _renamed(plan, part, rename))))
+    per_key = gather(new_keys, decoded.distinct, pa.binary())
+    absent = decoded.key_of < 0
+    keys = per_key.take(pa.array(decoded.key_of, mask=absent if absent.any() else None))
+    new_values: list[tuple[Rows, pa.Array]] = []
+    for part in decoded.values:
+        columns = _renamed(plan, part, rename)
+        new_values.append((part.rows, encode_values(part.plan, part.version, columns)))
+    return keys, gather(new_values, decoded.count, pa.binary()), decoded.reason == 0
+
+
+def _renamed(plan: ControlPlan, part: Part, rename: Rename) -> dict[str, pa.Array]:
+    columns = {
+        slot.column: array
+        for slot, array in zip(part.struct.slots, part.fields, strict=True)
+        if slot.node is not None
+    }
+    consumer = None
+    if part.plan.kind == CLASSIC_GROUP and "protocol_type" in columns:
+        consumer = pc.equal(columns["protocol_type"], CONSUMER)
+    return {name: _visit(plan, array, name, rename, consumer) for name, array in columns.items()}
+
+
+def _visit(
+    plan: ControlPlan, array: pa.Array, path: str, rename: Rename, consumer: pa.Array | None
+) -> pa.Array:
+    """``array`` with all strings and embedded metadata in it renamed. ``consumer`` (bool[n]): rows
+    whose embedded metadata is that of consumers; None: all rows are."""
+    type_ = array.type
+    mask = array.is_null() if array.null_count else None
+    if pa.types.is_string(type_):
+        category = _category(path)
+        return array if category is None else rename(category, array)
+    if pa.types.is_list(type_):
+        below = None if consumer is None else consumer.take(pc.list_parent_indices(array))
+        elements = _visit(plan, array.flatten(), path, rename, below)
+        sizes = pc.list_value_length(array).fill_null(0).to_numpy()
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), elements, type=type_, mask=mask)
+    if pa.types.is_struct(type_):
+        children = [
+            _visit(plan, pc.struct_field(array, f.name), f"{path}.{f.name}", rename, consumer)
+            for f in type_
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    if path.endswith(USER_DATA):
+        return _blank(array)
+    if pa.types.is_binary(type_):
+        embedded = plan.assignment if path.endswith("assignment") else plan.subscription
+        return _blobs(plan, embedded, array, path, rename, consumer)
+    return array
+
+
+def _category(path: str) -> str | None:
+    """What the string at ``path`` holds; None if it is to be kept."""
+    parts = path.split(".")
+    for end in (".".join(parts[-2:]), parts[-1]):
+        if end in KEPT:
+            return None
+        if end in CATEGORIES:
+            return CATEGORIES[end]
+    return TEXT
+
+
+def _blobs(
+    plan: ControlPlan,
+    embedded: Embedded,
+    blobs: pa.Array,
+    path: str,
+    rename: Rename,
+    consumer: pa.Array | None,
+) -> pa.Array:
+    """Embedded metadata renamed where it is consumers'; zeros of the same length elsewhere."""
+    count = len(blobs)
+    own = blobs if consumer is None else pc.if_else(consumer, blobs, pa.scalar(None, pa.binary()))
+    metadata = embedded.decode(own)
+    parts: list[tuple[Rows, pa.Array]] = []
+    version = pc.struct_field(metadata, "version").fill_null(-1).to_numpy()
+    for number in np.unique(version[version >= 0]):
+        rows = np.flatnonzero(version == number)
+        layout = embedded.layouts[min(int(number), len(embedded.layouts) - 1)]
+        some = metadata.take(pa.array(rows))
+        columns = {
+            slot.column: _visit(
+                plan, pc.struct_field(some, slot.column), f"{path}.{slot.column}", rename, None
+            )
+            for slot in layout.slots
+            if slot.node is not None
+        }
+        parts.append((rows, encode_message(layout, int(number), columns)))
+    other = np.flatnonzero(version < 0)
+    parts.append((other, _blank(blobs.take(pa.array(other)))))
+    return gather(parts, count, pa.binary())
+
+
+def _blank(blobs: pa.Array) -> pa.Array:
+    """Zeros in the place of bytes; null stays null."""
+    encoded = pc.dictionary_encode(pc.binary_length(blobs))
+    zeros = pa.array([bytes(size) for size in encoded.dictionary.to_pylist()], pa.binary())
+    return zeros.take(encoded.indices)

@@ -1,0 +1,129 @@
+"""Offsets in time: transactions, expiry, deletion; and the metrics that count them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kip848_spark.coordinator import Client, Coordinator, Step
+
+FOO = "Zm9vAAAAAAAAAAAAAAAAAA"
+DAY = 86_400_000
+
+
+class Broker:
+    def __init__(self, release: str = "4.3", **config: str) -> None:
+        self.coordinator = Coordinator(release, config)
+        self.now = 0
+        self.coordinator.topic(0, "foo", FOO, 3)
+
+    def ask(self, api: str, **request: Any) -> dict[str, Any]:
+        self.now += 10
+        for step in self.coordinator.request(self.now, api, {"groupId": "g"} | request, Client()):
+            for _, answer in step.answers:
+                return answer
+        raise AssertionError("no answer")
+
+    def commit(self, partition: int, offset: int, api: str = "OffsetCommit", **more: Any) -> str:
+        part = {"partitionIndex": partition, "committedOffset": offset, "committedMetadata": "m"}
+        answer = self.ask(api, topics=[{"name": "foo", "partitions": [part]}], **more)
+        return str(answer["topics"][0]["partitions"][0]["errorCode"])
+
+    def fetched(self, partition: int, *, stable: bool = False) -> tuple[int, str]:
+        topics = [{"name": "foo", "partitionIndexes": [partition]}]
+        answer = self.ask(
+            "OffsetFetch", groups=[{"groupId": "g", "topics": topics}], requireStable=stable
+        )
+        part = answer["groups"][0]["topics"][0]["partitions"][0]
+        return part["committedOffset"], part["errorCode"]
+
+    def until(self, at: int) -> list[str]:
+        """Let time pass; the kinds of the records written meanwhile."""
+        self.now = at
+        return kinds(self.coordinator.run_until(at))
+
+
+def kinds(steps: list[Step]) -> list[str]:
+    return [
+        record["key"]["type"] + ("" if record["value"] else "t")
+        for step in steps
+        for record in step.records
+    ]
+
+
+def test_an_offset_of_a_transaction_waits_for_its_marker() -> None:
+    broker = Broker()
+    assert broker.commit(0, 5) == "NONE"
+    assert broker.commit(0, 9, "TxnOffsetCommit", producerId=7, producerEpoch=0) == "NONE"
+    assert broker.fetched(0) == (5, "NONE")
+    assert broker.fetched(0, stable=True) == (-1, "UNSTABLE_OFFSET_COMMIT")
+    broker.ask("EndTxn", producerId=7, committed=True)
+    assert broker.fetched(0, stable=True) == (9, "NONE")
+
+
+def test_an_aborted_transaction_leaves_nothing() -> None:
+    broker = Broker()
+    broker.commit(1, 9, "TxnOffsetCommit", producerId=7, producerEpoch=0)
+    broker.ask("EndTxn", producerId=7, committed=False)
+    assert broker.fetched(1) == (-1, "NONE")
+    broker.ask("EndTxn", producerId=8, committed=True)  # a marker without pending offsets
+
+
+def test_a_later_plain_commit_beats_an_earlier_transaction() -> None:
+    broker = Broker()
+    broker.commit(0, 9, "TxnOffsetCommit", producerId=7, producerEpoch=0)
+    broker.commit(0, 5)
+    broker.ask("EndTxn", producerId=7, committed=True)
+    assert broker.fetched(0) == (5, "NONE")
+
+
+def test_offsets_expire_and_the_empty_group_with_them() -> None:
+    broker = Broker()
+    broker.commit(0, 5)
+    broker.commit(1, 5)
+    assert broker.until(6 * DAY) == []
+    broker.commit(1, 6)
+    assert broker.until(8 * DAY) == ["1t"]
+    assert broker.until(14 * DAY) == ["1t", "2t"]
+    assert broker.coordinator.shard.groups == {}
+    assert broker.coordinator.metrics()["offset-expiration-count"] == 2
+
+
+def test_an_explicit_retention_wins() -> None:
+    broker = Broker()
+    broker.commit(0, 5, retentionTimeMs=DAY)
+    assert broker.until(2 * DAY) == ["1t", "2t"]
+
+
+def test_offsets_of_subscribed_topics_never_expire() -> None:
+    broker = Broker()
+    broker.ask(
+        "ConsumerGroupHeartbeat",
+        memberId="A",
+        instanceId="a",
+        memberEpoch=0,
+        rebalanceTimeoutMs=1_000,
+        subscribedTopicNames=["foo"],
+        topicPartitions=[],
+    )
+    shard = broker.coordinator.shard
+    shard.timers.cancel("session-g-A")
+    assert broker.commit(0, 5, memberId="A", generationIdOrMemberEpoch=2) == "NONE"
+    assert broker.until(30 * DAY) == []
+    assert broker.coordinator.metrics()["group-count[protocol=consumer]"] == 1
+    assert broker.coordinator.metrics()["consumer-group-count[state=stable]"] == 1
+    assert broker.coordinator.metrics()["consumer-group-rebalance-count"] == 1
+
+
+def test_a_deleted_topic_takes_its_offsets_along() -> None:
+    broker = Broker()
+    broker.commit(0, 5)
+    broker.commit(2, 5, "TxnOffsetCommit", producerId=7, producerEpoch=0)
+    assert kinds(broker.coordinator.topic(100, "foo", FOO, 0)) == ["1t", "1t"]
+    broker.now = 100
+    broker.ask("EndTxn", producerId=7, committed=True)
+    assert broker.coordinator.shard.offsets.group("g") == {}
+
+
+def test_too_much_metadata_is_refused_for_its_partition_alone() -> None:
+    broker = Broker(**{"offset.metadata.max.bytes": "0"})
+    assert broker.commit(0, 5) == "OFFSET_METADATA_TOO_LARGE"

@@ -1,0 +1,106 @@
+"""Anonymized records: no name left in their bytes, and still the records they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kip848_spark.live import Snapshot
+from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
+from kip848_spark.wire.control import ControlPlan
+from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.definitions import load_shipped
+from kip848_spark.wire.kafka_json import json_lines
+from tests.captures import LIVE, RECORDS, read_dump, read_live
+
+PLAN = ControlPlan.of(Plan.of(load_shipped()))
+SECRET = b"only for this test"
+
+
+def renamed(capture: Path) -> tuple[pa.Table, pa.Array, pa.Array]:
+    table = pq.read_table(capture / RECORDS).combine_chunks()
+    keys, values = table["key"].combine_chunks(), table["value"].combine_chunks()
+    names = Names()
+    rewrite(PLAN, keys, values, names)
+    new_keys, new_values, good = rewrite(PLAN, keys, values, Pseudonyms.of(names.found, SECRET))
+    assert good.all()
+    return table, new_keys, new_values
+
+
+def names_of(live: Snapshot) -> set[str]:
+    members = [member for group in live.groups.values() for member in group.members]
+    metadata = {o.metadata for offsets in live.offsets.values() for o in offsets if o.metadata}
+    return {
+        *live.groups,
+        *(t.name for t in live.topics.values() if not t.internal),
+        *(member.client_id for member in members),
+        *(member.client_host for member in members),
+        *(member.instance_id for member in members if member.instance_id),
+        *metadata,
+    }
+
+
+def test_no_name_is_left(capture: Path) -> None:
+    _, keys, values = renamed(capture)
+    left = b"\n".join(raw for raw in (*keys.to_pylist(), *values.to_pylist()) if raw)
+    live = names_of(read_live(capture / LIVE))
+    assert len(live) > 40
+    # A client id such as "A" is in any bytes; longer ones are not by accident.
+    leaked = {name for name in live if len(name) > 2 and name.encode() in left}
+    assert leaked == set()
+
+
+def shape(value: Any) -> Any:
+    """A record without its names: numbers, structure, and which strings are equal."""
+    if isinstance(value, dict):
+        return {name: shape(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    return "" if isinstance(value, str) else value
+
+
+def test_nothing_but_names_has_changed(capture: Path) -> None:
+    table, keys, values = renamed(capture)
+    places = (
+        table["partition"].to_numpy(),
+        table["offset"].to_numpy(),
+        table["timestamp"].cast("int64").to_numpy() // 1000,
+    )
+    ours = [json.loads(line) for line in json_lines(PLAN, *places, keys, values)]
+    theirs = [line for line in read_dump(capture / "dump.jsonl.gz") if "key" in line]
+    pairs: dict[str, str] = {}
+    for mine, kafka in zip(ours, theirs, strict=True):
+        assert shape(mine["key"]) == shape(kafka["key"])
+        assert shape(mine["value"]) == shape(kafka["payload"])
+        group = next(iter(kafka["key"]["data"].values()))
+        new = next(iter(mine["key"]["data"].values()))
+        assert pairs.setdefault(group, new) == new
+    assert len(set(pairs.values())) == len(pairs) > 15
+    assert [pairs[name] for name in sorted(pairs)] == sorted(pairs.values())
+
+
+def test_what_does_not_decode_is_not_handed_on() -> None:
+    key = bytes.fromhex("0003000167")
+    keys = pa.array([key, b"\x00\x63secret", key, None], pa.binary())
+    values = pa.array(
+        [bytes.fromhex("00000000000500"), b"secret", b"\x00\x00sec", b"x"], pa.binary()
+    )
+    _, _, good = rewrite(PLAN, keys, values, Pseudonyms({}, SECRET))
+    assert good.tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("name", ["demo-EMqWgRveQ3ed8o9jXZ/+ew", "consumer-1"])
+def test_a_member_id_that_names_its_client_is_replaced(name: str) -> None:
+    new = Pseudonyms({}, SECRET)("member", pa.array([name])).to_pylist()[0]
+    assert new != name
+
+
+def test_a_random_member_id_stays() -> None:
+    """Kafka's assignors order by it."""
+    ids = ["EMqWgRveQ3ed8o9jXZ/+ew", "2fd5c8a1-8a5e-4c43-9d2b-000000000000"]
+    assert Pseudonyms({}, SECRET)("member", pa.array(ids)).to_pylist() == ids
