@@ -7,7 +7,7 @@ it, or those of now: topics do not change back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
@@ -20,12 +20,14 @@ from kip848_spark.coordinator.topics import Topic
 TOPICS_THEN = "the topics as they were then, or the racks of their replicas, are not known"
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Open:
     entry: Entry
     epoch: int
     names: frozenset[str]
     before: tuple[frozenset[str], Proven] | None
+    shown: Proven | None = None
+    """The topics that the target of its epoch shows."""
 
 
 class Hashes:
@@ -93,6 +95,9 @@ class Hashes:
     def _settle(self, open_: _Open) -> None:
         """No later record tells what the topics were; but what was so before and is so now was so
         all the time."""
+        if open_.shown is not None and self.case.prover.rackless:
+            self._wrong(open_, open_.shown)
+            return
         listed = self.case.known.listed
         before = open_.before[1] if open_.before is not None else {}
         constant = {n: t for n, t in before.items() if n in open_.names and listed.get(n) == t}
@@ -124,12 +129,9 @@ class Hashes:
                 case.tally.right(HASH)
                 case.prover.proven = shown
                 self._last = (open_.names, shown)
-            elif case.prover.rackless:
-                self._wrong(open_, shown)
-                case.prover.proven = shown  # what it must have been
-                self._last = (open_.names, shown)
             else:
-                rest.append(open_)
+                # Replicas may be on racks that nobody told of, until some hash was right without.
+                rest.append(replace(open_, shown=shown))
         self._open = rest
 
     def _wrong(self, open_: _Open, topics: Proven) -> None:

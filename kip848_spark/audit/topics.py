@@ -62,10 +62,9 @@ class Prover:
     proven: Proven | None = None
     """The topics of the newest hash; None if they could not be found."""
     rackless: bool = False
-    """A hash without racks was right once: this cluster names none, or we know them."""
+    """A hash was right once, without racks or with those that are known."""
 
     def __post_init__(self) -> None:
-        self.rackless = bool(self.known.listed)
         self._last: Proven = {}
         self._found: dict[tuple[int, frozenset[str]], Proven] = {}
 

@@ -552,11 +552,12 @@ def of_another_group(log: Log, rng: random.Random) -> Injected | None:
 
 @fault
 def hash_wrong(log: Log, rng: random.Random) -> Injected | None:
+    hashed = {i for i in values(log, "3") if data(log, i).get("metadataHash")}
     places = [
         i
-        for i in values(log, "3")
-        if data(log, i).get("metadataHash")
-        and (previous(log, i) or any(log[j].kind == "6" for j in operation_of(log, i)))
+        for i in sorted(hashed)
+        if (previous(log, i) or any(log[j].kind == "6" for j in operation_of(log, i)))
+        and len([j for j in group_of(log, i) if j in hashed]) > 1
     ]
     at = pick(rng, places)
     if at is None:
@@ -640,6 +641,19 @@ def client_id_changed(log: Log, rng: random.Random) -> Injected | None:
 def rack_changed(log: Log, rng: random.Random) -> Injected | None:
     at = pick(rng, values(log, "5"))
     data(log, at)["rackId"] = "another"
+    return injected(log, at)
+
+
+@undetectable(
+    "racks that nobody knows of explain any hash, until one of the group is right without"
+)
+def only_hash_wrong(log: Log, rng: random.Random) -> Injected | None:
+    hashed = [i for i in values(log, "3") if data(log, i).get("metadataHash")]
+    alone = [i for i in hashed if sum(log[j].group == log[i].group for j in hashed) == 1]
+    at = pick(rng, alone)
+    if at is None:
+        return None
+    data(log, at)["metadataHash"] += 1
     return injected(log, at)
 
 

@@ -111,6 +111,25 @@ def test_the_release_may_be_given(release: str) -> None:
     assert clean(audit(entries(release), topics(release), release=release))
 
 
+def test_hashes_over_racks_nobody_knows_are_unverifiable() -> None:
+    """A cluster with racks: every hash is another one, consistently, and none can be made again."""
+    log = entries("4.3.1")
+    for item in log:
+        if item.kind == "3" and item.value is not None and item.value.get("metadataHash"):
+            item.value["metadataHash"] ^= 0x5DEECE66D
+    tally = audit(log, topics("4.3.1"))
+    assert clean(tally)
+    told = counted("4.3.1")
+    without = sum(
+        item.kind == "3" and item.value is not None and not item.value.get("metadataHash")
+        for item in log
+    )
+    assert tally.verified[HASH] == without  # of groups without topics
+    assert sum(n for (check, _), n in tally.unverifiable.items() if check == HASH) == (
+        told.hashes - without
+    )
+
+
 def _known(log_and_coverage, release):  # type: ignore[no-untyped-def]
     log, coverage = log_and_coverage
     return log, topics(release), coverage
