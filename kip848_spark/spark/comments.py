@@ -78,6 +78,23 @@ COMMENTS: dict[str, dict[str, str]] = {
         "partitions": "Partitions the topic has",
         "racks": "Racks of the replicas of each partition, in its order",
     },
+    "agreement": {
+        "check": "What was checked: see docs/audit.md",
+        "verified": "Verdicts that it is as it should be",
+        "unverifiable": "Things that could not be judged; see reasons",
+        "disagreed": "Verdicts that it is not: each is a row of findings",
+        "reasons": "Why things could not be judged, or by what means they were, with their number",
+    },
+    "findings": {
+        "check": "The check that found it: see docs/audit.md",
+        "severity": "info, warning, error or critical, by what may come of it",
+        "member_id": "The member of that group, if it is about one",
+        "offset": "Offset of the record that shows it; null if no single record does",
+        "timestamp": "When the broker appended that record (UTC): since when it is so",
+        "expected": "What should be there (JSON)",
+        "recorded": "What is there (JSON)",
+        "explanation": "What is wrong, in one sentence, and what can be done about it",
+    },
     "runs": {
         "run_id": "Name of the run; later runs sort later",
         "outcome": "planned: begun, not finished; done: finished, readers see it",

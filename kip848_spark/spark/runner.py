@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from kip848_spark.errors import LakeError
+from kip848_spark.spark.auditing import Asked, audit
 from kip848_spark.spark.choosing import chosen
 from kip848_spark.spark.ingest import ingest, topic_rows
 from kip848_spark.spark.lake import Lake
@@ -112,6 +114,32 @@ def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         ledger.write(plan)
         plan = _replayed(lake, replace(plan, counts=Counts()), last, steps)
+        return Outcome(_finished(ledger, plan, steps), True, recovered)
+
+
+def run_audit(lake: Lake, asked: Asked, progress: Progress = lambda _: None) -> Outcome:
+    """Judges all that was replayed into the lake: adds rows to `agreement` and `findings`.
+
+    Raises LakeError if nothing was replayed yet, or not all that was ingested.
+    """
+    steps = _Steps(progress)
+    lake.must_exist()
+    with lake.locked():
+        lake.make()  # a lake of an earlier version lacks the two tables
+        ledger = Ledger(lake)
+        unfinished = ledger.unfinished()
+        recovered = _restored(ledger, unfinished) if unfinished else None
+        last = ledger.last()
+        if last is None or last.replayed_through != last.run_id:
+            raise LakeError(
+                f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
+            )
+        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        ledger.write(plan)
+        with steps.step("audit", "judging every recorded decision"):
+            audit(lake, plan, asked)
+        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
         return Outcome(_finished(ledger, plan, steps), True, recovered)
 
 

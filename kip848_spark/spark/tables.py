@@ -124,6 +124,33 @@ TABLES: dict[str, Table] = {
             },
         ),
         Table(
+            "agreement",
+            {
+                **_RUN,
+                "check": pa.string(),
+                "verified": pa.int64(),
+                "unverifiable": pa.int64(),
+                "disagreed": pa.int64(),
+                "reasons": _COUNTS,
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "findings",
+            {
+                **_RUN,
+                "check": pa.string(),
+                "severity": pa.string(),
+                "group_id": pa.string(),
+                "member_id": pa.string(),
+                **PLACE,
+                "expected": pa.string(),
+                "recorded": pa.string(),
+                "explanation": pa.string(),
+                **_CLUSTER,
+            },
+        ),
+        Table(
             "runs",
             {
                 "run_id": pa.string(),

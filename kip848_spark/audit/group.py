@@ -1,0 +1,213 @@
+"""One group's records in the order of their offsets, cut into operations, each judged in turn.
+
+Memory: the group's state, and the records of one operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kip848_spark.audit import release as releases
+from kip848_spark.audit.assignment import judge_current
+from kip848_spark.audit.case import Case
+from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
+from kip848_spark.audit.hashes import Hashes
+from kip848_spark.audit.migration import Dissolved, judge_classic, judge_upgrade
+from kip848_spark.audit.operations import (
+    BROKEN,
+    CLASSIC,
+    DELETE,
+    LEAVE,
+    REJOIN,
+    UPGRADE,
+    Part,
+    parts_of,
+    same_operation,
+)
+from kip848_spark.audit.order import judge_order, judge_sense
+from kip848_spark.audit.results import (
+    CAUSES,
+    CHECKS,
+    CRITICAL,
+    EPOCHS,
+    GAP,
+    HASH,
+    LOADING,
+    MIGRATION,
+    ORDER,
+    OWNERSHIP,
+    TARGETS,
+    TRANSITIONS,
+    Tally,
+)
+from kip848_spark.audit.state import Reference
+from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.audit.whole import Before, judge_target
+from kip848_spark.coordinator import records
+
+
+def _postponed(entries: list[Entry]) -> frozenset[str]:
+    """The checks that may not be failed by an operation of which more may follow."""
+    begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
+    return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every group is judged by. ``release``: the only one that wrote the log, if given."""
+
+    coverage: Coverage
+    topics: KnownTopics
+    release: str | None = None
+    since_ms: int | None = None
+    """Verdicts on operations before this time are not counted, though their effects are."""
+
+
+class GroupAudit:
+    """Judges one group: `add` its control records, then `finish`."""
+
+    def __init__(self, partition: int, group_id: str, settings: Settings) -> None:
+        self.settings = settings
+        self.partition = partition
+        self.group_id = group_id
+        self._counted = Tally()
+        self.case = Case(group_id, settings.topics, releases.given(settings.release), Tally())
+        self.hashes = Hashes(self.case)
+        self.reference = Reference(group_id, self.case.releases)
+        self._operation: list[Entry] = []
+        self._last = -1
+        self._repeatable: set[tuple[str, str]] = set()
+        self._dissolved: Dissolved | None = None
+
+    def add(self, entry: Entry) -> None:
+        """The next record of the group."""
+        if self._operation and not same_operation(self._operation[-1], entry):
+            self._judge()
+        doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
+        if doubt is not None:
+            self._judge()
+            self.case.doubt(forget=doubt.again and self._last < doubt.first)
+            self._repeatable.clear()
+        self._last = entry.offset
+        self._operation.append(entry)
+
+    def finish(self) -> Tally:
+        """No record follows: what is left open is judged, or said to be unknown."""
+        at_end = self.settings.coverage.is_end(self.partition, self._last)
+        self._judge(closed=not at_end)
+        self.case.tally = self._counted
+        self.tally.postponed = frozenset()
+        self.hashes.finish()
+        return self.tally
+
+    @property
+    def tally(self) -> Tally:
+        """What the verdicts at hand are counted in."""
+        return self.case.tally
+
+    def commit(self, entry: Entry) -> None:
+        """A commit at its place among the records: it makes a simple group where there is none."""
+        self._judge()
+        self.reference.replay([entry], self.case.releases)
+
+    def _judge(self, *, closed: bool = True) -> None:
+        entries, self._operation = self._operation, []
+        if not entries:
+            return
+        if self.settings.release is None:
+            self.case.written_by(releases.possible(self.case.releases, entries))
+        self.reference.replay(entries, self.case.releases)
+        self._dissolved = None
+        since = self.settings.since_ms
+        early = since is not None and entries[0].timestamp < since
+        self.case.tally = Tally() if early else self._counted
+        self.tally.postponed = frozenset() if closed else _postponed(entries)
+        for part in parts_of(entries):
+            if self.case.sure:
+                self._judge_part(part)
+            else:
+                self._pass_over(part)
+        if not self.case.sure:
+            keys = {entry.key for entry in entries}
+            # The cleaner leaves one record a key: a second one lies behind what it has cleaned.
+            self.case.sure = bool(keys & self._repeatable) or len(keys) < len(entries)
+            self._repeatable |= keys
+
+    def _pass_over(self, part: Part) -> None:
+        """Records before which others may be missing: replayed, not judged."""
+        counted = {
+            records.CURRENT: (TRANSITIONS, OWNERSHIP),
+            records.TARGET_EPOCH: (TARGETS, EPOCHS),
+            records.GROUP: (EPOCHS, CAUSES),
+        }
+        self.tally.unknown(ORDER, GAP)
+        self.tally.unknown(LOADING, GAP)
+        if part.name in (UPGRADE, CLASSIC):
+            self.tally.unknown(MIGRATION, GAP)
+        for entry in part.entries:
+            value = entry.value
+            if value is not None:
+                for check in counted.get(entry.kind, ()):
+                    self.tally.unknown(check, GAP)
+                if entry.kind == records.GROUP and value.get("metadataHash"):
+                    self.tally.unknown(HASH, GAP)
+            if self.case.apply(entry) is not None:
+                self.case.forget()
+
+    def _judge_record(self, part: Part, entry: Entry, before: Before) -> None:
+        judge_sense(self.case, part, entry)
+        if entry.value is None or part.name == UPGRADE:  # an upgrade is judged as a whole
+            return
+        if entry.kind == records.CURRENT:
+            judge_current(self.case, part, entry, before.left)
+        elif entry.kind == records.GROUP:
+            judge_epoch(self.case, entry)
+        elif entry.kind == records.TARGET_EPOCH:
+            judge_target_epoch(self.case, entry)
+        elif entry.kind == records.CLASSIC_GROUP:
+            judge_classic(self.case, entry, self._dissolved)
+
+    def _judge_part(self, part: Part) -> None:
+        case = self.case
+        judge_order(case, part)
+        before = Before.of(case, part)
+        bump = Bump.of(case, part)
+        refused = False
+        for entry in part.entries:
+            self._judge_record(part, entry, before)
+            fault = case.apply(entry)
+            if fault is not None:
+                refused = True
+                self._refused(entry, fault)
+        if part.name == DELETE:
+            self._dissolved = before.dissolved
+        if refused:
+            return
+        self.tally.right(LOADING)
+        if part.name == UPGRADE:
+            judge_upgrade(case, part, before.classic)
+        elif part.name not in (CLASSIC, DELETE, REJOIN):
+            judge_bump(case, part, bump)
+        self.hashes.judge(part)
+        if part.name not in (UPGRADE, REJOIN, LEAVE, CLASSIC, DELETE):
+            judge_target(case, part, before)
+        if part.name == BROKEN:
+            case.doubt(forget=True)
+
+    def _refused(self, entry: Entry, fault: str) -> None:
+        """A broker that loads this log stops here; what the group is after it, nobody can say."""
+        if self.case.census:
+            self.tally.wrong(
+                LOADING,
+                entry,
+                f"A broker would fail to load this record ({fault}), and with it the whole "
+                "partition: do not restart the coordinator before the record is understood.",
+                "a record that can be replayed",
+                entry.record,
+                severity=CRITICAL,
+            )
+        else:
+            self.tally.unknown(LOADING, GAP)
+        self.case.forget()

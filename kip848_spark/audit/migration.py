@@ -1,0 +1,159 @@
+"""Classic groups, and the operations that turn a group from one protocol to the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kip848_spark.audit.case import Case
+from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.operations import Part
+from kip848_spark.audit.results import GAP, MIGRATION
+from kip848_spark.audit.transitions import places
+from kip848_spark.coordinator import records
+from kip848_spark.coordinator.classic_group import ClassicGroup
+from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.consumer_protocol import MalformedMetadataError, read_assignment
+
+Named = set[tuple[str, int]]
+
+
+class Dissolved:
+    """A consumer group as it was when its tombstones were written."""
+
+    def __init__(self, group: ConsumerGroup, census: bool) -> None:
+        self.census = census
+        self.epoch = group.epoch
+        self.members = {member.member_id for member in group.members.values()}
+        self.classic = {member.member_id for member in group.classic_members}
+        self.targets = {member: group.target_of(member) for member in group.members}
+
+
+def judge_upgrade(case: Case, part: Part, classic: ClassicGroup | None) -> None:
+    """A classic group becomes a consumer group, with every member and what it had."""
+    bump = part.of(records.GROUP)[0]
+    if not case.census:
+        case.tally.unknown(MIGRATION, GAP)
+        return
+    fault = "there was no classic group to convert"
+    expected: Any = None
+    recorded: Any = None
+    if classic is not None:
+        fault, expected, recorded = _upgrade_fault(case, part, classic)
+    if not fault:
+        case.tally.right(MIGRATION)
+        return
+    case.tally.wrong(
+        MIGRATION,
+        bump,
+        f"The group was converted to the new protocol, but {fault}; members may be fenced or lose "
+        "partitions: restart the group's consumers.",
+        expected,
+        recorded,
+        member="",
+    )
+
+
+def _upgrade_fault(case: Case, part: Part, classic: ClassicGroup) -> tuple[str, Any, Any]:
+    (bump, *_), (target, *_) = part.of(records.GROUP), part.of(records.TARGET_EPOCH)
+    assert bump.value is not None
+    assert target.value is not None
+    generation = bump.value["epoch"]
+    if generation < classic.generation:
+        return "its epoch is behind the classic generation", classic.generation, generation
+    if target.value["assignmentEpoch"] != generation:
+        return "its target's epoch is another", generation, target.value["assignmentEpoch"]
+    ids = sorted(classic.members)
+    for kind in (records.MEMBER, records.TARGET_MEMBER, records.CURRENT):
+        found = sorted(entry.member for entry in part.of(kind))
+        if found != ids:
+            return f"its records of key {kind} are not those of its members", ids, found
+    group = case.consumer
+    assert group is not None
+    for entry in part.of(records.CURRENT):
+        value = entry.value
+        assert value is not None
+        epochs = (value["memberEpoch"], value["previousMemberEpoch"], value["state"])
+        if epochs != (generation, generation, 0):
+            return f"{entry.member} is not at that epoch", (generation, generation, 0), epochs
+        wanted = {t: sorted(n) for t, n in group.target_of(entry.member).items() if n}
+        held = {t: sorted(n) for t, n in places(value["assignedPartitions"]).items()}
+        if held != wanted or value["partitionsPendingRevocation"]:
+            return f"{entry.member} does not have its target", wanted, held
+        before = _given(classic.members[entry.member].assignment)
+        now = _names(case, held)
+        if before is not None and now is not None and not now <= before:
+            return f"{entry.member} has what it had not before", sorted(before), sorted(now)
+        if before is not None and now is not None:
+            lost = {place for place in before - now if place[0] in case.known.listed}
+            if lost:
+                return f"{entry.member} lost partitions on the way", sorted(before), sorted(now)
+    return "", None, None
+
+
+def _given(assignment: bytes) -> Named | None:
+    try:
+        rows = read_assignment(assignment).partitions
+    except MalformedMetadataError:
+        return None
+    return {(topic, number) for topic, numbers in rows for number in numbers}
+
+
+def _names(case: Case, held: dict[str, list[int]]) -> Named | None:
+    """Partitions by name; None if a name is not known."""
+    found = set()
+    for topic_id, numbers in held.items():
+        name = case.known.name_of(topic_id)
+        if name is None:
+            return None
+        found |= {(name, number) for number in numbers}
+    return found
+
+
+def judge_classic(case: Case, entry: Entry, dissolved: Dissolved | None) -> None:
+    """A classic group's record: after a conversion, or in the course of its generations."""
+    value = entry.value
+    assert value is not None
+    ids = sorted(member["memberId"] for member in value["members"] or ())
+    if dissolved is not None:
+        _downgrade(case, entry, value, ids, dissolved)
+        return
+    known = case.classic
+    if known is None:
+        if not case.census:
+            case.tally.unknown(MIGRATION, GAP)
+        return
+    if value["generation"] >= known.generation:
+        case.tally.right(MIGRATION)
+        return
+    case.tally.wrong(
+        MIGRATION,
+        entry,
+        f"The classic group's generation goes back from {known.generation}: its members will be "
+        "fenced; look for a second writer or a lost record.",
+        known.generation,
+        value["generation"],
+        member="",
+    )
+
+
+def _downgrade(
+    case: Case, entry: Entry, value: dict[str, Any], ids: list[str], dissolved: Dissolved
+) -> None:
+    if not dissolved.census:
+        case.tally.unknown(MIGRATION, GAP)
+        return
+    generation = dissolved.epoch if ids else 0
+    strangers = sorted(set(ids) - dissolved.members)
+    missing = sorted(dissolved.classic - set(ids)) if ids else []
+    if value["generation"] == generation and not strangers and not missing:
+        case.tally.right(MIGRATION)
+        return
+    case.tally.wrong(
+        MIGRATION,
+        entry,
+        "The group was converted back to the classic protocol, but not with its own epoch as "
+        "generation and its own members: they will be fenced and rejoin.",
+        {"generation": generation, "members": sorted(dissolved.classic)},
+        {"generation": value["generation"], "members": ids},
+        member="",
+    )

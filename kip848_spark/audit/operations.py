@@ -1,0 +1,85 @@
+"""Operations: the records that a coordinator wrote in one go, and the orders they may come in.
+
+The records of an operation stand side by side and bear one time. Two operations of a group may
+share a millisecond, so what is cut out by time is then cut into *parts* by the order of its kinds
+(facts A, "Record order per operation"): each part is one thing a coordinator does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kip848_spark.audit.entries import Entry
+
+_LETTERS = {"2": "a", "3": "b", "4": "c", "5": "d", "6": "e", "7": "f", "8": "g", "16": "h"}
+
+UPGRADE = "upgrade"
+CLASSIC = "classic"
+REJOIN = "rejoin"
+LEAVE = "leave"
+DELETE = "delete"
+REGEX = "regex"
+HEARTBEAT = "heartbeat"
+BROKEN = "broken"
+"""Records in an order that no coordinator writes."""
+
+_PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern))
+    for name, pattern in (
+        # A letter a kind, in the order of the key types; a capital is a tombstone.
+        (UPGRADE, r"Ad+c?bf*eg+"),
+        (CLASSIC, r"[aA]"),
+        (REJOIN, r"GFDdfg"),
+        (LEAVE, r"(?:GFD)+H*c?b"),
+        (DELETE, r"G*F*ED*H*CB"),
+        (REGEX, r"h+(?:c?b)?C?"),
+        (HEARTBEAT, r"d?H*(?:c?b)?C?(?:f*e)?g?"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing a coordinator did."""
+
+    name: str
+    entries: Sequence[Entry]
+
+    def of(self, kind: str, *, values: bool = True) -> list[Entry]:
+        """Its records of a kind: those with values, or the tombstones."""
+        return [e for e in self.entries if e.kind == kind and (e.value is not None) == values]
+
+
+def letter(entry: Entry) -> str:
+    """One letter for a kind of record, a capital for its tombstone."""
+    found = _LETTERS[entry.kind]
+    return found if entry.value is not None else found.upper()
+
+
+def same_operation(before: Entry, after: Entry) -> bool:
+    """Whether two records of a group, one after the other, may be of one operation."""
+    return after.offset == before.offset + 1 and after.timestamp == before.timestamp
+
+
+def parts_of(entries: Sequence[Entry]) -> list[Part]:
+    """The parts of an operation; what is in no order that exists ends it, as one `BROKEN` part."""
+    letters = "".join(map(letter, entries))
+    parts = []
+    at = 0
+    while at < len(letters):
+        name, end = _next(letters, at)
+        if name == BROKEN:
+            end = len(letters)
+        parts.append(Part(name, entries[at:end]))
+        at = end
+    return parts
+
+
+def _next(letters: str, at: int) -> tuple[str, int]:
+    for name, pattern in _PARTS:
+        found = pattern.match(letters, at)
+        if found is not None and found.end() > at:
+            return name, found.end()
+    return BROKEN, at

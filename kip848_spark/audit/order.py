@@ -1,0 +1,133 @@
+"""Records in an order that a coordinator writes, none of them twice, none for what is not there."""
+
+from __future__ import annotations
+
+from kip848_spark.audit.case import Case
+from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.operations import BROKEN, DELETE, Part
+from kip848_spark.audit.results import ORDER, WARNING
+from kip848_spark.coordinator import records
+
+
+def judge_order(case: Case, part: Part) -> None:
+    """The records of a part, as a whole."""
+    names = [f"{e.kind}{'' if e.value is not None else ' (tombstone)'}" for e in part.entries]
+    if part.name == BROKEN:
+        case.tally.wrong(
+            ORDER,
+            part.entries[0],
+            "These records of one operation come in an order that no coordinator writes: one was "
+            "lost, added or moved; compare with another replica of this partition.",
+            "an operation's records, by key type",
+            names,
+            member="",
+        )
+    elif not _of_one_member(part):
+        case.tally.wrong(
+            ORDER,
+            part.entries[0],
+            "A member's three tombstones (keys 8, 7, 5) belong together, but these name "
+            "different members: one was lost, added or moved.",
+            "three tombstones of one member",
+            [(name, e.member) for name, e in zip(names, part.entries, strict=True)],
+            member="",
+        )
+    else:
+        case.tally.right(ORDER)
+
+
+def _of_one_member(part: Part) -> bool:
+    gone = [e for e in part.entries if e.value is None and e.kind in ("5", "7", "8")]
+    if part.name == DELETE:
+        each: list[list[str]] = [[e.member for e in gone if e.kind == k] for k in "875"]
+        return sorted(each[0]) == sorted(each[1]) == sorted(each[2])
+    return all(
+        len({e.member for e in gone[at : at + 3]}) == 1 for at in range(0, len(gone) // 3 * 3, 3)
+    )
+
+
+def judge_sense(case: Case, part: Part, entry: Entry) -> None:
+    """One record against the state before it: does it say anything, and of what is there?"""
+    if entry.value is None:
+        _tombstone(case, part, entry)
+    elif _repeats(case, entry):
+        case.tally.wrong(
+            ORDER,
+            entry,
+            "This record says what was so already; a coordinator writes only what changes: it was "
+            "appended twice, or something between is lost.",
+            "a change",
+            entry.record,
+            severity=WARNING,
+        )
+    elif _orphan(case, entry):
+        case.tally.wrong(
+            ORDER,
+            entry,
+            f"Member {entry.member} has an assignment but never said what it subscribes to "
+            "(key 5): that record is lost, or this one is another group's.",
+            "a member with a record of key 5",
+            entry.record,
+        )
+
+
+def _orphan(case: Case, entry: Entry) -> bool:
+    of_member = entry.kind in (records.TARGET_MEMBER, records.CURRENT)
+    return of_member and case.census and case.member(entry.member) is None
+
+
+def _tombstone(case: Case, part: Part, entry: Entry) -> None:
+    if not case.census:
+        return
+    there: bool
+    if entry.kind in (records.MEMBER, records.TARGET_MEMBER, records.CURRENT):
+        there = case.member(entry.member) is not None
+    elif entry.kind == records.GROUP:
+        there = case.consumer is not None
+    elif entry.kind == records.CLASSIC_GROUP:
+        there = case.group_id in case.shard.groups
+    else:
+        return  # the end of a group clears keys 4, 6 and 16 whether or not they are there
+    if not there:
+        case.tally.wrong(
+            ORDER,
+            entry,
+            "This tombstone takes away what is not there: the record it belongs to is lost, or "
+            "it was appended twice.",
+            "something to take away",
+            entry.record,
+            severity=WARNING,
+        )
+
+
+def _repeats(case: Case, entry: Entry) -> bool:
+    group, value = case.consumer, entry.value
+    if group is None or value is None or not case.knows(*entry.key):
+        return False
+    if entry.kind == records.MEMBER:
+        member = group.members.get(entry.member)
+        if member is None or (entry.kind, entry.member) not in case.seen:
+            return False
+        return bool(group.member_record(member)["value"]["data"] == _normal(value))
+    if entry.kind == records.TARGET_MEMBER:
+        stored = group.targets.get(entry.member)
+        rows = {row["topicId"]: set(row["partitions"]) for row in value["topicPartitions"]}
+        return stored is not None and {t: set(n) for t, n in stored.items()} == rows
+    if entry.kind == records.REGEX:
+        found = group.resolved.get(entry.member)
+        return found is not None and (found.topics, found.version, found.timestamp) == (
+            frozenset(value["topics"]),
+            value["version"],
+            value["timestamp"],
+        )
+    return False
+
+
+def _normal(value: dict[str, object]) -> dict[str, object]:
+    """Key 5's value as the reference writes it."""
+    names = value["subscribedTopicNames"]
+    assert isinstance(names, list)
+    return value | {
+        "subscribedTopicNames": sorted(names),
+        "subscribedTopicRegex": value["subscribedTopicRegex"] or "",
+    }

@@ -1,0 +1,222 @@
+"""The state as the reference replays it, row for row in the form of the tables.
+
+Two programs that were written apart, one record at a time in plain Python and one in columns, must
+come to the same rows of `groups`, `members` and `assignments`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.results import as_json
+from kip848_spark.coordinator.classic_group import ClassicGroup
+from kip848_spark.coordinator.config import BrokerConfig
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, MemberState
+from kip848_spark.coordinator.consumer_protocol import (
+    MalformedMetadataError,
+    read_assignment,
+    read_subscription,
+)
+from kip848_spark.coordinator.faults import ReplayError
+from kip848_spark.coordinator.records import Partitions
+from kip848_spark.coordinator.releases import Release
+from kip848_spark.coordinator.replay import replay
+from kip848_spark.coordinator.shard import Shard
+
+GROUPS, MEMBERS, ASSIGNMENTS = "groups", "members", "assignments"
+COMPARED: dict[str, tuple[str, ...]] = {
+    GROUPS: (
+        "type", "state", "protocol_type", "protocol", "assignor", "epoch", "target_epoch",
+        "metadata_hash", "members",
+    ),
+    MEMBERS: (
+        "instance_id", "rack_id", "client_id", "client_host", "subscribed_topics",
+        "subscribed_regex", "assignor", "member_epoch", "previous_member_epoch", "member_state",
+        "is_classic",
+    ),
+    ASSIGNMENTS: ("assignment_epoch",),
+}  # fmt: skip
+"""The columns of each table that are compared; those of its key tell which row is which."""
+KEYS: dict[str, tuple[str, ...]] = {
+    GROUPS: (),
+    MEMBERS: ("member_id",),
+    ASSIGNMENTS: ("member_id", "role", "topic_id", "topic", "topic_partition"),
+}
+JUDGED_TYPES = ("classic", "consumer")
+
+_STATES = {
+    MemberState.STABLE: "stable",
+    MemberState.UNREVOKED_PARTITIONS: "unrevoked_partitions",
+    MemberState.UNRELEASED_PARTITIONS: "unreleased_partitions",
+    MemberState.UNKNOWN: "unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """A row of a state table: what tells it from others, and what it says, both JSON."""
+
+    table: str
+    group_id: str
+    key: str
+    row: str
+
+
+def state_row(table: str, row: Mapping[str, Any]) -> StateRow:
+    """A row of a table in the form in which rows are compared."""
+    told = {name: row.get(name) for name in KEYS[table]}
+    if told.get("topic_id") is not None:
+        told["topic"] = None  # a name is only another word for the id
+    said = {name: row.get(name) for name in COMPARED[table]}
+    if table == GROUPS and row["type"] == "classic" and not said["protocol_type"]:
+        said["epoch"] = said["epoch"] or None  # a group of commits alone has no generation
+    if table == GROUPS and row["type"] == "consumer":
+        said["metadata_hash"] = said["metadata_hash"] or 0
+    return StateRow(table, row["group_id"], as_json(told), as_json(said))
+
+
+class Reference:
+    """A group as the reference replays it, from all its records."""
+
+    def __init__(self, group_id: str, releases: tuple[Release, ...]) -> None:
+        self.group_id = group_id
+        self.fault: str | None = None
+        """Why a broker would not load the group; then there is nothing to compare with."""
+        self._shard = Shard(releases[-1], BrokerConfig(releases[-1]))
+
+    def replay(self, entries: Iterable[Entry], releases: tuple[Release, ...]) -> None:
+        """The records of an operation, and the releases that may have written them."""
+        self._shard.release = releases[-1]
+        group = self._shard.groups.get(self.group_id)
+        if isinstance(group, ConsumerGroup):
+            group.release = releases[-1]
+        for entry in entries:
+            try:
+                replay(self._shard, entry.record, entry.offset)
+            except ReplayError as error:
+                self.fault = self.fault or str(error)
+
+    def rows(self) -> Iterator[StateRow]:
+        """The rows of the state tables; none if the group is not there, or can't be loaded."""
+        group = self._shard.groups.get(self.group_id)
+        if self.fault is not None or group is None:
+            return
+        rows = _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
+        for table, row in rows:
+            yield state_row(table, {"group_id": self.group_id, **row})
+
+
+def _consumer(group: ConsumerGroup) -> Iterator[tuple[str, dict[str, Any]]]:
+    votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
+    most = max(votes.values(), default=0)
+    chosen = sorted(name for name, count in votes.items() if count == most) or ["uniform"]
+    yield (
+        GROUPS,
+        {
+            "type": "consumer",
+            "state": group.state,
+            "protocol_type": "consumer",
+            "assignor": chosen[-1],
+            "epoch": group.epoch,
+            "target_epoch": group.target_epoch,
+            "metadata_hash": group.metadata_hash,
+            "members": len(group.members),
+        },
+    )
+    for member in group.members.values():
+        yield MEMBERS, _member(member)
+        yield from _places(member.member_id, "assigned", member.assigned, group.release)
+        yield from _places(member.member_id, "pending_revocation", member.pending, group.release)
+    for member_id, target in group.targets.items():
+        for topic_id, numbers in target.items():
+            for number in numbers:
+                yield ASSIGNMENTS, _place(member_id, "target", topic_id, number)
+
+
+def _member(member: Member) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topics": sorted(member.topic_names),
+        "subscribed_regex": member.regex or None,
+        "assignor": member.server_assignor,
+        "member_epoch": member.epoch,
+        "previous_member_epoch": member.previous_epoch,
+        "member_state": _STATES[member.state],
+        "is_classic": member.classic is not None,
+    }
+
+
+def _places(
+    member_id: str, role: str, partitions: Partitions, release: Release
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for topic_id, numbers in partitions.items():
+        for number, epoch in numbers.items():
+            place = _place(member_id, role, topic_id, number)
+            if release.partition_epochs:
+                place["assignment_epoch"] = epoch
+            yield ASSIGNMENTS, place
+
+
+def _place(member_id: str, role: str, topic_id: str, number: int) -> dict[str, Any]:
+    return {
+        "member_id": member_id,
+        "role": role,
+        "topic_id": topic_id,
+        "topic_partition": number,
+    }
+
+
+def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield (
+        GROUPS,
+        {
+            "type": "classic",
+            "state": group.state,
+            "protocol_type": group.protocol_type or "",
+            "protocol": group.protocol,
+            "epoch": group.generation,
+            "members": len(group.members),
+        },
+    )
+    consumer = group.protocol_type == "consumer"
+    for member in group.members.values():
+        row: dict[str, Any] = {
+            "member_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "is_classic": True,
+        }
+        if consumer:
+            try:
+                said = read_subscription(member.metadata(group.protocol))
+            except MalformedMetadataError:
+                said = None
+            if said is not None:
+                row |= {"subscribed_topics": sorted(set(said.topics)), "rack_id": said.rack_id}
+        yield MEMBERS, row
+        if not consumer:
+            continue
+        try:
+            given = read_assignment(member.assignment).partitions
+        except MalformedMetadataError:
+            continue
+        for topic, numbers in given:
+            for number in numbers:
+                yield (
+                    ASSIGNMENTS,
+                    {
+                        "member_id": member.member_id,
+                        "role": "assigned",
+                        "topic": topic,
+                        "topic_partition": number,
+                    },
+                )

@@ -1,0 +1,127 @@
+"""The topics a group asked for, as they must have been: proven by record 4 or by the hash.
+
+A hash says nothing by itself, but a set of topics that gives it is, for all practical purposes,
+the one it was made of. So what is known (names and ids, partition counts now, in targets, or
+before) is tried, and what fits is proven: its ids and counts then hold for the targets, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kip848_spark.coordinator.topics import Topic, Topics
+
+_MOST_COUNTS = 64
+"""Partition counts that are tried for one topic, beside those that are known."""
+_MOST_TRIES = 4096
+
+Proven = dict[str, Topic]
+"""Name -> topic, for those of a group's topics that exist."""
+
+
+@dataclass(frozen=True)
+class KnownTopics:
+    """What is known of the cluster's topics. ``listed`` are all there were when the cluster was
+    asked (empty if it never was); ``names`` tells ids that were seen anywhere."""
+
+    listed: Mapping[str, Topic] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, listed: Iterable[Topic], pairs: Iterable[tuple[str, str]] = ()) -> KnownTopics:
+        """From the topics of the cluster and further (topic id, name) pairs."""
+        by_name = {topic.name: topic for topic in listed}
+        names = {topic.topic_id: topic.name for topic in by_name.values()}
+        return cls(by_name, dict(pairs) | names)
+
+    def name_of(self, topic_id: str) -> str | None:
+        """The name of a topic: an id never changes its name."""
+        return self.names.get(topic_id)
+
+    def ids_of(self, name: str) -> list[str]:
+        """Every id that a topic of this name is known to have had."""
+        return [topic_id for topic_id, known in self.names.items() if known == name]
+
+
+def hash_of(topics: Collection[Topic]) -> int:
+    """The metadata hash of these topics."""
+    image = Topics()
+    for topic in topics:
+        image.put(topic)
+    return image.hash_of(topic.name for topic in topics)
+
+
+@dataclass
+class Prover:
+    """Finds the topics behind a group's metadata hashes, and remembers what it found."""
+
+    known: KnownTopics
+    proven: Proven | None = None
+    """The topics of the newest hash; None if they could not be found."""
+    rackless: bool = False
+    """A hash was right once, without racks or with those that are known."""
+
+    def __post_init__(self) -> None:
+        self._last: Proven = {}
+        self._found: dict[tuple[int, frozenset[str]], Proven] = {}
+
+    def prove(self, metadata_hash: int, names: frozenset[str], counts: Mapping[str, int]) -> bool:
+        """Whether topics of these names give the hash. ``counts``: partitions seen in targets,
+        by topic id."""
+        key = (metadata_hash, names)
+        found = self._found.get(key)
+        if found is None:
+            found = self._search(metadata_hash, sorted(names), counts)
+        self.proven = found
+        if found is None:
+            return False
+        self._last = found
+        self.rackless = self.rackless or bool(found)
+        self._found = {key: found}  # the one that is most likely asked for next
+        return True
+
+    def take(self, topics: Iterable[Topic]) -> None:
+        """The topics are on record (key 4)."""
+        self.proven = {topic.name: topic for topic in topics}
+        self._last = self.proven
+
+    def _search(
+        self, metadata_hash: int, names: list[str], counts: Mapping[str, int]
+    ) -> Proven | None:
+        strangers = [topic for topic in counts if topic not in self.known.names]
+        options = [self._options(name, counts, strangers) for name in names]
+        likely = [found[:3] for found in options]
+        for tries in (likely, options):
+            if math.prod(map(len, tries)) > _MOST_TRIES:
+                continue
+            for chosen in itertools.product(*tries):
+                topics = [topic for topic in chosen if topic is not None]
+                if len({topic.topic_id for topic in topics}) < len(topics):
+                    continue
+                if hash_of(topics) == metadata_hash:
+                    return {topic.name: topic for topic in topics}
+        return None
+
+    def _options(
+        self, name: str, counts: Mapping[str, int], strangers: list[str]
+    ) -> list[Topic | None]:
+        """What a topic may have been, the likeliest first; None: it did not exist."""
+        listed, last = self.known.listed.get(name), self._last.get(name)
+        found: dict[Topic | None, None] = {}
+        if last is not None:
+            found[last] = None
+        for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
+            racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
+            if topic_id in counts:
+                found[Topic(name, topic_id, counts[topic_id], racks)] = None
+        if listed is not None:
+            found[listed] = None
+        found[None] = None
+        for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
+            most = max(counts.get(topic_id, 0) + 1, listed.partitions if listed else 0)
+            for count in range(min(most, _MOST_COUNTS), 0, -1):
+                found[Topic(name, topic_id, count)] = None
+        return list(found)

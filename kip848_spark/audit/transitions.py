@@ -1,0 +1,142 @@
+"""Whether a member's next assignment is one that the reconciliation can reach (facts B).
+
+What a client acknowledged is in no record. So every answer it may have given is tried on the
+reference's state machine, in every release that may have written the log: one must explain what
+is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kip848_spark.coordinator.consumer_group import STATIC_LEAVE, ConsumerGroup, Member
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.reconcile import Goal, Owned, reconcile
+from kip848_spark.coordinator.records import Json, Partitions
+from kip848_spark.coordinator.releases import Release
+
+Places = dict[str, frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a member stood before when its record was written."""
+
+    group: ConsumerGroup
+    releases: Sequence[Release]
+    subscription_changed: bool
+    must_mask: frozenset[str]
+    """Topic ids the member does not ask for."""
+    may_mask: frozenset[str]
+    """Topic ids that may not have existed then, or whose names are not known."""
+
+
+def places(rows: Sequence[Json]) -> Places:
+    """Partitions by topic, of a record's list."""
+    return {row["topicId"]: frozenset(row["partitions"]) for row in rows if row["partitions"]}
+
+
+def epochs_of(rows: Sequence[Json]) -> dict[str, dict[int, int]]:
+    """Assignment epochs by partition, of a record's list; empty where none are kept."""
+    found = {}
+    for row in rows:
+        epochs = row.get("assignmentEpochs")
+        if epochs is not None and len(epochs) == len(row["partitions"]):
+            found[row["topicId"]] = dict(zip(row["partitions"], epochs, strict=True))
+    return found
+
+
+def seen_as(member: Member, *, epochs: bool) -> Json:
+    """A member's assignment in a form that can be compared and shown."""
+    shown: Json = {
+        "memberEpoch": member.epoch,
+        "previousMemberEpoch": member.previous_epoch,
+        "state": int(member.state),
+        "assigned": _sorted(member.assigned),
+        "pendingRevocation": _sorted(member.pending),
+    }
+    if epochs:
+        shown["assignmentEpochs"] = _epochs({**member.assigned}, {**member.pending})
+    return shown
+
+
+def recorded_as(value: Json, *, epochs: bool) -> Json:
+    """As `seen_as`, of the value of a record."""
+    assigned, pending = value["assignedPartitions"], value["partitionsPendingRevocation"]
+    shown: Json = {
+        "memberEpoch": value["memberEpoch"],
+        "previousMemberEpoch": value["previousMemberEpoch"],
+        "state": value["state"],
+        "assigned": _sorted(places(assigned)),
+        "pendingRevocation": _sorted(places(pending)),
+    }
+    if epochs:
+        shown["assignmentEpochs"] = _epochs(epochs_of(assigned), epochs_of(pending))
+    return shown
+
+
+def _sorted(partitions: Mapping[str, Any]) -> dict[str, list[int]]:
+    return {topic: sorted(partitions[topic]) for topic in sorted(partitions) if partitions[topic]}
+
+
+def _epochs(*lists: Mapping[str, Mapping[int, int]]) -> list[tuple[str, int, int]]:
+    return sorted((t, n, at) for held in lists for t, ns in held.items() for n, at in ns.items())
+
+
+def reachable(member: Member, value: Json, situation: Situation) -> tuple[bool, list[Json]]:
+    """Whether ``value`` can follow ``member``, and all that can."""
+    epochs = all(release.partition_epochs for release in situation.releases)
+    wanted = recorded_as(value, epochs=epochs)
+    seen: list[Json] = []
+    if value["memberEpoch"] == STATIC_LEAVE:
+        seen.append(_left(member, epochs=epochs))
+        return seen[0] == wanted, seen
+    for after in _steps(member, value, situation):
+        shown = seen_as(after, epochs=epochs)
+        if shown == wanted:
+            return True, [shown]
+        if shown not in seen:
+            seen.append(shown)
+    return False, seen
+
+
+def _left(member: Member, *, epochs: bool) -> Json:
+    """A static member that went for a while keeps what it has."""
+    shown = seen_as(member, epochs=epochs)
+    shown |= {"memberEpoch": STATIC_LEAVE, "pendingRevocation": {}}
+    if epochs:
+        shown["assignmentEpochs"] = [(topic, n, 0) for topic, n, _ in _epochs(member.assigned)]
+    return shown
+
+
+def _steps(member: Member, value: Json, situation: Situation) -> Iterator[Member]:
+    group = situation.group
+    target = group.target_of(member.member_id)
+    held = places(value["assignedPartitions"]).keys()
+    of_interest = target.keys() | member.assigned.keys() | member.pending.keys()
+    asked_for = of_interest - situation.must_mask
+    asks: list[set[str]] = [set(asked_for)]
+    doubtful = (situation.may_mask & asked_for) - held
+    if doubtful:
+        asks.append(set(asked_for - doubtful))
+    answers: tuple[Owned, ...] = ({}, None, _named(member.assigned))
+    changes = (False, True) if situation.subscription_changed else (False,)
+    for release in situation.releases:
+        for subscribed in asks if release.masks_lost_topics else [None]:
+            for changed in changes:
+                goal = Goal(
+                    group.target_epoch, target, subscribed, changed, group.owner_epoch, release
+                )
+                for owned in answers:
+                    try:
+                        after = reconcile(member, goal, owned)
+                    except GroupError:
+                        continue
+                    if after is not member:
+                        yield after
+
+
+def _named(partitions: Partitions) -> dict[str, set[int]]:
+    return {topic: set(numbers) for topic, numbers in partitions.items()}

@@ -1,0 +1,110 @@
+"""`audit`: every recorded decision made again, every disagreement shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from kip848_spark.cli.display import err, out, print_json, print_rows
+from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
+from kip848_spark.errors import UsageError
+
+MOST_FINDINGS = 20
+"""Findings a terminal shows; `--json` and the table `findings` have all of them."""
+DISAGREED = 1
+_COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(audit)
+
+
+def audit(
+    lake: LakeOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Count verdicts from then on only (UTC).", metavar="TIME"),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="Only this group (repeatable).", metavar="GROUP"),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", help="The Kafka release that wrote it all.", metavar="R"),
+    ] = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Judge every decision the coordinator recorded, and say where the lake or Kafka is wrong.
+
+    Ends with exit code 1 if anything disagrees; what can't be judged is counted with its reason.
+    """
+    from kip848_spark.coordinator.releases import release_named
+    from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
+    from kip848_spark.spark.runner import run_audit
+
+    if release is not None:
+        release_named(release)  # a name that is wrong is told before Spark starts
+    call = Call.of(config, verbose=verbose, lake=lake)
+    call.lake_path()
+    asked = Asked(list(group) if group else None, _time(since), release)
+    with call.spark() as (session, say):
+        whole = call.lake(session)
+        outcome = run_audit(whole, asked, say)
+        assert outcome.run is not None
+        agreement = agreement_rows(whole, outcome.run.run_id)
+        findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_FINDINGS)
+    wrong = sum(row["disagreed"] for row in agreement)
+    if json:
+        print_json({"agreement": agreement, "findings": findings})
+    else:
+        if outcome.recovered:
+            err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
+        _show(agreement, findings, wrong)
+    if wrong:
+        raise typer.Exit(DISAGREED)
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--since {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]], wrong: int) -> None:
+    if not agreement:
+        out.print("There is nothing to judge: the lake has no such control records.")
+        return
+    print_rows(agreement, ["check", "verified", "unverifiable", "disagreed"])
+    reasons = [(row["check"], why, n) for row in agreement for why, n in row["reasons"].items()]
+    if reasons:
+        out.print()
+    for check, why, number in reasons:
+        out.print(f"  {check}: {number:,} × {escape(why)}")
+    out.print()
+    if not wrong:
+        out.print("[green]Nothing disagrees.[/]")
+        return
+    for row in findings:
+        colour = _COLOURS[row["severity"]]
+        place = "" if row["offset"] is None else f" at {row['partition']}/{row['offset']}"
+        since = "" if row["timestamp"] is None else f" since {row['timestamp']:%Y-%m-%d %H:%M:%S}"
+        out.print(
+            f"[{colour}]{row['severity']}[/] {escape(row['group_id'])}{place}{since} "
+            f"({row['check']}): {escape(row['explanation'])}"
+        )
+        out.print(f"    expected {escape(row['expected'])}", soft_wrap=True)
+        out.print(f"    recorded {escape(row['recorded'])}", soft_wrap=True)
+    if wrong > len(findings):
+        out.print(f"… and {wrong - len(findings):,} more, in the table findings.")

@@ -1,0 +1,135 @@
+"""No false alarm: real logs as they are, as the cleaner leaves them, begun late and cut short."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kip848_spark.audit.results import (
+    CAUSES,
+    EPOCHS,
+    HASH,
+    LOADING,
+    MIGRATION,
+    ORDER,
+    OWNERSHIP,
+    TARGETS,
+    TRANSITIONS,
+    Tally,
+)
+from kip848_spark.audit.topics import KnownTopics
+from tests.audit.cuts import begun_at, cleaned, cut_at, ends_of
+from tests.audit.logs import RELEASES, audit, entries, topics
+from tests.audit.whole_log import counted
+
+SEEDS = range(25)
+
+
+def clean(tally: Tally) -> bool:
+    assert [f"{f.check} {f.group_id} {f.partition}/{f.offset}" for f in tally.findings] == []
+    return not tally.disagreed
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_record_of_a_real_log_is_verified(release: str) -> None:
+    tally = audit(entries(release), topics(release))
+    assert clean(tally)
+    assert tally.unverifiable == {}
+    told = counted(release)
+    assert tally.verified[TRANSITIONS] == tally.verified[OWNERSHIP] == told.assignments
+    assert tally.verified[TARGETS] == told.targets
+    assert tally.verified[HASH] == told.hashes
+    assert tally.verified[CAUSES] == told.bumps
+    assert tally.verified[EPOCHS] == told.assignments + told.targets + told.bumps
+    assert tally.verified[ORDER] == tally.verified[LOADING] >= told.bumps
+    assert tally.verified[MIGRATION] >= told.upgrades
+    assert tally.notes == {}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_without_a_list_of_topics_what_needs_it_is_unverifiable(release: str) -> None:
+    tally = audit(entries(release), KnownTopics())
+    assert clean(tally)
+    assert {check for check, _ in tally.unverifiable} <= {HASH, TARGETS}
+    assert tally.verified[TRANSITIONS] == counted(release).assignments
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("tombstones", [True, False])
+def test_a_cleaned_log(release: str, tombstones: bool) -> None:
+    log = entries(release)
+    ends = ends_of(log)
+    verified = 0
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        upto = {partition: rng.randint(0, end + 1) for partition, end in ends.items()}
+        tally = audit(*_known(cleaned(log, upto, tombstones=tombstones), release))
+        assert clean(tally), seed
+        verified += tally.verified.total()
+    assert verified
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_log_that_is_cleaned_to_its_end_passes_nothing_it_cannot_see(release: str) -> None:
+    log = entries(release)
+    upto = {partition: end + 1 for partition, end in ends_of(log).items()}
+    tally = audit(*_known(cleaned(log, upto), release))
+    assert clean(tally)
+    holed = {e.partition for e in log} - {5}  # one partition has nothing to be cleaned away
+    assert len(holed) > 5
+    assert tally.unverifiable.total() > 5 * tally.verified.total()
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_log_begun_in_mid_history(release: str) -> None:
+    log = entries(release)
+    ends = ends_of(log)
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        first = {partition: rng.randint(0, end) for partition, end in ends.items()}
+        assert clean(audit(*_known(begun_at(log, first), release))), seed
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_log_cut_in_mid_operation(release: str) -> None:
+    log = entries(release)
+    ends = ends_of(log)
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        last = {partition: rng.randint(0, end) for partition, end in ends.items()}
+        kept, coverage = cut_at(log, last)
+        tally = audit(kept, topics(release), coverage)
+        assert clean(tally), seed
+        # and cleaned on top
+        upto = {partition: rng.randint(0, end + 1) for partition, end in last.items()}
+        assert clean(audit(*_known(cleaned(kept, upto), release))), seed
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_release_may_be_given(release: str) -> None:
+    assert clean(audit(entries(release), topics(release), release=release))
+
+
+def test_hashes_over_racks_nobody_knows_are_unverifiable() -> None:
+    """A cluster with racks: every hash is another one, consistently, and none can be made again."""
+    log = entries("4.3.1")
+    for item in log:
+        if item.kind == "3" and item.value is not None and item.value.get("metadataHash"):
+            item.value["metadataHash"] ^= 0x5DEECE66D
+    tally = audit(log, topics("4.3.1"))
+    assert clean(tally)
+    told = counted("4.3.1")
+    without = sum(
+        item.kind == "3" and item.value is not None and not item.value.get("metadataHash")
+        for item in log
+    )
+    assert tally.verified[HASH] == without  # of groups without topics
+    assert sum(n for (check, _), n in tally.unverifiable.items() if check == HASH) == (
+        told.hashes - without
+    )
+
+
+def _known(log_and_coverage, release):  # type: ignore[no-untyped-def]
+    log, coverage = log_and_coverage
+    return log, topics(release), coverage
