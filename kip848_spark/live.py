@@ -302,7 +302,9 @@ class Cluster:
                 mend="Check its name, and that the client has DESCRIBE on it.",
             )
         return {
-            name: LiveTopic(name, str(said.topic_id), len(said.partitions), bool(said.is_internal))
+            name: LiveTopic(
+                name, _kafka_id(said.topic_id), len(said.partitions), bool(said.is_internal)
+            )
             for name, said in sorted(answers.items())
         }
 
@@ -345,6 +347,11 @@ def _reason(cause: object) -> str:
     words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
     name = error.name() if hasattr(error, "name") else type(cause).__name__
     return words if " " in words else f"{words} {name}".strip()
+
+
+def _kafka_id(said: Any) -> str:
+    """A topic id as Kafka prints it: the client library prints plain base64, not the URL's."""
+    return str(said).replace("+", "-").replace("/", "_").rstrip("=")
 
 
 def _group(said: Any) -> LiveGroup:

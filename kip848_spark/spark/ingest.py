@@ -128,16 +128,7 @@ def _counts(source: Source, tally: Sequence[Row], run: Run, read: int) -> Counts
 
 def topic_rows(lake: Lake, topics: Mapping[str, LiveTopic], run: Run) -> DataFrame:
     """Rows of `topics`: the cluster's topics at the time of ``run``."""
-    rows = [
-        (t.name, _kafka_form(t.topic_id), t.partitions, None)
-        for t in topics.values()
-        if not t.internal
-    ]
+    rows = [(t.name, t.topic_id, t.partitions, None) for t in topics.values() if not t.internal]
     schema = "topic string, topic_id string, partitions int, racks array<array<string>>"
     frame = lake.spark.createDataFrame(rows, schema).coalesce(1)
     return with_run(frame, run.run_id, run.identity.cluster_id)
-
-
-def _kafka_form(topic_id: str) -> str:
-    """A topic id as Kafka prints it: the client library prints plain base64, not the URL's."""
-    return topic_id.replace("+", "-").replace("/", "_")

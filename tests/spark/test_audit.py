@@ -17,7 +17,7 @@ from kip848_spark.spark.runner import run_audit, run_ingest
 from tests.audit.whole_log import counted
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.spark.lakes import halves, rows, source, write_part
+from tests.spark.lakes import source
 
 NEWEST = DATA / "kafka-4.3.1"
 
@@ -70,22 +70,6 @@ def test_a_wrong_state_table_is_found(spark: SparkSession, tmp_path: Path) -> No
         json.loads(row["recorded"])["row"]["member_epoch"]
         == 1 + (json.loads(row["expected"])["row"]["member_epoch"])
     )
-
-
-def test_two_nights_are_judged_as_one(spark: SparkSession, tmp_path: Path) -> None:
-    whole = lake_of(NEWEST / COMMITTED, spark, tmp_path / "whole")
-    first = write_part(NEWEST / COMMITTED, tmp_path / "first.parquet", halves(NEWEST / COMMITTED))
-    lake = Lake(spark, str(tmp_path / "lake"))
-    run_ingest(source(first), lake, then_replay=True)
-    run_audit(lake, Asked())
-    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
-    agreement, findings = audited(lake)
-    once, _ = audited(whole)
-    assert findings == []
-    for check in (STATE, TRANSITIONS):
-        assert agreement[check]["verified"] == once[check]["verified"]
-    assert lake.read("agreement").select("run_id").distinct().count() == 2
-    assert rows(lake, "findings") == []
 
 
 def test_a_lake_without_state_is_not_audited(spark: SparkSession, tmp_path: Path) -> None:
