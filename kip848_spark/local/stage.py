@@ -49,10 +49,18 @@ class Stage:
         consumer = Consumer(
             {"bootstrap.servers": self.broker.bootstrap, "group.id": "demo.nobody"}, logger=LOG
         )
+        deadline = time.monotonic() + _PATIENCE
         try:
-            consumer.committed([TopicPartition("foo", 0)], timeout=_PATIENCE)
-        except KafkaException as cause:
-            raise SourceError(f"The local broker has no coordinator: {cause}.") from cause
+            while True:
+                try:
+                    consumer.committed([TopicPartition("foo", 0)], timeout=_PATIENCE)
+                    return
+                except KafkaException as cause:
+                    # A coordinator that is still loading sends its askers away at first.
+                    if time.monotonic() > deadline:
+                        said = f"The local broker has no coordinator: {cause}."
+                        raise SourceError(said) from cause
+                time.sleep(0.2)
         finally:
             consumer.close()
 
