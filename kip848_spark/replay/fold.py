@@ -112,12 +112,8 @@ def survivors(table: pa.Table) -> Mask:
     left = last_of(of_member, np.flatnonzero(is_member & tombstone))
     alive &= ~is_current | (row > left[of_member])
 
-    # Two tombstones say more than absence: "no target yet", and "epoch -1" of a member that stays.
-    value = alive & ~tombstone
-    known = last_of(of_member, np.flatnonzero(value & is_member)) >= 0
-    alive &= ~tombstone | _any_of(kind, kinds.TARGET_EPOCHS) | (is_current & known[of_member])
-    exists = last_of(group, np.flatnonzero(value)) >= 0
-    return np.asarray(alive & exists[group])
+    # A tombstone says no more than absence does, once what it took away is gone.
+    return np.asarray(alive & ~tombstone)
 
 
 def codes(column: pa.ChunkedArray | pa.Array) -> Index:
