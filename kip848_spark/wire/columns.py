@@ -207,8 +207,9 @@ def constant(value: Any, count: int, type_: pa.DataType) -> pa.Array:
 def invalid_utf8(strings: pa.Array) -> Mask | None:
     """bool[n]: the rows of a binary or string array that are not UTF-8; None if all are.
 
-    Pure ASCII, the usual case, costs one look at the bytes. Surrogates, overlong forms and
-    code points above U+10FFFF are invalid, as for Java's strict decoder.
+    Pure ASCII, the usual case, costs one look at the bytes, and the whole of them being valid
+    one more. Surrogates, overlong forms and code points above U+10FFFF are invalid, as for Java's
+    strict decoder.
     """
     offsets = np.frombuffer(strings.buffers()[1], np.int32)
     offsets = offsets[strings.offset : strings.offset + len(strings) + 1]
@@ -216,7 +217,7 @@ def invalid_utf8(strings: pa.Array) -> Mask | None:
     if content is None or not len(strings):
         return None
     octets = np.frombuffer(content, np.uint8)[int(offsets[0]) : int(offsets[-1])]
-    if not len(octets) or octets.max() < 0x80:
+    if not len(octets) or octets.max() < 0x80 or _all_utf8(strings):
         return None
     ends = offsets[1:].astype(np.int64) - int(offsets[0])
     wrong = np.flatnonzero(_malformed(octets, ends))
@@ -225,6 +226,14 @@ def invalid_utf8(strings: pa.Array) -> Mask | None:
     bad = np.zeros(len(strings), bool)
     bad[np.searchsorted(ends, wrong, side="right")] = True
     return bad
+
+
+def _all_utf8(strings: pa.Array) -> bool:
+    try:
+        strings.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _malformed(octets: Bytes, ends: Rows) -> Mask:

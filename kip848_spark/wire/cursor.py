@@ -10,6 +10,8 @@ beyond a row's own end, whatever its bytes claim.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -75,10 +77,10 @@ class Cursor:
 
     def run(self, run: Run) -> Block:
         """The bytes of fields of fixed width. Rows that end in one of them fail there."""
-        left = self.end - self.at
-        if (left < run.width).any():
-            for offset, behind in zip(run.offsets, run.offsets[1:], strict=False):
-                self.fail(self.end - self.at < behind, Reason.TRUNCATED, self.at + offset)
+        start = self.at
+        if self.count and (self.end - start).min() < run.width:
+            for offset, behind in pairwise(run.offsets):
+                self.fail(self.end - self.at < behind, Reason.TRUNCATED, start + offset)
         block = windows(self.data, run.width, self.at)
         self.at = self.at + run.width
         return block
@@ -114,24 +116,37 @@ class Cursor:
         (-1 for null). What is less, more than ``longest`` or than the bytes that are left is
         `BAD_LENGTH`. Null and parked rows have 0.
         """
+        if not self.count:
+            return np.zeros(0, np.int64), None
         start = self.at
-        value = self.varint() - 1 if prefix == VARINT else self.number(prefix)
-        value = self.clear(value)
-        wrong = value > self.end - self.at
-        if not self.count or (
-            value.min() >= 0
-            and not wrong.any()
-            and (longest == ANY_LENGTH or value.max() <= longest)
-        ):
+        value = self._prefix(prefix)
+        if self.parked is not None:
+            value[self.parked] = 0
+        left = self.end - self.at  # below zero where the length itself is cut off
+        long = longest < ANY_LENGTH and value.max() > longest
+        if value.min() >= 0 and not long and (left - value).min() >= 0:
             return value, None
+        self.fail(left < 0, Reason.TRUNCATED, start)
         null: Mask | None = value == -1
         if not nullable:
             self.fail(value == -1, Reason.NULL_NOT_ALLOWED, start)
             null = None
-        self.fail(wrong | (value < -1) | (value > longest), Reason.BAD_LENGTH, start)
+        self.fail((value > left) | (value < -1) | (value > longest), Reason.BAD_LENGTH, start)
         if null is not None and not null.any():
             null = None
         return self.clear(np.maximum(value, 0)), null
+
+    def _prefix(self, form: str) -> Rows:
+        """A length, -1 for null. It may reach beyond the row's end: whoever asks looks at that."""
+        if form == VARINT:
+            first = octets(self.data, self.at)
+            if first.max() >= 0x80:
+                return self.varint() - 1
+            self.at = self.at + 1
+            return np.subtract(first, 1, dtype=np.int64)
+        value = integers(self.data, form, self.at)
+        self.at = self.at + int(form[2:])
+        return value
 
     def skip(self, size: Rows) -> None:
         """Moves each row by its own ``size`` bytes, which were found to be there."""
@@ -154,9 +169,8 @@ class Cursor:
 
     def _require(self, size: int) -> None:
         """Fails the rows that have fewer than ``size`` bytes left."""
-        short = self.end - self.at < size
-        if short.any():
-            self.fail(short, Reason.TRUNCATED)
+        if self.count and (self.end - self.at).min() < size:
+            self.fail(self.end - self.at < size, Reason.TRUNCATED)
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -183,9 +197,10 @@ def windows(data: Bytes, size: int, at: Rows) -> Block:
         data = np.concatenate([data, np.zeros(size - len(data), np.uint8)])
     last = len(data) - size
     every = np.ndarray((last + 1,), f"V{size}", data, 0, (1,))
-    if len(at) and int(at.max()) > last:
-        at = np.minimum(at, last)
-    found: Block = every[at]
+    try:
+        found: Block = every[at]
+    except IndexError:
+        found = every[np.minimum(at, last)]
     return found
 
 

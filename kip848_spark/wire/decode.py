@@ -84,12 +84,10 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     key_of = key_of.to_numpy().astype(np.int32, copy=False)
     key_types, key_parts, key_faults = _decode_keys(plan, encoded.dictionary)
     batch = Values(plan, values)
-    place = _places(plan, key_parts, distinct, batch.not_read)[key_of]
-    tombstone = _clear(count, np.bool_)
+    tombstone = None
     if values.null_count:
         tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)
-        place[tombstone] = batch.not_read
-    parts = batch.read(place)
+    parts = batch.read(_places(plan, key_parts, distinct), key_of, tombstone)
 
     reason, reason_at = _clear(count, np.uint8), _clear(count, np.int64)
     in_key, tags = _clear(count, np.bool_), _clear(count, np.int32)
@@ -103,6 +101,8 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
             reason[walk.rows] = walk.faults.reason
             reason_at[walk.rows] = walk.faults.at
             tags[walk.rows] = walk.faults.tags
+    if tombstone is None:
+        tombstone = _clear(count, np.bool_)
     return Decoded(
         count, key_of, distinct, key_types, key_parts, parts, batch.walks, tombstone,
         reason, reason_at, in_key, tags,
@@ -114,12 +114,10 @@ def _clear(count: int, type_: type[np.generic]) -> npt.NDArray[Any]:
     return np.broadcast_to(np.zeros(1, type_), count)
 
 
-def _places(
-    plan: Plan, keys: list[Part], distinct: int, not_read: int
-) -> npt.NDArray[np.unsignedinteger]:
-    """For each distinct key the place of its record in the plan; for none, behind the others."""
+def _places(plan: Plan, keys: list[Part], distinct: int) -> npt.NDArray[np.intp]:
+    """For each distinct key, and for none at all, the place of its record in the plan."""
     numbers = {key_type: place for place, key_type in enumerate(plan.records)}
-    places = np.full(distinct + 1, not_read, np.min_scalar_type(not_read))
+    places = np.full(distinct + 1, len(numbers))
     for part in keys:
         places[part.rows] = numbers[part.plan.key_type]
     return places
@@ -133,18 +131,19 @@ def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], lis
     cursor = Cursor(data, start, end, np.arange(count), faults)
     cursor.fail(start == end, Reason.EMPTY_KEY)
     types = cursor.number(">i2").astype(np.int32)
-    types[faults.reason != 0] = NO_TYPE
+    if cursor.parked is not None:
+        types[cursor.parked] = NO_TYPE
     parts = []
-    for key_type in np.unique(types[faults.reason == 0]):
-        which = np.flatnonzero((types == key_type) & (faults.reason == 0))
-        record = plan.records.get(int(key_type))
+    for key_type in np.unique(types).tolist():
+        which = np.flatnonzero(types == key_type)
+        record = plan.records.get(key_type)
         if record is None:
             faults.record(which, Reason.UNKNOWN_KEY_TYPE, start[which])
             continue
         body = cursor.select(which)
         parts.append(Part(record, 0, which, record.key, read_message(body, record.key)))
-    faults.at -= np.where(faults.reason != 0, start, 0)
     failed = faults.reason != 0
     if failed.any():
+        faults.at -= np.where(failed, start, 0)
         parts = [part.without(failed[part.rows]) for part in parts]
     return types, parts, faults

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.faults import Bytes, Faults, Reason, Rows
+from kip848_spark.wire.faults import Bytes, Faults, Mask, Reason, Rows
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
-from kip848_spark.wire.shapes import OddShapeError, Shape, block_of
+from kip848_spark.wire.shapes import Shape
 from kip848_spark.wire.walk import read_message
 
 ENOUGH = 256
@@ -28,6 +28,9 @@ TRIES = 6
 
 SCANNED = 1 / 32
 """Groups with that share of all rows are found by looking at all rows, the others by sorting."""
+
+SAMPLED = 8
+"""One row in so many is looked at to learn which groups these are."""
 
 _LENGTH_BITS = 11
 LONGEST = (1 << _LENGTH_BITS) - 2
@@ -77,17 +80,14 @@ class Values:
         self.count = len(values)
         self.walks: list[Walk] = []
 
-    @property
-    def not_read(self) -> int:
-        """The place, for `read`, of a row that has no value to be read."""
-        return len(self.records)
-
-    def read(self, place: npt.NDArray[np.unsignedinteger]) -> list[Part]:
-        """The parts of all rows. ``place`` says which of the plan's records a row is."""
+    def read(
+        self, places: npt.NDArray[np.intp], key_of: npt.NDArray[np.int32], tombstone: Mask | None
+    ) -> list[Part]:
+        """The parts of all rows. ``key_of`` says which key a row has, and ``places`` which of the
+        plan's records a key is of; a place behind the last one: none."""
         parts: list[Part] = []
         walked: dict[int, list[Rows]] = {}
-        groups = self._groups(place) if self.count >= ENOUGH else self._by_record(place)
-        for number, length, rows in groups:
+        for number, length, rows in self._groups(self._codes(places, key_of, tombstone)):
             left = rows
             if length is not None:
                 left = self._read_alike(self.records[number], rows, length, parts)
@@ -100,90 +100,73 @@ class Values:
 
     # -- groups ------------------------------------------------------------------------------
 
-    def _by_record(self, place: npt.NDArray[np.unsignedinteger]) -> Iterator[Group]:
-        for number in np.unique(place).tolist():
-            if number != self.not_read:
-                yield number, None, np.flatnonzero(place == number)
+    def _codes(
+        self, places: npt.NDArray[np.intp], key_of: npt.NDArray[np.int32], tombstone: Mask | None
+    ) -> Codes:
+        """uint[n]: place and length of each row as one number; `self.unread` and above: none."""
+        type_ = np.min_scalar_type(self.unread + LONGEST + 1)
+        codes: Codes = (places << _LENGTH_BITS).astype(type_).take(key_of)
+        codes |= np.minimum(np.diff(self.offsets), LONGEST + 1).astype(type_)
+        if tombstone is not None:
+            np.putmask(codes, tombstone, self.unread)
+        return codes
 
-    def _groups(self, place: npt.NDArray[np.unsignedinteger]) -> Iterator[Group]:
-        wide = len(self.records) >= 1 << (16 - _LENGTH_BITS)
-        codes: Codes = place.astype(np.uint32 if wide else np.uint16)
-        codes <<= _LENGTH_BITS
-        codes |= np.minimum(np.diff(self.offsets), LONGEST + 1).astype(codes.dtype)
-        counts = np.bincount(codes)
-        counts[self.not_read << _LENGTH_BITS :] = 0
-        large = np.flatnonzero(counts >= ENOUGH)
-        length = large & (LONGEST + 1)
-        large = large[(length > 2) & (length <= LONGEST)]
-        large = large[np.argsort(-counts[large], kind="stable")]
-        loose = codes < self.not_read << _LENGTH_BITS
-        scanned = int((counts[large] >= SCANNED * self.count).sum())
-        for code in large[:scanned].tolist():
-            rows = np.flatnonzero(codes == code)
-            loose[rows] = False
-            yield code >> _LENGTH_BITS, code & (LONGEST + 1), rows
-        yield from self._sorted(np.flatnonzero(loose), codes, large[scanned:])
+    @property
+    def unread(self) -> int:
+        """The code of rows that have no value to be read."""
+        return len(self.records) << _LENGTH_BITS
 
-    def _sorted(self, rows: Rows, codes: Codes, large: Rows) -> Iterator[Group]:
-        """What is left of the groups: those in ``large``, and the rest by record."""
+    def _groups(self, codes: Codes) -> Iterator[Group]:
+        loose = codes < self.unread
+        seen, counts = np.unique(codes[::SAMPLED], return_counts=True)
+        for code in seen[counts * SAMPLED >= max(SCANNED * self.count, ENOUGH)].tolist():
+            number, length = code >> _LENGTH_BITS, code & (LONGEST + 1)
+            if code < self.unread and length <= LONGEST:
+                this = codes == code
+                loose &= ~this
+                yield number, length, np.flatnonzero(this)
+        yield from self._sorted(np.flatnonzero(loose), codes)
+
+    def _sorted(self, rows: Rows, codes: Codes) -> Iterator[Group]:
+        """What is left of the groups: the larger ones, and the rest by record."""
         of_row = codes[rows]
-        if len(large):
-            order = np.argsort(of_row, kind="stable")
-            in_order = of_row[order]
-            begin = np.searchsorted(in_order, large.astype(codes.dtype), side="left")
-            end = np.searchsorted(in_order, large.astype(codes.dtype), side="right")
-            small = np.ones(len(rows), bool)
-            for code, first, last in zip(large.tolist(), begin, end, strict=True):
-                yield code >> _LENGTH_BITS, code & (LONGEST + 1), rows[order[first:last]]
-                small[order[first:last]] = False
-            rows, of_row = rows[small], of_row[small]
-        number_of = of_row >> _LENGTH_BITS
+        order = np.argsort(of_row, kind="stable")
+        rows, of_row = rows[order], of_row[order]
+        begins = np.flatnonzero(np.append(True, of_row[1:] != of_row[:-1])) if len(rows) else rows
+        ends = np.append(begins[1:], len(rows))
+        small = np.ones(len(rows), bool)
+        for first, last in zip(begins.tolist(), ends.tolist(), strict=False):
+            code = int(of_row[first])
+            if last - first >= ENOUGH and code & (LONGEST + 1) <= LONGEST:
+                yield code >> _LENGTH_BITS, code & (LONGEST + 1), rows[first:last]
+                small[first:last] = False
+        rows, number_of = rows[small], of_row[small] >> _LENGTH_BITS
         for number in np.unique(number_of).tolist():
-            yield number, None, rows[number_of == number]
+            yield number, None, np.sort(rows[number_of == number])
 
     # -- reads -------------------------------------------------------------------------------
 
     def _read_alike(self, record: RecordPlan, rows: Rows, length: int, parts: list[Part]) -> Rows:
         """Reads the rows that have the shape of the first, and so on; gives those left over."""
         over: list[Rows] = []
-        block = block_of(self.data, self.offsets[rows], length)
         for _ in range(TRIES):
-            shape = Shape.of(record.values, block[0].tobytes())
+            start = self.offsets.take(rows)
+            first = int(start[0])
+            shape = Shape.of(record.values, self.data[first : first + length].tobytes())
             if shape is None:
                 over.append(rows[:1])
-                rows, block = rows[1:], block[1:]
+                rows = rows[1:]
             else:
-                fits = shape.matches(block)
-                alike, same = (rows, block) if fits is None else (rows[fits], block[fits])
-                if not self._read_shape(record, shape, alike, same, parts):
-                    over.append(alike)
-                if fits is None:
-                    rows = rows[:0]
+                alike = shape.read(self.data, start, ENOUGH)
+                these = rows if not len(alike.others) else rows[alike.rows]
+                if alike.fields is None:
+                    over.append(these)
                 else:
-                    rows, block = rows[~fits], block[~fits]
+                    parts.append(Part(record, shape.version, these, shape.struct, alike.fields))
+                rows = rows[alike.others]
             if len(rows) < ENOUGH:
                 break
-        if not over:
-            return rows
-        return np.sort(np.concatenate([*over, rows]))
-
-    def _read_shape(
-        self,
-        record: RecordPlan,
-        shape: Shape,
-        rows: Rows,
-        block: npt.NDArray[np.void],
-        parts: list[Part],
-    ) -> bool:
-        """Reads rows of one shape; False if they have to be walked over."""
-        if len(rows) < ENOUGH:
-            return False
-        try:
-            fields = shape.read(block)
-        except OddShapeError:
-            return False
-        parts.append(Part(record, shape.version, rows, shape.struct, fields))
-        return True
+        return np.sort(np.concatenate([*over, rows])) if over else rows
 
     def _walk(self, record: RecordPlan, rows: Rows) -> Iterator[Part]:
         """The values of one key type, a part a version."""

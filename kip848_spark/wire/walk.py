@@ -155,8 +155,11 @@ class Walk:
 
     def _elements(self, cursor: Cursor, node: Array, count: Rows) -> Lazy:
         """The elements of arrays of anything else, row after row: all with one walk."""
-        if not count.any():
+        most = int(count.max()) if cursor.count else 0
+        if not most:
             return lambda: columns.nulls(0, node.arrow.value_type)
+        if most == 1 and cursor.parked is None and count.min() == 1:
+            return self.read(cursor, node.element)
         starts = element_starts(cursor.data, node.element, cursor.at, cursor.end, count)
         owner = np.repeat(np.arange(cursor.count), count)
         flat = Cursor(cursor.data, starts, cursor.end[owner], cursor.rows[owner], cursor.faults)
@@ -206,10 +209,14 @@ class Walk:
         """
         start = part.at
         tag = part.varint()
-        part.fail((tag <= last) | (tag > HIGHEST_TAG), Reason.BAD_TAG, start)
+        bad = (tag <= last) | (tag > HIGHEST_TAG)
+        if bad.any():
+            part.fail(bad, Reason.BAD_TAG, start)
         size_at = part.at
         size = part.varint()
-        part.fail(size > part.end - part.at, Reason.BAD_LENGTH, size_at)
+        over = size > part.end - part.at
+        if over.any():
+            part.fail(over, Reason.BAD_LENGTH, size_at)
         skipped = part.alive()
         begin = part.at
         for number, slot in known.items():
@@ -220,7 +227,9 @@ class Walk:
                 part.data, begin[which], begin[which] + size[which], part.rows[which], part.faults
             )
             found[number].append((rows[which], self.read(inner, slot.node)))
-            inner.fail(inner.at != inner.end, Reason.BAD_TAG, start[which], inner.at)
+            unlike = inner.at != inner.end
+            if unlike.any():
+                inner.fail(unlike, Reason.BAD_TAG, start[which], inner.at)
             part.follow(inner, which, inner.at, which)
             skipped[which] = False
         if skipped.any():
