@@ -30,7 +30,7 @@ def slices(
     turn make an array over ``data`` itself, of which every other element is what is wanted.
     """
     count = len(start)
-    if not count or not length.any():
+    if not np.count_nonzero(length):
         return from_buffers(type_, count, null, even_offsets(count, 0), b"")
     wide = len(data) > _INT32_END
     bounds = np.empty(2 * count + 1, np.int64 if wide else np.int32)
@@ -42,7 +42,7 @@ def slices(
         2 * count,
         [None, pa.py_buffer(bounds), pa.py_buffer(data)],
     )
-    taken = every.take(pa.array(even_offsets(count - 1, 2)))
+    taken = every.take(integers(even_offsets(count - 1, 2)))
     _, offsets, content = (taken.cast(pa.binary()) if wide else taken).buffers()
     return pa.Array.from_buffers(type_, count, [_bitmap(null), offsets, content])
 
@@ -76,13 +76,18 @@ _OFFSETS: dict[int, npt.NDArray[np.int32]] = {}
 def lists(count: Rows, elements: pa.Array, null: Mask | None, type_: pa.ListType) -> pa.ListArray:
     """list[n]: ``count`` of the ``elements`` for each row, one row's after the other's."""
     offsets = np.zeros(len(count) + 1, np.int32)
-    np.cumsum(count, out=offsets[1:])
+    count.cumsum(out=offsets[1:])
     mask = None if null is None else pa.array(null)
-    return pa.ListArray.from_arrays(pa.array(offsets), elements, type=type_, mask=mask)
+    return pa.ListArray.from_arrays(integers(offsets), elements, type=type_, mask=mask)
+
+
+def integers(values: npt.NDArray[np.int32]) -> pa.Array:
+    """int32[n], without a copy."""
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
 
 
 def _bitmap(null: Mask | None) -> pa.Buffer | None:
-    if null is None or not null.any():
+    if null is None or not np.count_nonzero(null):
         return None
     return pa.py_buffer(np.packbits(~null, bitorder="little"))
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from kip848_spark.wire.faults import Bytes, Faults, Mask, Reason, Rows
+from kip848_spark.wire.faults import Bytes, Faults, Mask, Reason, Rows, rows_where
 from kip848_spark.wire.layout import ANY_LENGTH, VARINT, Run
 
 _FAR = np.int64(1) << 62
@@ -51,7 +51,7 @@ class Cursor:
         them. Rows that are parked already are left alone."""
         if self.parked is not None:
             bad = bad & ~self.parked
-        which = np.flatnonzero(bad)
+        which = rows_where(bad)
         if not len(which):
             return
         place = self.at if at is None else at
@@ -132,7 +132,7 @@ class Cursor:
             self.fail(value == -1, Reason.NULL_NOT_ALLOWED, start)
             null = None
         self.fail((value > left) | (value < -1) | (value > longest), Reason.BAD_LENGTH, start)
-        if null is not None and not null.any():
+        if null is not None and not np.count_nonzero(null):
             null = None
         return self.clear(np.maximum(value, 0)), null
 
@@ -165,7 +165,7 @@ class Cursor:
             failed[owner[part.parked]] = True
             if self.parked is not None:
                 failed &= ~self.parked
-            self._park(failed, np.flatnonzero(failed))
+            self._park(failed, rows_where(failed))
 
     def _require(self, size: int) -> None:
         """Fails the rows that have fewer than ``size`` bytes left."""
@@ -184,7 +184,7 @@ class Cursor:
     def finish(self) -> None:
         """Fails the rows that have bytes left."""
         left = self.end != self.at
-        if left.any():
+        if np.count_nonzero(left):
             self.fail(left, Reason.TRAILING_BYTES)
 
 
@@ -231,7 +231,7 @@ def long_varints(data: Bytes, start: Rows, first: Bytes) -> tuple[Rows, Rows, Ma
     value = (first & 0x7F).astype(np.int64)
     size = np.ones(len(start), np.int64)
     overlong = np.zeros(len(start), bool)
-    more = np.flatnonzero(first >= 0x80)
+    more = rows_where(first >= 0x80)
     for index in range(1, 5):
         if not len(more):
             break

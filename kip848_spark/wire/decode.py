@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows
+from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows, rows_where
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
 from kip848_spark.wire.values import Values, Walk, binary_bounds
 from kip848_spark.wire.walk import read_message
@@ -91,7 +91,7 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
 
     reason, reason_at = _clear(count, np.uint8), _clear(count, np.int64)
     in_key, tags = _clear(count, np.bool_), _clear(count, np.int32)
-    if key_faults.reason.any() or encoded.indices.null_count:
+    if np.count_nonzero(key_faults.reason) or encoded.indices.null_count:
         reason = np.append(key_faults.reason, np.uint8(Reason.NULL_KEY))[key_of]
         reason_at = np.append(key_faults.at, 0)[key_of]
         in_key = reason != 0
@@ -135,7 +135,7 @@ def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], lis
         types[cursor.parked] = NO_TYPE
     parts = []
     for key_type in np.unique(types).tolist():
-        which = np.flatnonzero(types == key_type)
+        which = rows_where(types == key_type)
         record = plan.records.get(key_type)
         if record is None:
             faults.record(which, Reason.UNKNOWN_KEY_TYPE, start[which])
@@ -143,7 +143,7 @@ def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], lis
         body = cursor.select(which)
         parts.append(Part(record, 0, which, record.key, read_message(body, record.key)))
     failed = faults.reason != 0
-    if failed.any():
+    if np.count_nonzero(failed):
         faults.at -= np.where(failed, start, 0)
         parts = [part.without(failed[part.rows]) for part in parts]
     return types, parts, faults

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,11 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+def rows_where(mask: npt.NDArray[Any]) -> Rows:
+    """The rows for which ``mask`` holds (is true, or is not 0)."""
+    return mask.nonzero()[0]
 
 
 class Reason(IntEnum):

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from kip848_spark.wire.cursor import integers, long_varints, octets
-from kip848_spark.wire.faults import Bytes, Rows
+from kip848_spark.wire.faults import Bytes, Rows, rows_where
 from kip848_spark.wire.layout import (
     HIGHEST_TAG,
     VARINT,
@@ -40,18 +40,19 @@ def element_starts(data: Bytes, node: Node, at: Rows, end: Rows, count: Rows) ->
 
     ``at`` is where the first element of each row begins, ``count`` how many there are.
     """
-    first = np.cumsum(count) - count
-    total = int(count.sum())
+    ends = count.cumsum()
+    first = ends - count
+    total = int(ends[-1]) if len(ends) else 0
     width = fixed_width(node)
     if width is not None:
-        begins: Rows = np.arange(total) * width + np.repeat(at - first * width, count)
+        begins: Rows = np.arange(0, total * width, width) + (at - first * width).repeat(count)
         return begins
-    starts = np.repeat(end, count)
-    rows = np.flatnonzero(count)
+    starts = end.repeat(count)
+    rows = rows_where(count)
     starts[first[rows]] = place = at[rows]
     index = 1
     while True:
-        going = np.flatnonzero((count[rows] > index) & (place < end[rows]))
+        going = rows_where((count[rows] > index) & (place < end[rows]))
         if len(going) < len(rows):
             rows, place = rows[going], place[going]
         if len(rows) <= NARROW:
@@ -94,7 +95,7 @@ def _past_array(data: Bytes, node: Array, at: Rows, end: Rows) -> Rows:
     if width is not None:
         return _within(at + count * width, end)
     at = np.minimum(at, end)
-    rows = np.flatnonzero((count > 0) & (at < end))
+    rows = rows_where((count > 0) & (at < end))
     index = 0
     while len(rows) > NARROW:
         at[rows] = past(data, node.element, at[rows], end[rows])
@@ -120,7 +121,7 @@ def _past_struct(data: Bytes, node: Struct, at: Rows, end: Rows) -> Rows:
 
 def _past_nullable(data: Bytes, node: Struct, at: Rows, end: Rows) -> Rows:
     bare = replace(node, presence=None)
-    there = np.flatnonzero(octets(data, at) == 1)
+    there = rows_where(octets(data, at) == 1)
     at = np.minimum(at + 1, end)
     at[there] = past(data, bare, at[there], end[there])
     return at
@@ -129,9 +130,9 @@ def _past_nullable(data: Bytes, node: Struct, at: Rows, end: Rows) -> Rows:
 def _past_tags(data: Bytes, at: Rows, end: Rows) -> Rows:
     count, at = _varint(data, at)
     at = np.minimum(at, end)
-    if not count.any():
+    if not np.count_nonzero(count):
         return at
-    rows = np.flatnonzero((count > 0) & (at < end))
+    rows = rows_where((count > 0) & (at < end))
     index = 0
     while len(rows) > NARROW:
         _, behind = _varint(data, at[rows])

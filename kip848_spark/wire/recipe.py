@@ -168,7 +168,7 @@ class Recipe:
         def made(buffers: Buffers, rows: int) -> pa.Array:
             mask = _repeated(null, rows)
             return pa.ListArray.from_arrays(
-                pa.array(_bounds(counts, rows)),
+                columns.integers(_bounds(counts, rows)),
                 elements(buffers, rows),
                 type=arrow,
                 mask=None if mask is None else pa.array(mask),

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from kip848_spark.wire import columns
 from kip848_spark.wire.cursor import Block
-from kip848_spark.wire.faults import Bytes, Mask, Rows
+from kip848_spark.wire.faults import Bytes, Mask, Rows, rows_where
 from kip848_spark.wire.layout import Struct
 from kip848_spark.wire.recipe import Filling, OddShapeError, Recipe
 from kip848_spark.wire.trace import Item, MalformedError, Tracer
@@ -112,7 +112,7 @@ class Shape:
         fields: list[pa.Array] | None = None
         with contextlib.suppress(OddShapeError):
             fields = None if filling is None else filling.made()
-        return Alike(np.flatnonzero(fit), np.flatnonzero(~fit), fields)
+        return Alike(rows_where(fit), rows_where(~fit), fields)
 
     def _matches(self, block: Block) -> Mask | None:
         """bool[n]: which rows have this shape; None if all have."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.faults import Bytes, Faults, Mask, Reason, Rows
+from kip848_spark.wire.faults import Bytes, Faults, Mask, Reason, Rows, rows_where
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
 from kip848_spark.wire.shapes import Shape
 from kip848_spark.wire.walk import read_message
@@ -124,15 +124,15 @@ class Values:
             if code < self.unread and length <= LONGEST:
                 this = codes == code
                 loose &= ~this
-                yield number, length, np.flatnonzero(this)
-        yield from self._sorted(np.flatnonzero(loose), codes)
+                yield number, length, rows_where(this)
+        yield from self._sorted(rows_where(loose), codes)
 
     def _sorted(self, rows: Rows, codes: Codes) -> Iterator[Group]:
         """What is left of the groups: the larger ones, and the rest by record."""
         of_row = codes[rows]
         order = np.argsort(of_row, kind="stable")
         rows, of_row = rows[order], of_row[order]
-        begins = np.flatnonzero(np.append(True, of_row[1:] != of_row[:-1])) if len(rows) else rows
+        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1])) if len(rows) else rows
         ends = np.append(begins[1:], len(rows))
         small = np.ones(len(rows), bool)
         for first, last in zip(begins.tolist(), ends.tolist(), strict=False):
@@ -178,7 +178,7 @@ class Values:
         good = cursor.alive()
         parts: list[tuple[Cursor, int, list[pa.Array]]] = []
         for value in np.unique(version[good]).tolist():
-            which = np.flatnonzero(good & (version == value))
+            which = rows_where(good & (version == value))
             struct = record.values.get(value)
             if struct is None:
                 faults.record(which, Reason.UNKNOWN_VALUE_VERSION, start[which])
@@ -186,10 +186,10 @@ class Values:
             body = cursor if len(which) == cursor.count else cursor.select(which)
             parts.append((body, value, read_message(body, struct)))
         failed = faults.reason != 0
-        if failed.any() or faults.tags.any():
+        if np.count_nonzero(failed) or faults.tags.any():
             faults.at -= np.where(failed, start, 0)
             faults.tags[failed] = 0
             self.walks.append(Walk(rows, np.where(good, version, -1), faults))
         for body, value, fields in parts:
             part = Part(record, value, rows[body.rows], record.values[value], fields)
-            yield part.without(failed[body.rows]) if failed.any() else part
+            yield part.without(failed[body.rows]) if np.count_nonzero(failed) else part

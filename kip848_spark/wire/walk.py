@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kip848_spark.wire import columns
 from kip848_spark.wire.cursor import Block, Cursor
-from kip848_spark.wire.faults import Mask, Reason, Rows
+from kip848_spark.wire.faults import Mask, Reason, Rows, rows_where
 from kip848_spark.wire.layout import (
     HIGHEST_TAG,
     VARINT,
@@ -110,7 +110,7 @@ class Walk:
         there: Mask = marker == 1
         cursor.fail(~there & (marker != absent), Reason.BAD_PRESENCE, start)
         there &= cursor.alive()
-        present = np.flatnonzero(there)
+        present = rows_where(there)
         part = cursor.select(present)
         fields = self.fields(part, node)
         cursor.follow(part, present, part.at, present)
@@ -143,7 +143,7 @@ class Walk:
         size = count * width
         left = cursor.end - cursor.at
         short = size > left
-        if short.any():
+        if np.count_nonzero(short):
             cursor.fail(short, Reason.TRUNCATED, cursor.at + left // width * width)
             count = np.where(short, 0, count)
             size = count * width
@@ -161,11 +161,11 @@ class Walk:
         if most == 1 and cursor.parked is None and count.min() == 1:
             return self.read(cursor, node.element)
         starts = element_starts(cursor.data, node.element, cursor.at, cursor.end, count)
-        owner = np.repeat(np.arange(cursor.count), count)
+        owner = np.arange(cursor.count).repeat(count)
         flat = Cursor(cursor.data, starts, cursor.end[owner], cursor.rows[owner], cursor.faults)
         elements = self.read(flat, node.element)
-        rows = np.flatnonzero(count)
-        cursor.follow(flat, rows, flat.at[(np.cumsum(count) - 1)[rows]], owner)
+        rows = rows_where(count)
+        cursor.follow(flat, rows, flat.at[count.cumsum()[rows] - 1], owner)
         return elements
 
     # -- tagged fields -----------------------------------------------------------------------
@@ -177,11 +177,11 @@ class Walk:
         found: dict[int, Found] = {tag: [] for tag in known}
         start = cursor.at
         left = cursor.varint()
-        if left.any():
+        if np.count_nonzero(left):
             cursor.fail(2 * left > cursor.end - cursor.at, Reason.BAD_LENGTH, start)
             last = np.full(cursor.count, -1, np.int64)
             while True:
-                rows = np.flatnonzero(cursor.clear(left))
+                rows = rows_where(cursor.clear(left))
                 if not len(rows):
                     break
                 if len(rows) <= FEW:
@@ -210,17 +210,17 @@ class Walk:
         start = part.at
         tag = part.varint()
         bad = (tag <= last) | (tag > HIGHEST_TAG)
-        if bad.any():
+        if np.count_nonzero(bad):
             part.fail(bad, Reason.BAD_TAG, start)
         size_at = part.at
         size = part.varint()
         over = size > part.end - part.at
-        if over.any():
+        if np.count_nonzero(over):
             part.fail(over, Reason.BAD_LENGTH, size_at)
         skipped = part.alive()
         begin = part.at
         for number, slot in known.items():
-            which = np.flatnonzero(skipped & (tag == number))
+            which = rows_where(skipped & (tag == number))
             if not len(which) or slot.node is None:
                 continue
             inner = Cursor(
@@ -228,11 +228,11 @@ class Walk:
             )
             found[number].append((rows[which], self.read(inner, slot.node)))
             unlike = inner.at != inner.end
-            if unlike.any():
+            if np.count_nonzero(unlike):
                 inner.fail(unlike, Reason.BAD_TAG, start[which], inner.at)
             part.follow(inner, which, inner.at, which)
             skipped[which] = False
-        if skipped.any():
+        if np.count_nonzero(skipped):
             part.faults.count_tags(part.rows[skipped])
             part.skip(np.where(skipped, size, 0))
         return tag
