@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long bench check format lock clean
+.PHONY: help install demo test test-long bench bench-decode fuzz check format lock clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ test-long: install ## the tests that take minutes
 
 bench: install ## ingest beside writing the raw bytes: the ratio
 	$(BIN)/python -m benchmarks.ingest
+
+bench-decode: install ## the decoder beside others, one core, the same records
+	$(BIN)/python -m benchmarks.decode
 
 check: install ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -1,9 +1,9 @@
 """Records of real shape, millions of them: what the decoders are measured on.
 
-A topic of a 4.3.1 broker: a few hundred groups of some members each, names as clients make them,
-every commit with its topic's id if the client is new enough. Two mixes of the same kinds:
-``commits`` in the proportions of a real topic, and ``control``, of which half is control records.
-The same seed gives the same bytes.
+A topic of a 4.3.1 broker: some hundred groups of a few members each, names as clients make them,
+every commit with its topic's id if the client is new enough, the commits of one request together.
+Two mixes of the same kinds: ``commits`` in the proportions of a real topic (one record in twenty is
+a control record), and ``control``, of which half is. The same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kip848_spark.wire.decode import Plan
 from kip848_spark.wire.definitions import load_shipped
@@ -21,7 +22,6 @@ from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
 
 Integers = npt.NDArray[np.int64]
 
-COMMIT_VERSION = 4
 COMMITS, CONTROL = "commits", "control"
 
 _SHARES = {  # of the control records
@@ -46,30 +46,37 @@ class Mix:
     values: pa.BinaryArray
 
     @property
-    def bytes(self) -> int:
-        return int(self.keys.nbytes + self.values.nbytes)
+    def octets(self) -> int:
+        """Bytes of all keys and values."""
+        return sum(pc.sum(pc.binary_length(half)).as_py() for half in (self.keys, self.values))
 
 
-def make(name: str, records: int, seed: int = 848) -> Mix:
-    """One of the two mixes."""
+def make(name: str, records: int, version: int = 4, seed: int = 848) -> Mix:
+    """One of the two mixes; ``version`` is that of the commits' values."""
     draw = np.random.default_rng(seed)
     control = records // 2 if name == CONTROL else records // 20
     cluster = _Cluster(draw)
     counts = {kind: int(control * share) for kind, share in _SHARES.items()}
-    parts = [cluster.commits(records - sum(counts.values()))]
+    parts = [cluster.commits(records - sum(counts.values()), version)]
     parts += [getattr(cluster, kind)(count) for kind, count in counts.items()]
-    keys = pa.concat_arrays([part[0] for part in parts])
-    values = pa.concat_arrays([part[1] for part in parts])
-    order = pa.array(draw.permutation(len(keys)))
-    return Mix(name, keys.take(order), values.take(order))
+    keys, values, requests = zip(*parts, strict=True)
+    first = np.cumsum([0, *(int(each[-1]) + 1 for each in requests)])
+    request = np.concatenate([each + at for each, at in zip(requests, first, strict=False)])
+    order = pa.array(np.argsort(draw.permutation(first[-1])[request], kind="stable"))
+    return Mix(name, pa.concat_arrays(keys).take(order), pa.concat_arrays(values).take(order))
+
+
+Part = tuple[pa.Array, pa.Array, Integers]
+"""Keys, values, and for each record the number of the request that it comes from."""
 
 
 class _Cluster:
     """Groups, members and topics to draw records from."""
 
-    groups = 240
-    members = 12
+    groups = 200
+    members = 6
     topics = 60
+    partitions = 12
 
     def __init__(self, draw: np.random.Generator) -> None:
         self.draw = draw
@@ -79,7 +86,8 @@ class _Cluster:
             [f"{words[i % 6]}-{'consumer' if i % 3 else 'svc'}-{i}" for i in range(self.groups)]
         )
         self.topic_names = pa.array([f"{words[i % 6]}.v{i}" for i in range(self.topics)])
-        self.topic_ids = pa.array([draw.bytes(16) for _ in range(self.topics)], pa.binary(16))
+        ids = [*(draw.bytes(16) for _ in range(self.topics)), bytes(16)]
+        self.topic_ids = pa.array(ids, pa.binary(16))
         self.member_ids = pa.array([self._uuid() for _ in range(self.groups * self.members)])
         self.client_ids = pa.array([f"consumer-{i}-{i % 7}" for i in range(self.groups)])
         self.hosts = pa.array([f"/10.0.{i % 9}.{i % 250}" for i in range(self.groups)])
@@ -110,53 +118,52 @@ class _Cluster:
 
     # -- kinds, each as keys and values -------------------------------------------------------
 
-    def commits(self, count: int) -> tuple[pa.Array, pa.Array]:
-        group = self._numbers(count, self.groups)
-        topic = (group + self._numbers(count, 2)) % self.topics
+    def commits(self, count: int, version: int) -> Part:
+        size = 1 + self._numbers(count, self.partitions)
+        request = np.repeat(np.arange(count), size)[:count]
+        group = self._numbers(count, self.groups)[request]
+        topic = (group + self._numbers(count, 2)[request]) % self.topics
+        place = np.arange(count) - np.searchsorted(request, request)
         key = {
             "group": self.group_names.take(pa.array(group)),
             "topic": self.topic_names.take(pa.array(topic)),
-            "partition": pa.array(self._numbers(count, 12), pa.int32()),
+            "partition": pa.array(place, pa.int32()),
         }
         old = group % 5 < 2  # clients that commit without the topic's id
-        ids = np.where(old, self.topics, topic)
         notes = pa.array(["", "0A13consumer-instance-4", "checkpoint=17"])
         note = np.where(group % 40 == 7, 1 + group % 2, 0)
-        values = self._values(
-            1,
-            COMMIT_VERSION,
-            offset=pa.array(self._numbers(count, 1 << 40)),
-            leader_epoch=pa.array(self._numbers(count, 30), pa.int32()),
-            metadata=notes.take(pa.array(note)),
-            commit_timestamp=self._times(count),
-            topic_id=pa.concat_arrays([self.topic_ids, pa.array([bytes(16)], pa.binary(16))]).take(
-                pa.array(ids)
-            ),
-        )
-        return encode_keys(self.plan.records[1], key), values
+        columns = {
+            "offset": pa.array(self._numbers(count, 1 << 40)),
+            "leader_epoch": pa.array(self._numbers(count, 30), pa.int32()),
+            "metadata": notes.take(pa.array(note)),
+            "commit_timestamp": pa.array(_NOW + request),
+            "topic_id": self.topic_ids.take(pa.array(np.where(old, self.topics, topic))),
+        }
+        values = encode_values(self.plan.records[1], version, columns)
+        return encode_keys(self.plan.records[1], key), values, request
 
-    def group(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def group(self, count: int) -> Part:
         values = self._values(
             3,
             epoch=pa.array(self._numbers(count, 900), pa.int32()),
             metadata_hash=pa.array(self._numbers(count, 1 << 62)),
         )
-        return self._group_key(3, self._numbers(count, self.groups)), values
+        return self._group_key(3, self._numbers(count, self.groups)), values, np.arange(count)
 
-    def target(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def target(self, count: int) -> Part:
         values = self._values(
             6,
             assignment_epoch=pa.array(self._numbers(count, 900), pa.int32()),
             assignment_timestamp=self._times(count),
         )
-        return self._group_key(6, self._numbers(count, self.groups)), values
+        return self._group_key(6, self._numbers(count, self.groups)), values, np.arange(count)
 
-    def target_member(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def target_member(self, count: int) -> Part:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         values = self._values(7, topic_partitions=self._assigned(group, epochs=False))
-        return self._member_key(7, group, member), values
+        return self._member_key(7, group, member), values, np.arange(count)
 
-    def current(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def current(self, count: int) -> Part:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         epoch = self._numbers(count, 900).astype(np.int32)
         revoking = np.where(self._numbers(count, 10) == 0, 1, 0)
@@ -168,9 +175,9 @@ class _Cluster:
             assigned_partitions=self._assigned(group, epochs=True),
             partitions_pending_revocation=self._assigned(group, True, most=revoking),
         )
-        return self._member_key(8, group, member), values
+        return self._member_key(8, group, member), values, np.arange(count)
 
-    def member(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def member(self, count: int) -> Part:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         which = pa.array(group)
         names = pa.array(
@@ -193,9 +200,9 @@ class _Cluster:
                 count, self.plan.records[5].value_type.field("classic_member_metadata").type
             ),
         )
-        return self._member_key(5, group, member), values
+        return self._member_key(5, group, member), values, np.arange(count)
 
-    def classic(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def classic(self, count: int) -> Part:
         group = self._numbers(count, self.groups)
         size = 1 + self._numbers(count, 6)
         owner = np.repeat(group, size)
@@ -204,9 +211,7 @@ class _Cluster:
         subscription, assignment = self._embedded()
         structs = pa.StructArray.from_arrays(
             [
-                pa.compute.binary_join_element_wise(
-                    self.client_ids.take(pa.array(owner)), ids, "-"
-                ),
+                pc.binary_join_element_wise(self.client_ids.take(pa.array(owner)), ids, "-"),
                 self.client_ids.take(pa.array(owner)),
                 self.hosts.take(pa.array(owner)),
                 pa.array(np.full(len(owner), 300_000, np.int32)),
@@ -230,9 +235,9 @@ class _Cluster:
             current_state_timestamp=self._times(count),
             members=pa.ListArray.from_arrays(pa.array(offsets), structs),
         )
-        return self._group_key(2, group), values
+        return self._group_key(2, group), values, np.arange(count)
 
-    def regex(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def regex(self, count: int) -> Part:
         group = self._numbers(count, self.groups)
         key = {
             "group_id": self.group_names.take(pa.array(group)),
@@ -247,11 +252,11 @@ class _Cluster:
             version=pa.array(self._numbers(count, 5000)),
             timestamp=self._times(count),
         )
-        return encode_keys(self.plan.records[16], key), values
+        return encode_keys(self.plan.records[16], key), values, np.arange(count)
 
-    def tombstone(self, count: int) -> tuple[pa.Array, pa.Array]:
+    def tombstone(self, count: int) -> Part:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
-        return self._member_key(8, group, member), pa.nulls(count, pa.binary())
+        return self._member_key(8, group, member), pa.nulls(count, pa.binary()), np.arange(count)
 
     # -- pieces -------------------------------------------------------------------------------
 

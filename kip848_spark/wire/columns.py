@@ -36,7 +36,8 @@ def slices(
     bounds = np.empty(2 * count + 1, np.int64 if wide else np.int32)
     bounds[0:-1:2] = start
     np.add(start, length, out=bounds[1::2], casting="unsafe")
-    bounds[-1] = len(data)
+    # Arrow makes room for half of what the whole array spans: let that be what is needed.
+    bounds[-1] = min(len(data), int(start[0]) + 2 * int(length.sum()))
     every = pa.Array.from_buffers(
         pa.large_binary() if wide else pa.binary(),
         2 * count,

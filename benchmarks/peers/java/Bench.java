@@ -27,9 +27,9 @@ public final class Bench {
         double best = Double.MAX_VALUE;
         int read = 0;
         for (int i = 0; i < passes; i++) {
-            CoordinatorRecord[] kept = keep ? new CoordinatorRecord[records.size()] : null;
             System.gc();
             long start = system.getProcessCpuTime();
+            CoordinatorRecord[] kept = keep ? new CoordinatorRecord[records.size()] : null;
             read = pass(serde, records, kept);
             best = Math.min(best, (system.getProcessCpuTime() - start) / 1e9);
             if (kept != null) last = kept[kept.length - 1];

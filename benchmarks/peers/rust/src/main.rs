@@ -53,10 +53,10 @@ fn main() {
     let mut best = f64::INFINITY;
     let mut read = 0;
     for _ in 0..passes {
-        let mut kept: Vec<KonsumerOffsetsData> =
-            Vec::with_capacity(if keep { records.len() } else { 0 });
         read = 0;
         let start = cpu();
+        let mut kept: Vec<KonsumerOffsetsData> =
+            Vec::with_capacity(if keep { records.len() } else { 0 });
         for (key, value) in &records {
             if !known(key) {
                 continue;

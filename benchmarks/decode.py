@@ -1,0 +1,267 @@
+"""`make bench-decode`: our decoder beside others, over the same records.
+
+One core, one run, in turn. A contestant is a program that loads the records into memory, decodes
+them some times in one of its modes, and says how much processor time the fastest pass took. A mode
+keeps what was decoded (``kept``) or drops it at once. Each program runs several times, the others
+between, and its best figure counts. See `benchmarks/peers/README.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.mixes import COMMITS, CONTROL, Mix, make
+from benchmarks.ours import DROPPED, FLAT, KEPT
+from kip848_spark.errors import EnvironmentFault
+from kip848_spark.jars import broker_jars, cache_folder
+from kip848_spark.java import find_java
+from kip848_spark.wire.pieces import Column, Piece, Varied, joined
+
+PEERS = Path(__file__).parent / "peers"
+RELEASE = "4.3.1"
+OLD = "commits-v3"
+"""The commits again in value version 3, for who knows no later one."""
+NAMES = {COMMITS: "offset commits as in a real topic (95%)", CONTROL: "half control records"}
+PASSES = 4
+NOCOPY = "kept, strings not copied"
+_JVM = ["-XX:+UseSerialGC", "-Xms4g", "-Xmx4g", "-Xmn3g", "-XX:-UsePerfData"]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A program that takes FILE MODE PASSES, and its modes (what it calls them, by our name)."""
+
+    name: str
+    command: list[str]
+    modes: Mapping[str, str]
+    file: str = "bin"
+    slow: bool = False
+    old_commits: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one contestant did in one mode: ``read`` records in ``seconds`` of processor time."""
+
+    mix: str
+    name: str
+    mode: str
+    read: int
+    seconds: float
+    peak_kib: int
+
+    @property
+    def rate(self) -> float:
+        """Million records a second."""
+        return self.read / self.seconds / 1e6
+
+
+class MissingError(Exception):
+    """A contestant can't be had; says why."""
+
+
+# -- contestants -----------------------------------------------------------------------------
+
+
+def contestants(cache: Path, rows: int) -> Iterator[Contestant | tuple[str, str]]:
+    """All there are; a name and a reason for one that can't be had."""
+    ours = [sys.executable, "-m", "benchmarks.ours"]
+    yield Contestant(
+        "ours", [*ours, "{}", str(rows)], {m: m for m in (KEPT, FLAT, DROPPED)}, "arrow"
+    )
+    both = {KEPT: "kept", DROPPED: "dropped"}
+    for name, build, modes, old in (
+        (f"Kafka {RELEASE}'s Java serde", _java, both, False),
+        ("franz-go kmsg (keys 0-2)", _go, {**both, NOCOPY: "nocopy"}, False),
+        ("konsumer_offsets (to value v3, keys 0-2)", _rust, both, True),
+    ):
+        try:
+            yield Contestant(name, [*build(cache), "{}"], modes, old_commits=old)
+        except (MissingError, EnvironmentFault) as missing:
+            yield name, str(missing)
+    loop = [sys.executable, str(PEERS / "python" / "loop.py"), "{}"]
+    yield Contestant("Python, a struct loop", loop, both, slow=True)
+
+
+def _java(_: Path) -> list[str]:
+    jars = ":".join(str(jar) for jar in broker_jars(RELEASE))
+    return [str(find_java()), *_JVM, "-cp", jars, str(PEERS / "java" / "Bench.java")]
+
+
+def _go(cache: Path) -> list[str]:
+    folder = _copied("go", cache)
+    _build("go", ["go", "build", "-o", "bench", "."], folder)
+    return [str(folder / "bench")]
+
+
+def _rust(cache: Path) -> list[str]:
+    folder = _copied("rust", cache)
+    _build("cargo", ["cargo", "build", "--release", "--quiet"], folder)
+    return [str(folder / "target" / "release" / "kip848-bench")]
+
+
+def _copied(name: str, cache: Path) -> Path:
+    """The peer's sources where they may be built."""
+    return Path(shutil.copytree(PEERS / name, cache / name, dirs_exist_ok=True))
+
+
+def _build(tool: str, command: list[str], folder: Path) -> None:
+    if shutil.which(tool) is None:
+        raise MissingError(f"there is no {tool} on PATH")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+        raise MissingError(f"it does not build here: {last[:120]}")
+
+
+# -- measuring -------------------------------------------------------------------------------
+
+
+def write(mix: Mix, folder: Path, name: str) -> None:
+    """The records for Arrow (.arrow), and for everyone else (.bin, see the peers' README)."""
+    batch = pa.record_batch([mix.keys, mix.values], ["key", "value"])
+    arrow = str(folder / f"{name}.arrow")
+    with pa.OSFile(arrow, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with (folder / f"{name}.bin").open("wb") as file:
+        for first in range(0, len(mix.keys), 100_000):
+            keys, values = (half.slice(first, 100_000) for half in (mix.keys, mix.values))
+            pieces: list[Piece] = []
+            for half in (keys, values):
+                size = pc.binary_length(half).fill_null(-1).to_numpy()
+                pieces += [Column("<i4", size), Varied(half.fill_null(b""))]
+            file.write(joined(pieces, len(keys)).buffers()[2])
+
+
+def run(one: Contestant, mode: str, mix: str, folder: Path) -> Figure:
+    """One process of a contestant."""
+    name = OLD if one.old_commits and mix == COMMITS else mix
+    passes = 1 if one.slow else PASSES
+    arguments = [str(folder / f"{name}.{one.file}"), one.modes[mode], str(passes)]
+    command = [word for part in one.command for word in (arguments if part == "{}" else [part])]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    )
+    os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
+    said, _ = process.communicate()
+    if process.returncode:
+        raise MissingError(f"it ended with code {process.returncode}")
+    answer: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
+    return Figure(mix, one.name, mode, answer["read"], answer["seconds"], answer["peak_kib"])
+
+
+def memcpy(octets: int) -> float:
+    """Seconds that copying so many bytes takes."""
+    source = np.ones(octets, np.uint8)
+    target = np.zeros_like(source)
+    best = float("inf")
+    for _ in range(5):
+        start = time.process_time()
+        np.copyto(target, source)
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def measure(
+    mixes: Mapping[str, Mix], running: list[Contestant], rounds: int, folder: Path, console: Console
+) -> list[Figure]:
+    """The best figure of each contestant in each mode."""
+    best: dict[tuple[str, str, str], Figure] = {}
+    for number in range(rounds):
+        for mix in mixes:
+            for one in running:
+                if one.slow and number:
+                    continue
+                for mode in one.modes:
+                    console.print(f"  round {number + 1}: {mix}, {one.name}, {mode}", style="dim")
+                    figure = run(one, mode, mix, folder)
+                    place = (mix, one.name, mode)
+                    if place not in best or figure.seconds < best[place].seconds:
+                        best[place] = figure
+    return list(best.values())
+
+
+# -- the table -------------------------------------------------------------------------------
+
+
+def table(mix: str, figures: list[Figure], records: int, copied: float) -> Table:
+    of_mix = [figure for figure in figures if figure.mix == mix]
+    ours = {figure.mode: figure.rate for figure in of_mix if figure.name == "ours"}
+    shown = Table(title=f"{NAMES[mix]}: {records:,} records", title_justify="left")
+    shown.add_column("decoder")
+    shown.add_column("mode")
+    for name in ("M records/CPU s", "ours is", "of memcpy", "peak MiB", "read"):
+        shown.add_column(name, justify="right")
+    for figure in of_mix:
+        against = ours[DROPPED if figure.mode == DROPPED else KEPT]
+        shown.add_row(
+            figure.name,
+            figure.mode,
+            f"{figure.rate:.2f}",
+            "" if figure.name == "ours" else f"{against / figure.rate:.1f} x",
+            f"{copied / figure.seconds * figure.read / records:.1%}",
+            f"{figure.peak_kib / 1024:,.0f}",
+            f"{figure.read / records:.0%}",
+        )
+    shown.add_row(
+        "memcpy of the same bytes", "", f"{records / copied / 1e6:.1f}", "", "100.0%", "", ""
+    )
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decode", description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=250_000, help="to a batch of ours")
+    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "decode.json")
+    options = parser.parse_args()
+    console = Console()
+    cache = cache_folder() / "bench-decode"
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        console.print("making the records and building the peers", style="dim")
+        mixes = {name: make(name, options.records) for name in (COMMITS, CONTROL)}
+        for name, mix in mixes.items():
+            write(mix, folder, name)
+        write(make(COMMITS, options.records, version=3), folder, OLD)
+        every = list(contestants(cache, options.rows))
+        running = [one for one in every if isinstance(one, Contestant)]
+        missing = [one for one in every if not isinstance(one, Contestant)]
+        figures = measure(mixes, running, options.rounds, folder, console)
+    copied = {name: memcpy(mix.octets) for name, mix in mixes.items()}
+    for name in mixes:
+        console.print(table(name, figures, options.records, copied[name]))
+    for peer, why in missing:
+        console.print(f"{peer} is not in the tables: {why}.")
+    written = {
+        "records": options.records,
+        "rows": options.rows,
+        "memcpy_seconds": copied,
+        "figures": [{**asdict(figure), "rate": figure.rate} for figure in figures],
+        "missing": dict(missing),
+    }
+    options.json.write_text(json.dumps(written, indent=1) + "\n")
+    console.print(f"written to {options.json}", style="dim")
+
+
+if __name__ == "__main__":
+    main()
