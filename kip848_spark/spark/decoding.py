@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from kip848_spark.spark.gaps import Gaps
 from kip848_spark.wire.control import ControlPlan, control_columns
-from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire.decode import Decoded, Plan, decode
 from kip848_spark.wire.tables import record_columns
 
 Batches = Iterator[pa.RecordBatch]
+Columns = dict[str, pa.Array]
 Place = tuple[int, int]
 PLACE = ("partition", "offset", "timestamp")
 
@@ -27,28 +28,38 @@ def records_decoder(
     """
 
     def run(batches: Batches) -> Batches:
-        gaps = Gaps(starts)
-        previous = (-1, -1)
-        for raw in batches:
-            batch, previous = _once(raw, previous)
-            if not batch.num_rows:
-                continue
-            keys, values = batch.column("key"), batch.column("value")
-            decoded = decode(plan, keys, values)
-            missing, cause = gaps.find(
-                batch.column("partition").to_numpy(),
-                batch.column("offset").to_numpy(),
-                decoded.key_of,
-            )
-            columns = {
+        for _, columns in read(plan, starts, keep_commits_raw, batches):
+            yield pa.RecordBatch.from_pydict(columns)
+
+    return run
+
+
+def read(
+    plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool, batches: Batches
+) -> Iterator[tuple[Decoded, Columns]]:
+    """What `records_decoder` does, batch by batch: what was decoded, and the rows' columns."""
+    gaps = Gaps(starts)
+    previous = (-1, -1)
+    for raw in batches:
+        batch, previous = _once(raw, previous)
+        if not batch.num_rows:
+            continue
+        keys, values = batch.column("key"), batch.column("value")
+        decoded = decode(plan, keys, values)
+        missing, cause = gaps.find(
+            batch.column("partition").to_numpy(),
+            batch.column("offset").to_numpy(),
+            decoded.key_of,
+        )
+        yield (
+            decoded,
+            {
                 **{name: batch.column(name) for name in PLACE},
                 **record_columns(plan, decoded, keys, values, keep_commits_raw),
                 "missing_before": missing,
                 "gap_cause": cause,
-            }
-            yield pa.RecordBatch.from_pydict(columns)
-
-    return run
+            },
+        )
 
 
 def _once(batch: pa.RecordBatch, previous: Place) -> tuple[pa.RecordBatch, Place]:

@@ -1,12 +1,14 @@
 """Ingest: raw records to the tables `records`, `group_records`, `gaps` and `topics`.
 
-The source is passed over once. Control records are few; their wide form is made from the raw
-bytes that `records` keeps of them.
+The source is passed over once. In a lake on this machine the Python workers write the files of all
+three tables in that pass (`writing`). Elsewhere Spark writes `records`, and makes the others from
+that: control records are few, and `records` keeps their raw bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, Row
@@ -17,10 +19,14 @@ from kip848_spark.errors import SourceError
 from kip848_spark.live import LiveTopic
 from kip848_spark.spark.choosing import control_plan
 from kip848_spark.spark.decoding import control_decoder, records_decoder
+from kip848_spark.spark.direct import row_files
+from kip848_spark.spark.files import DataFile
+from kip848_spark.spark.gaps import TRANSACTION
 from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import Counts, Run
 from kip848_spark.spark.sources import KafkaSource, Source, capture_faults
 from kip848_spark.spark.tables import CONTROL_FIELDS, TABLES, record_output
+from kip848_spark.spark.writing import REPORT, WRITTEN, records_writer
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.faults import UNREADABLE
 from kip848_spark.wire.tables import OFFSET_COMMIT
@@ -32,23 +38,53 @@ def ingest(source: Source, lake: Lake, run: Run, keep_commits_raw: bool = False)
     Raises SourceError if the topic is not empty and nothing of it could be read, or if records
     went missing between the source and the table.
     """
-    spark = lake.spark
-    cluster = run.identity.cluster_id
     seen = Observation("source")
-    raw = source.read(spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
-    starts = {r.partition: r.start for r in run.ranges}
+    raw = source.read(lake.spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
+    write = _by_workers if lake.writes_directly(WRITTEN) else _by_spark
+    return write(source, lake, run, raw, seen, keep_commits_raw)
+
+
+def _by_workers(
+    source: Source, lake: Lake, run: Run, raw: DataFrame, seen: Observation, keep_raw: bool
+) -> Counts:
+    """The Python workers write the tables' files; what they report is committed here."""
+    targets = [lake.target(name, run.run_id, run.identity.cluster_id) for name in WRITTEN]
+    writer = records_writer(
+        control_plan(run.dialect), CONTROL_FIELDS, _starts(run), targets, keep_raw
+    )
+    with capture_faults(source.name), lake.faults("written"):
+        report = raw.mapInArrow(writer, from_arrow_schema(REPORT)).collect()
+    files = [DataFile(**row["file"].asDict()) for row in report if row["file"]]
+    tally = [row["tally"] for row in report if row["tally"]]
+    written = sum(file.rows for file in files if file.table == "records")
+    counts = _counts(source, tally, run, int(seen.get["records"]), written)
+    gaps = [target for target in targets if target.table == "gaps"]
+    names = ("partition", "first_offset", "last_offset", "cause")
+    tails = [dict(zip(names, tail, strict=True)) for tail in _tails(run, tally)]
+    lake.add(WRITTEN, [*files, *row_files(gaps[0], tails)])
+    return counts
+
+
+def _by_spark(
+    source: Source, lake: Lake, run: Run, raw: DataFrame, seen: Observation, keep_raw: bool
+) -> Counts:
+    """Spark writes: wherever its workers can't reach the tables' folders by themselves."""
+    cluster = run.identity.cluster_id
     plan = control_plan(run.dialect)
-    decoder = records_decoder(plan.plan, starts, keep_commits_raw)
+    decoder = records_decoder(plan.plan, _starts(run), keep_raw)
     schema = from_arrow_schema(pa.schema(list(record_output().items())))
-    decoded = raw.mapInArrow(decoder, schema)
     with capture_faults(source.name):
-        lake.append("records", with_run(decoded, run.run_id, cluster))
+        lake.append("records", with_run(raw.mapInArrow(decoder, schema), run.run_id, cluster))
 
     written = lake.read("records").where(F.col("run_id") == run.run_id)
     lake.append("group_records", with_run(control_records(written, plan), run.run_id, cluster))
     tally = _tally(written)
     lake.append("gaps", with_run(_gaps(lake, written, run, tally), run.run_id, cluster))
-    return _counts(source, tally, run, read=int(seen.get["records"]))
+    return _counts(source, tally, run, int(seen.get["records"]))
+
+
+def _starts(run: Run) -> dict[int, int]:
+    return {r.partition: r.start for r in run.ranges}
 
 
 def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
@@ -76,30 +112,32 @@ def _tally(written: DataFrame) -> list[Row]:
 
 
 def _gaps(lake: Lake, written: DataFrame, run: Run, tally: Sequence[Row]) -> DataFrame:
-    """Holes before records, and those between a partition's last record and the planned end."""
-    ends: dict[int, int] = {}
-    for row in tally:
-        ends[row["partition"]] = max(ends.get(row["partition"], 0), row["last"] + 1)
     inside = written.where(F.col("missing_before") > 0).select(
         "partition",
         (F.col("offset") - F.col("missing_before")).alias("first_offset"),
         (F.col("offset") - 1).alias("last_offset"),
         F.col("gap_cause").alias("cause"),
     )
-    tails = [
-        (r.partition, max(r.start, ends.get(r.partition, r.start)), r.end - 1, "transaction")
-        for r in run.ranges
-        if max(r.start, ends.get(r.partition, r.start)) < r.end
-    ]
     tail = lake.spark.createDataFrame(
-        tails, "partition int, first_offset long, last_offset long, cause string"
+        _tails(run, tally), "partition int, first_offset long, last_offset long, cause string"
     )
     return inside.unionByName(tail).coalesce(1)
 
 
-def _counts(source: Source, tally: Sequence[Row], run: Run, read: int) -> Counts:
-    """Counts what is in the table, and holds it against what the source gave: a capture may have
-    a record twice, a topic may not."""
+def _tails(run: Run, tally: Sequence[Row]) -> list[tuple[int, int, int, str]]:
+    """The holes between a partition's last record and the planned end."""
+    ends: dict[int, int] = {}
+    for row in tally:
+        ends[row["partition"]] = max(ends.get(row["partition"], 0), row["last"] + 1)
+    after = [(r.partition, max(r.start, ends.get(r.partition, r.start)), r.end) for r in run.ranges]
+    return [(p, first, end - 1, TRANSACTION) for p, first, end in after if first < end]
+
+
+def _counts(
+    source: Source, tally: Sequence[Row], run: Run, read: int, written: int | None = None
+) -> Counts:
+    """Adds up the tally, and holds it against what the source gave (a capture may have a record
+    twice, a topic may not) and, if that was not what was counted, what the files hold."""
     newer = {r.text for r in UNREADABLE}
     errors: dict[str, int] = {}
     tags: dict[str, int] = {}
@@ -116,6 +154,8 @@ def _counts(source: Source, tally: Sequence[Row], run: Run, read: int) -> Counts
     span = sum(r.end - r.start for r in run.ranges)
     if total != read and (total > read or isinstance(source, KafkaSource)):
         raise SourceError(f"The source gave {read:,} records, but the table has {total:,}.")
+    if written not in (None, total):
+        raise SourceError(f"{total:,} records were decoded, but {written:,} written.")
     # Later on, a range may well hold nothing but an aborted transaction.
     if span and not total and all(r.start == 0 for r in run.ranges):
         raise SourceError(
@@ -126,9 +166,10 @@ def _counts(source: Source, tally: Sequence[Row], run: Run, read: int) -> Counts
     return Counts(total, **sums, missing=span - total, errors=errors, unknown_tags=tags)
 
 
-def topic_rows(lake: Lake, topics: Mapping[str, LiveTopic], run: Run) -> DataFrame:
-    """Rows of `topics`: the cluster's topics at the time of ``run``."""
-    rows = [(t.name, t.topic_id, t.partitions, None) for t in topics.values() if not t.internal]
-    schema = "topic string, topic_id string, partitions int, racks array<array<string>>"
-    frame = lake.spark.createDataFrame(rows, schema).coalesce(1)
-    return with_run(frame, run.run_id, run.identity.cluster_id)
+def topic_rows(topics: Mapping[str, LiveTopic]) -> list[dict[str, Any]]:
+    """Rows of `topics`: the cluster's topics now."""
+    return [
+        {"topic": t.name, "topic_id": t.topic_id, "partitions": t.partitions, "racks": None}
+        for t in topics.values()
+        if not t.internal
+    ]

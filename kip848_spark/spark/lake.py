@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from kip848_spark.errors import LakeError
+from kip848_spark.spark import direct
+from kip848_spark.spark.files import DataFile, Target, codec_of
 from kip848_spark.spark.tables import TABLES, Table
 from kip848_spark.state import LOCK, is_lake
+
+Row = Mapping[str, Any]
 
 
 class Lake:
@@ -28,6 +35,12 @@ class Lake:
     @property
     def is_local(self) -> bool:
         return "://" not in self.path
+
+    @property
+    def is_direct(self) -> bool:
+        """True if small things can be done without Spark. delta-rs reads ``%20`` in a path as a
+        blank, so such a lake is left to Spark."""
+        return self.is_local and not _ESCAPE.search(str(Path(self.path).absolute()))
 
     def location(self, table: str) -> str:
         """Where the Delta folder of ``table`` is."""
@@ -53,18 +66,19 @@ class Lake:
         the others."""
         for table in sorted(TABLES.values(), key=lambda t: t.name == "runs"):
             if not self._is_table(table.name):
-                with self._faults("made"):
+                with self.faults("made"):
                     self._create(table)
 
     def _create(self, table: Table) -> None:
+        if self.is_direct:
+            direct.make(self.location(table.name), table)
+            return
         columns = ", ".join(
             f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
             for f in table.schema.fields
         )
-        properties = ""
-        if table.stats:
-            names = ",".join(table.stats)
-            properties = f" TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '{names}')"
+        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties.items())
+        properties = f" TBLPROPERTIES ({pairs})" if pairs else ""
         place = f"delta.`{self.location(table.name)}`"
         self.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta{properties}")
 
@@ -107,6 +121,67 @@ class Lake:
 
     # -- writing -----------------------------------------------------------------------------
 
+    def writes_directly(self, tables: Sequence[str]) -> bool:
+        """True if the files of ``tables`` can be written without Spark: they are on this machine,
+        Spark's workers are as well, and nobody has altered the tables."""
+        return (
+            self.is_direct
+            and (self.spark.sparkContext.master or "").startswith("local")
+            and all(direct.can_write(self.location(name), TABLES[name]) for name in tables)
+        )
+
+    def target(
+        self, table: str, run_id: str | None = None, cluster_id: str | None = None
+    ) -> Target:
+        """Where files of ``table`` go. ``run_id`` and ``cluster_id`` are those of all rows, in
+        tables that have such columns; without a run the rows bring them along."""
+        codec = self.spark.conf.get("spark.sql.parquet.compression.codec")
+        constants = {"run_id": run_id, "cluster_id": cluster_id} if run_id else {}
+        return Target(
+            table=table,
+            folder=str(Path(self.location(table)).absolute()),
+            fields=TABLES[table].fields,
+            constants=constants,
+            stats=TABLES[table].stats_columns,
+            codec=codec_of(codec or ""),
+        )
+
+    def add(self, tables: Sequence[str], files: Sequence[DataFile]) -> None:
+        """Commits ``files`` to their tables, a commit a table."""
+        for name in tables:
+            if own := [file for file in files if file.table == name]:
+                with self.faults("written"):
+                    direct.commit(self.location(name), own)
+
+    def append_rows(
+        self, table: str, rows: Sequence[Row], run_id: str, cluster_id: str | None
+    ) -> None:
+        """Adds a few ``rows`` of a run."""
+        if not rows:
+            return
+        if self.writes_directly([table]):
+            with self.faults("written"):
+                direct.write_rows(self.target(table, run_id, cluster_id), rows)
+            return
+        names = [n for n in TABLES[table].fields if n not in ("run_id", "cluster_id")]
+        self.append(table, with_run(self._frame(table, rows, names), run_id, cluster_id))
+
+    def replace_rows(self, table: str, rows: Sequence[Row], column: str, value: str) -> None:
+        """Puts ``rows`` in the place of those that have ``value`` in ``column``. Of a small table:
+        it may be written anew as a whole."""
+        if self.writes_directly([table]):
+            others = [row for row in self.rows(table) if row[column] != value]
+            with self.faults("written"):
+                direct.write_rows(self.target(table), [*others, *rows], "overwrite")
+            return
+        frame = self._frame(table, rows, list(TABLES[table].fields))
+        self.overwrite(table, frame, f"{column} = '{value}'")
+
+    def _frame(self, table: str, rows: Sequence[Row], names: Sequence[str]) -> DataFrame:
+        schema = T.StructType([f for f in TABLES[table].schema.fields if f.name in names])
+        values = [[row[name] for name in names] for row in rows]
+        return self.spark.createDataFrame(values, schema).coalesce(1)
+
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds ``rows`` (the columns of the table, in its order)."""
         self._write(table, rows, "append", {})
@@ -117,7 +192,7 @@ class Lake:
 
     def _write(self, table: str, rows: DataFrame, mode: str, options: Mapping[str, str]) -> None:
         columns = [field.name for field in TABLES[table].schema.fields]
-        with self._faults("written"):
+        with self.faults("written"):
             rows.select(columns).write.format("delta").mode(mode).options(**options).save(
                 self.location(table)
             )
@@ -143,27 +218,34 @@ class Lake:
         now = self.versions()
         for name, version in versions.items():
             if now[name] != version:
-                with self._faults("restored"):
+                with self.faults("restored"):
                     self.spark.sql(
                         f"RESTORE TABLE delta.`{self.location(name)}` TO VERSION AS OF {version}"
                     ).count()
 
     # -- reading -----------------------------------------------------------------------------
 
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a small table."""
+        with self.faults("read"):
+            if self.is_direct:
+                return direct.rows(self.location(table))
+            return [row.asDict() for row in self.read(table).collect()]
+
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """A table, as it is now or as it was at ``version``."""
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        with self._faults("read"):
+        with self.faults("read"):
             return reader.load(self.location(table))
 
     @contextmanager
-    def _faults(self, verb: str) -> Iterator[None]:
+    def faults(self, verb: str) -> Iterator[None]:
         """Turns what Spark says of an unreachable or foreign folder into one sentence."""
         try:
             yield
-        except (PySparkException, Py4JJavaError) as cause:
+        except (PySparkException, Py4JJavaError, DeltaError, OSError) as cause:
             text = str(cause)
             for sign in ("Permission denied", "Read-only file system", "No space left", "Mkdirs"):
                 if sign in text:
@@ -171,9 +253,13 @@ class Lake:
                         f"The lake {self.path} can't be {verb}: {sign.lower()}.",
                         "Check the path and its permissions.",
                     ) from None
+            if isinstance(cause, DeltaError | OSError):
+                first = text.splitlines()[0] if text else type(cause).__name__
+                raise LakeError(f"The lake {self.path} can't be {verb}: {first}") from None
             raise
 
 
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
 

@@ -14,12 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.sources import Extent, Identity, Range
-from kip848_spark.spark.tables import TABLES
 
 PLANNED = "planned"
 DONE = "done"
@@ -96,7 +94,7 @@ class Run:
         }
 
     @classmethod
-    def of(cls, row: Row) -> Run:
+    def of(cls, row: Row | Mapping[str, Any]) -> Run:
         """The run that a row of `runs` describes."""
         counts = None
         if row["records_read"] is not None:
@@ -139,21 +137,16 @@ class Ledger:
         return self._newest(PLANNED)
 
     def _newest(self, outcome: str) -> Run | None:
-        runs = self.lake.read("runs").where(F.col("outcome") == outcome)
-        found = runs.orderBy(F.desc("run_id")).limit(1).collect()
-        return Run.of(found[0]) if found else None
+        runs = [row for row in self.lake.rows("runs") if row["outcome"] == outcome]
+        return Run.of(max(runs, key=lambda row: str(row["run_id"]))) if runs else None
 
     def write(self, run: Run) -> None:
         """Stores ``run``, in the place of what was stored of it before."""
-        schema = TABLES["runs"].schema
-        row = run.row()
-        frame = self.lake.spark.createDataFrame([[row[n] for n in schema.names]], schema)
-        self.lake.overwrite("runs", frame.coalesce(1), f"run_id = '{run.run_id}'")
+        self.lake.replace_rows("runs", [run.row()], "run_id", run.run_id)
 
     def forget(self, run: Run) -> None:
         """Takes the row of an unfinished run out again."""
-        nothing = self.lake.spark.createDataFrame([], TABLES["runs"].schema)
-        self.lake.overwrite("runs", nothing, f"run_id = '{run.run_id}'")
+        self.lake.replace_rows("runs", [], "run_id", run.run_id)
 
 
 def new_run_id(now: datetime) -> str:

@@ -92,7 +92,9 @@ def run_ingest(
                 counts = ingest(source, lake, plan, keep_commits_raw)
         if isinstance(source, KafkaSource):
             with steps.step("topics", "asking the cluster for its topics"):
-                lake.append("topics", topic_rows(lake, source.cluster.topics(), plan))
+                lake.append_rows(
+                    "topics", topic_rows(source.cluster.topics()), plan.run_id, identity.cluster_id
+                )
         plan = replace(plan, counts=counts)
         if then_replay:
             plan = _replayed(lake, plan, last, steps)

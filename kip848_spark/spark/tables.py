@@ -44,6 +44,17 @@ class Table:
     stats: tuple[str, ...] = ()
 
     @property
+    def stats_columns(self) -> tuple[str, ...]:
+        """The columns that statistics are kept of."""
+        flat = [name for name, type_ in self.fields.items() if not pa.types.is_nested(type_)]
+        return self.stats or tuple(flat[:32])
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Delta's table properties."""
+        return {"delta.dataSkippingStatsColumns": ",".join(self.stats)} if self.stats else {}
+
+    @property
     def schema(self) -> T.StructType:
         """The Spark type of a row, with a comment on each column."""
         plain = from_arrow_schema(pa.schema(list(self.fields.items())))

@@ -1,0 +1,89 @@
+"""Tables of a lake on this machine, written without Spark: made, added to, put in the place of.
+
+Each call is one Delta commit, by delta-rs. A small write through Spark takes a handful of jobs,
+most of them Delta's own look at its log; here it takes milliseconds. Spark's readers see the commit
+at once, as those of any other writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
+
+from kip848_spark.spark.files import DataFile, Target, writers
+from kip848_spark.spark.tables import Table
+
+_PLAIN = (1, 2)
+"""Reader and writer version of a table that needs no more than files and a log entry."""
+_HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+
+
+def make(path: str, table: Table) -> None:
+    """Makes an empty table."""
+    DeltaTable.create(
+        path,
+        Schema.from_json(table.schema.json()),
+        configuration=table.properties,
+        post_commithook_properties=_HOOKS,
+    )
+
+
+def can_write(path: str, table: Table) -> bool:
+    """True if the table is as `make` made it: nobody has given it columns, partitions or features
+    that whoever writes its files would have to know of."""
+    found = DeltaTable(path)
+    protocol = found.protocol()
+    return (
+        protocol.min_reader_version <= _PLAIN[0]
+        and protocol.min_writer_version <= _PLAIN[1]
+        and not found.metadata().partition_columns
+        and [field.name for field in found.schema().fields] == list(table.fields)
+    )
+
+
+def commit(path: str, files: Sequence[DataFile], mode: str = "append") -> None:
+    """Makes ``files`` part of the table, or all there is of it (``overwrite``)."""
+    table = DeltaTable(path)
+    actions: list[AddAction | RemoveAction] = [
+        AddAction(quote(file.name), file.size, {}, file.modified_ms, True, file.stats)
+        for file in files
+    ]
+    table.create_write_transaction(
+        actions, mode=mode, schema=table.schema(), post_commithook_properties=_HOOKS
+    )
+
+
+def rows(path: str) -> list[dict[str, Any]]:
+    """All rows of a small table."""
+    found = DeltaTable(path).to_pyarrow_dataset().to_table(use_threads=False)
+    return list(found.to_pylist(maps_as_pydicts="strict"))
+
+
+def write_rows(
+    target: Target, rows: Sequence[Mapping[str, Any]], mode: str = "append"
+) -> list[DataFile]:
+    """Writes ``rows`` as files of a table and commits them."""
+    files = row_files(target, rows)
+    commit(target.folder, files, mode)
+    return files
+
+
+def row_files(target: Target, rows: Sequence[Mapping[str, Any]]) -> list[DataFile]:
+    """Writes ``rows`` as files of a table, without a commit."""
+    names = [name for name in target.fields if name not in target.constants]
+    with writers([target]) as made:
+        columns = {
+            name: pa.array([_value(row[name]) for row in rows], target.fields[name])
+            for name in names
+        }
+        made[target.table].write(columns)
+        return made[target.table].close()
+
+
+def _value(value: Any) -> Any:
+    return list(value.items()) if isinstance(value, Mapping) else value
