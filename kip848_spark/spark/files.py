@@ -77,7 +77,9 @@ class Writer:
             return
         batch = pa.RecordBatch.from_pydict(
             {
-                name: columns[name] if name in columns else self._constant(name, count)
+                name: self._column(name, columns[name])
+                if name in columns
+                else self._constant(name, count)
                 for name in self.target.fields
             }
         )
@@ -108,6 +110,13 @@ class Writer:
             self._path.unlink(missing_ok=True)
         for file in self._files:
             (Path(self.target.folder) / file.name).unlink(missing_ok=True)
+
+    def _column(self, name: str, array: pa.Array) -> pa.Array:
+        type_ = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        if type_ != self.target.fields[name]:
+            wanted = self.target.fields[name]
+            raise TypeError(f"{self.target.table}.{name} is {type_}, not {wanted}")
+        return array
 
     def _constant(self, name: str, count: int) -> pa.Array:
         value = self.target.constants[name]

@@ -1,0 +1,111 @@
+"""Files written without Spark, their statistics, and the Delta commits that make them count."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from kip848_spark.spark import direct, files
+from kip848_spark.spark.files import Target, Writer, writers
+from kip848_spark.spark.tables import TABLES
+from kip848_spark.wire.tables import TIMESTAMP
+
+FIELDS = {"n": pa.int64(), "at": TIMESTAMP, "text": pa.string(), "raw": pa.binary()}
+
+
+def _target(folder: Path, fields: dict[str, pa.DataType] = FIELDS) -> Target:
+    return Target("some", str(folder), {**fields, "run_id": pa.string()}, {"run_id": "r1"},
+                  [*fields, "run_id"])  # fmt: skip
+
+
+def _columns(numbers: list[int]) -> dict[str, pa.Array]:
+    times = [datetime(2026, 11, 21, tzinfo=UTC) + timedelta(microseconds=n) for n in numbers]
+    return {
+        "n": pa.array(numbers),
+        "at": pa.array(times, TIMESTAMP),
+        "text": pa.array(["x" * 40 if n % 2 else None for n in numbers], pa.string()),
+        "raw": pa.array([b"\0"] * len(numbers)),
+    }
+
+
+def test_a_file_holds_what_was_written_and_says_so(tmp_path: Path) -> None:
+    writer = Writer(_target(tmp_path))
+    writer.write(_columns([5, 6]))
+    writer.write(_columns([]))
+    writer.write(_columns([1]))
+    (file,) = writer.close()
+    table = pq.read_table(tmp_path / file.name)
+    assert table["n"].to_pylist() == [5, 6, 1]
+    assert table["run_id"].to_pylist() == ["r1"] * 3
+    assert file.rows == 3
+    assert file.size == (tmp_path / file.name).stat().st_size
+    assert json.loads(file.stats) == {
+        "numRecords": 3,
+        # Bounds only get wider: times to the millisecond, a text to its beginning, below only.
+        "minValues": {
+            "n": 1, "at": "2026-11-21T00:00:00.000Z", "text": "x" * 32, "run_id": "r1",
+        },
+        "maxValues": {"n": 6, "at": "2026-11-21T00:00:00.001Z", "run_id": "r1"},
+        "nullCount": {"n": 0, "at": 0, "text": 1, "raw": 0, "run_id": 0},
+    }  # fmt: skip
+
+
+def test_long_files_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FILE_ROWS", 2)
+    writer = Writer(_target(tmp_path))
+    for number in range(5):
+        writer.write(_columns([number]))
+    assert [file.rows for file in writer.close()] == [2, 2, 1]
+
+
+def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    columns = _columns([1]) | {"n": pa.array([1], pa.int32())}
+    with pytest.raises(TypeError, match="some.n is int32, not int64"):
+        Writer(_target(tmp_path)).write(columns)
+
+
+def test_nothing_is_left_of_what_failed(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), writers([_target(tmp_path)]) as made:
+        made["some"].write(_columns([1]))
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_commits_add_and_replace(tmp_path: Path) -> None:
+    gaps = TABLES["gaps"]
+    path = str(tmp_path / "a b%ü" / "gaps")
+    direct.make(path, gaps)
+    assert direct.can_write(path, gaps)
+    target = Target("gaps", path, gaps.fields, {"run_id": "r", "cluster_id": None},
+                    gaps.stats_columns)  # fmt: skip
+    row = {"partition": 1, "first_offset": 2, "last_offset": 3, "cause": "transaction"}
+    direct.write_rows(target, [row])
+    direct.write_rows(target, [row | {"partition": 4}])
+    assert sorted(found["partition"] for found in direct.rows(path)) == [1, 4]
+    direct.write_rows(target, [row | {"partition": 7}], "overwrite")
+    assert direct.rows(path) == [row | {"partition": 7, "run_id": "r", "cluster_id": None}]
+    direct.write_rows(target, [], "overwrite")
+    assert direct.rows(path) == []
+    assert DeltaTable(path, version=2).to_pyarrow_table().num_rows == 2
+
+
+def test_an_altered_table_is_left_to_spark(tmp_path: Path) -> None:
+    path = str(tmp_path / "gaps")
+    direct.make(path, TABLES["gaps"])
+    DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert not direct.can_write(path, TABLES["gaps"])
+
+
+def test_every_table_can_be_made(tmp_path: Path) -> None:
+    for name, table in TABLES.items():
+        direct.make(str(tmp_path / name), table)
+        assert direct.can_write(str(tmp_path / name), table)
+    fields = DeltaTable(str(tmp_path / "records")).schema().fields
+    assert [field.name for field in fields] == list(TABLES["records"].fields)
+    assert all(field.metadata["comment"] for field in fields)
