@@ -15,6 +15,7 @@ from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import DONE, PLANNED, Ledger
 from kip848_spark.spark.runner import run_ingest, run_replay
 from kip848_spark.spark.views import Views
+from kip848_spark.spark.writing import WRITTEN
 from tests.captures import COMMITTED, LIVE, read_dump, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, as_dicts, halves, rows, source, write_part
@@ -94,6 +95,22 @@ def test_two_runs_on_halves_are_one_run_on_the_whole(
         # Where a gap is found decides how much had been seen to tell its cause from.
         leave_out = ("run_id", "cluster_id", "cause", "gap_cause")
         assert rows(lake, table, leave_out) == rows(whole, table, leave_out), table
+
+
+def test_spark_writes_what_the_workers_write(
+    whole: Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A lake that is named by a URI is Spark's to write, on this machine as well."""
+    lake = Lake(spark, (tmp_path / "lake").as_uri())
+    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
+    assert whole.writes_directly(WRITTEN)
+    assert not lake.writes_directly(WRITTEN)
+    for table in DATA_TABLES:
+        assert rows(lake, table) == rows(whole, table), table
+        assert lake.read(table).schema == whole.read(table).schema, table
+    ledgers = [as_dicts(one, "runs")[0] for one in (lake, whole)]
+    for column in ("records_read", "decoded", "tombstones", "missing", "to_offsets", "errors"):
+        assert ledgers[0][column] == ledgers[1][column], column
 
 
 def test_ingest_then_replay_is_run(whole: Lake, spark: SparkSession, tmp_path: Path) -> None:
