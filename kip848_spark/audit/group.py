@@ -83,13 +83,14 @@ class GroupAudit:
 
     def add(self, entry: Entry) -> None:
         """The next record of the group."""
-        if self._operation and not same_operation(self._operation[-1], entry):
-            self._judge()
         doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
         if doubt is not None:
-            self._judge()
+            # What the reading before ended with may have had a rest that is gone.
+            self._judge(closed=not self.settings.coverage.resumes(self.partition, self._last + 1))
             self.case.doubt(forget=doubt.again and self._last < doubt.first)
             self._repeatable.clear()
+        elif self._operation and not same_operation(self._operation[-1], entry):
+            self._judge()
         self._last = entry.offset
         self._operation.append(entry)
 
@@ -120,6 +121,7 @@ class GroupAudit:
             self.case.written_by(releases.possible(self.case.releases, entries))
         self.reference.replay(entries, self.case.releases)
         self._dissolved = None
+        self.case.rejoined.clear()
         since = self.settings.since_ms
         early = since is not None and entries[0].timestamp < since
         self.case.tally = Tally() if early else self._counted
@@ -183,14 +185,16 @@ class GroupAudit:
                 self._refused(entry, fault)
         if part.name == DELETE:
             self._dissolved = before.dissolved
+        if part.name == REJOIN:
+            case.rejoined |= {entry.member for entry in part.of(records.MEMBER)}
         if refused:
             return
         self.tally.right(LOADING)
+        self.hashes.judge(part)
         if part.name == UPGRADE:
             judge_upgrade(case, part, before.classic)
         elif part.name not in (CLASSIC, DELETE, REJOIN):
             judge_bump(case, part, bump)
-        self.hashes.judge(part)
         if part.name not in (UPGRADE, REJOIN, LEAVE, CLASSIC, DELETE):
             judge_target(case, part, before)
         if part.name == BROKEN:
