@@ -1,6 +1,6 @@
 """Heavy churn on a real broker: generated conversations in raw requests, many groups at a time.
 
-    python -m tests.churn 4.3.1 DIR [--seed N] [--groups N] [--restart] [--cleaner]
+    python -m tests.churn 4.3.1 DIR [--seed N] [--groups N] [--restart] [--cleaner] [--others]
 
 writes what `tests.captures` writes of the scenarios: `records-committed.parquet` and `live.json`.
 With ``--cleaner`` the topic is read twice: in the middle (`first.parquet`) and, from there on, at
@@ -13,7 +13,7 @@ import argparse
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from kip848_spark.live import Snapshot, admin_client, snapshot
+from kip848_spark.live import Cluster, LiveEnds, admin_client, snapshot
 from kip848_spark.local.broker import Broker
+from tests import other_groups
 from tests.captures import COMMITTED, LIVE, SCHEMA, read_topic
 from tests.coordinator import generated
 from tests.coordinator.duel import VERSIONS, Conversation, Json, Talk
@@ -91,7 +92,8 @@ class Crowd:
         while time.monotonic() < deadline:
             try:
                 connection = self._connection(where, client)
-                number = connection.send(api, version or VERSIONS[api], request)
+                chosen = VERSIONS[api] if version is None else version
+                number = connection.send(api, chosen, request)
                 answer = connection.receive(number, 0.3 if waits else 10)
             except OSError:
                 answer = None
@@ -126,14 +128,22 @@ class Crowd:
             connection.close()
 
 
-def churn(broker: Broker, seed: int, groups: int, halfway: Callable[[], None]) -> None:
+Teller = Callable[[Any, int], Conversation]
+CONSUMERS: tuple[Teller, ...] = (*[generated.consumers] * 3, generated.migrations)
+OTHERS: tuple[Teller, ...] = (other_groups.share, other_groups.streams)
+
+
+def churn(
+    broker: Broker, seed: int, groups: int, halfway: Callable[[], None], tellers: Sequence[Teller]
+) -> None:
     """``groups`` conversations, a few at a time; ``halfway`` is called when half are done."""
     crowd = Crowd(broker)
     done = threading.Semaphore(0)
 
-    def run(name: str, tell: Callable[[Talk, int], Conversation], own_seed: int) -> None:
+    def run(name: str, tell: Teller, own_seed: int) -> None:
         try:
-            for pause in tell(Talk(crowd, name), own_seed):  # type: ignore[arg-type]
+            talk = Talk(crowd, name)  # type: ignore[arg-type]
+            for pause in tell(talk, own_seed):
                 time.sleep(pause)
         finally:
             crowd.finish()
@@ -148,12 +158,11 @@ def churn(broker: Broker, seed: int, groups: int, halfway: Callable[[], None]) -
             break
         time.sleep(0.1)
     number.close()
-    tellers = [generated.consumers, generated.consumers, generated.consumers, generated.migrations]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        running = [
-            pool.submit(run, f"{tellers[n % 4].__name__}{n}", tellers[n % 4], seed * 1000 + n)
-            for n in range(groups)
-        ]
+        running = []
+        for n in range(groups):
+            tell = tellers[n % len(tellers)]
+            running.append(pool.submit(run, f"{tell.__name__}{n}", tell, seed * 1000 + n))
         for _ in range(groups // 2):
             done.acquire()
         halfway()
@@ -161,30 +170,30 @@ def churn(broker: Broker, seed: int, groups: int, halfway: Callable[[], None]) -
             one.result()
 
 
-def make(version: str, out_dir: Path, seed: int, groups: int, restart: bool, cleaner: bool) -> None:
+def make(told: argparse.Namespace) -> None:
     """Run it, and keep what came of it."""
+    out_dir: Path = told.out
     out_dir.mkdir(parents=True, exist_ok=True)
-    settings = CLEANED if cleaner else {}
-    with Broker(version, settings=settings, offsets_partitions=4) as broker:
+    settings = (CLEANED if told.cleaner else {}) | (other_groups.SETTINGS if told.others else {})
+    with Broker(told.version, settings=settings, offsets_partitions=4) as broker:
         read: dict[int, int] = {}
 
         def halfway() -> None:
-            if cleaner:
-                read.update(_ends(snapshot(broker.bootstrap)))
+            if told.cleaner:
+                read.update(_ends(Cluster(broker.bootstrap, timeout=_PATIENCE).ends()))
                 _write(broker.bootstrap, read, out_dir / FIRST)
-            if restart:
+            if told.restart:
                 broker.restart()
 
-        churn(broker, seed, groups, halfway)
+        churn(broker, told.seed, told.groups, halfway, OTHERS if told.others else CONSUMERS)
         time.sleep(6)  # sessions that nobody keeps up expire
         said = snapshot(broker.bootstrap)
-        ends = _ends(said)
-        _write(broker.bootstrap, ends, out_dir / COMMITTED)
-    (out_dir / LIVE).write_text(json.dumps({"kafka": version, **said.to_json()}) + "\n")
+        _write(broker.bootstrap, _ends(said.ends), out_dir / COMMITTED)
+    (out_dir / LIVE).write_text(json.dumps({"kafka": told.version, **said.to_json()}) + "\n")
 
 
-def _ends(said: Snapshot) -> dict[int, int]:
-    return {partition: ends.end for partition, ends in said.ends.items()}
+def _ends(ends: dict[int, LiveEnds]) -> dict[int, int]:
+    return {partition: found.end for partition, found in ends.items()}
 
 
 def _write(bootstrap: str, ends: dict[int, int], path: Path) -> None:
@@ -201,5 +210,5 @@ if __name__ == "__main__":
     parser.add_argument("--groups", type=int, default=40)
     parser.add_argument("--restart", action="store_true")
     parser.add_argument("--cleaner", action="store_true")
-    told = parser.parse_args()
-    make(told.version, told.out, told.seed, told.groups, told.restart, told.cleaner)
+    parser.add_argument("--others", action="store_true", help="share and streams groups")
+    make(parser.parse_args())

@@ -5,13 +5,10 @@ Memory: the group's state, and the records of one operation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kip848_spark.audit import release as releases
 from kip848_spark.audit.assignment import judge_current
 from kip848_spark.audit.case import Case
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.entries import OTHERS, Entry
 from kip848_spark.audit.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
 from kip848_spark.audit.hashes import Hashes
 from kip848_spark.audit.migration import Dissolved, judge_classic, judge_upgrade
@@ -27,6 +24,7 @@ from kip848_spark.audit.operations import (
     same_operation,
 )
 from kip848_spark.audit.order import judge_order, judge_sense
+from kip848_spark.audit.others import OtherGroupAudit
 from kip848_spark.audit.results import (
     CAUSES,
     CHECKS,
@@ -42,8 +40,8 @@ from kip848_spark.audit.results import (
     TRANSITIONS,
     Tally,
 )
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import Reference
-from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.audit.whole import Before, judge_target
 from kip848_spark.coordinator import records
 
@@ -52,17 +50,6 @@ def _postponed(entries: list[Entry]) -> frozenset[str]:
     """The checks that may not be failed by an operation of which more may follow."""
     begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
     return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every group is judged by. ``release``: the only one that wrote the log, if given."""
-
-    coverage: Coverage
-    topics: KnownTopics
-    release: str | None = None
-    since_ms: int | None = None
-    """Verdicts on operations before this time are not counted, though their effects are."""
 
 
 class GroupAudit:
@@ -80,9 +67,15 @@ class GroupAudit:
         self._last = -1
         self._repeatable: set[tuple[str, str]] = set()
         self._dissolved: Dissolved | None = None
+        self._others: OtherGroupAudit | None = None
 
     def add(self, entry: Entry) -> None:
         """The next record of the group."""
+        if entry.kind in OTHERS:
+            if self._others is None:
+                self._others = OtherGroupAudit(self.partition, self.group_id, self.settings)
+            self._others.add(entry)
+            return
         doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
         if doubt is not None:
             # What the reading before ended with may have had a rest that is gone.
@@ -101,6 +94,8 @@ class GroupAudit:
         self.case.tally = self._counted
         self.tally.postponed = frozenset()
         self.hashes.finish()
+        if self._others is not None:
+            self.tally.add(self._others.finish())
         return self.tally
 
     @property

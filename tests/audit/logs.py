@@ -8,8 +8,9 @@ from functools import lru_cache
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.entries import Entry, entry
-from kip848_spark.audit.group import GroupAudit, Settings
+from kip848_spark.audit.group import GroupAudit
 from kip848_spark.audit.results import Tally
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
 from tests.audit.raw import entries_of, topics_of
 from tests.captures import COMMITTED, DUMP, LIVE, read_dump

@@ -13,7 +13,8 @@ import pytest
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.entries import entry, from_row
-from kip848_spark.audit.group import GroupAudit, Settings
+from kip848_spark.audit.group import GroupAudit
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import (
     ASSIGNMENTS,
     GROUPS,
