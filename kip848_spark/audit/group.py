@@ -93,7 +93,7 @@ class GroupAudit:
         self._judge(closed=not at_end)
         self.case.tally = self._counted
         self.tally.postponed = frozenset()
-        self.hashes.finish()
+        self.hashes.finish(self.settings.counts)
         if self._others is not None:
             self.tally.add(self._others.finish())
         return self.tally
@@ -117,9 +117,8 @@ class GroupAudit:
         self.reference.replay(entries, self.case.releases)
         self._dissolved = None
         self.case.rejoined.clear()
-        since = self.settings.since_ms
-        early = since is not None and entries[0].timestamp < since
-        self.case.tally = Tally() if early else self._counted
+        counts = self.settings.counts(entries[-1])
+        self.case.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed(entries)
         for part in parts_of(entries):
             if self.case.sure:

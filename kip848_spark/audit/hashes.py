@@ -7,6 +7,7 @@ it, or those of now: topics do not change back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kip848_spark.audit.case import Case
@@ -148,8 +149,9 @@ class Hashes:
             value.get("metadataHash", 0),
         )
 
-    def finish(self) -> None:
-        """What no later record explained stays unknown."""
+    def finish(self, counts: Callable[[Entry], bool]) -> None:
+        """What no later record explained stays unknown; what was said before is not said again."""
         for open_ in self._open:
-            self._settle(open_)
+            if counts(open_.entry):
+                self._settle(open_)
         self._open = []

@@ -71,9 +71,7 @@ class OtherGroupAudit:
             self._state, self._sure, self._census = _State(), False, False
             self._seen.clear()
         self._last = entry.offset
-        since = self.settings.since_ms
-        early = since is not None and entry.timestamp < since
-        self._tally = Tally() if early else self._counted
+        self._tally = self._counted if self.settings.counts(entry) else Tally()
         role = _ROLES.get(entry.kind)
         if role is None:
             return

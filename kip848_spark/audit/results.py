@@ -36,15 +36,16 @@ END_OF_LOG = "end of log"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One disagreement, at the record that shows it. ``expected``, ``recorded``: JSON."""
+    """One disagreement, at the record that shows it, if a record does. ``expected``, ``recorded``:
+    JSON."""
 
     check: str
     severity: str
     group_id: str
     member_id: str | None
-    partition: int
-    offset: int
-    timestamp: int
+    partition: int | None
+    offset: int | None
+    timestamp: int | None
     expected: str
     recorded: str
     explanation: str
@@ -138,7 +139,10 @@ class Tally:
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Findings by severity, then by place."""
-    return sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), f.partition, f.offset))
+    return sorted(
+        findings,
+        key=lambda f: (-SEVERITIES.index(f.severity), f.partition or 0, f.offset or 0),
+    )
 
 
 def as_json(value: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.topics import KnownTopics
 
 
@@ -17,3 +19,11 @@ class Settings:
     release: str | None = None
     since_ms: int | None = None
     """Verdicts on operations before this time are not counted, though their effects are."""
+    since_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Nor those on operations that end before this offset of their partition."""
+
+    def counts(self, last: Entry) -> bool:
+        """Whether verdicts on an operation that ends with this record are counted."""
+        if self.since_ms is not None and last.timestamp < self.since_ms:
+            return False
+        return last.offset >= self.since_offsets.get(last.partition, 0)

@@ -7,15 +7,22 @@ come to the same rows of `groups`, `members` and `assignments`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.results import as_json
+from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.config import BrokerConfig
-from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, MemberState
+from kip848_spark.coordinator.consumer_group import (
+    JOIN,
+    LEAVE,
+    ConsumerGroup,
+    Member,
+    MemberState,
+)
 from kip848_spark.coordinator.consumer_protocol import (
     MalformedMetadataError,
     read_assignment,
@@ -27,7 +34,7 @@ from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
 
-GROUPS, MEMBERS, ASSIGNMENTS = "groups", "members", "assignments"
+GROUPS, MEMBERS, ASSIGNMENTS, OFFSETS = "groups", "members", "assignments", "offsets"
 COMPARED: dict[str, tuple[str, ...]] = {
     GROUPS: (
         "type", "state", "protocol_type", "protocol", "assignor", "epoch", "target_epoch",
@@ -39,12 +46,14 @@ COMPARED: dict[str, tuple[str, ...]] = {
         "is_classic",
     ),
     ASSIGNMENTS: ("assignment_epoch",),
+    OFFSETS: ("committed_offset", "leader_epoch", "metadata", "topic_id", "offset"),
 }  # fmt: skip
 """The columns of each table that are compared; those of its key tell which row is which."""
 KEYS: dict[str, tuple[str, ...]] = {
     GROUPS: (),
     MEMBERS: ("member_id",),
     ASSIGNMENTS: ("member_id", "role", "topic_id", "topic", "topic_partition"),
+    OFFSETS: ("topic", "topic_partition"),
 }
 JUDGED_TYPES = ("classic", "consumer")
 
@@ -64,19 +73,21 @@ class StateRow:
     group_id: str
     key: str
     row: str
+    member_id: str | None = None
 
 
-def state_row(table: str, row: Mapping[str, Any]) -> StateRow:
-    """A row of a table in the form in which rows are compared."""
+def state_row(table: str, row: Mapping[str, Any], unsaid: Collection[str] = ()) -> StateRow:
+    """A row of a table in the form in which rows are compared, without the columns ``unsaid``."""
     told = {name: row.get(name) for name in KEYS[table]}
-    if told.get("topic_id") is not None:
+    if table == ASSIGNMENTS and told["topic_id"] is not None:
         told["topic"] = None  # a name is only another word for the id
     said = {name: row.get(name) for name in COMPARED[table]}
     if table == GROUPS and row["type"] == "classic" and not said["protocol_type"]:
         said["epoch"] = said["epoch"] or None  # a group of commits alone has no generation
     if table == GROUPS and row["type"] == "consumer":
         said["metadata_hash"] = said["metadata_hash"] or 0
-    return StateRow(table, row["group_id"], as_json(told), as_json(said))
+    said = {name: value for name, value in said.items() if name not in unsaid}
+    return StateRow(table, row["group_id"], as_json(told), as_json(said), told.get("member_id"))
 
 
 class Reference:
@@ -87,6 +98,8 @@ class Reference:
         self.fault: str | None = None
         """Why a broker would not load the group; then there is nothing to compare with."""
         self._shard = Shard(releases[-1], BrokerConfig(releases[-1]))
+        self._recorded: set[str] = set()
+        """Which of keys 3 and 6 the group has on record."""
 
     def replay(self, entries: Iterable[Entry], releases: tuple[Release, ...]) -> None:
         """The records of an operation, and the releases that may have written them."""
@@ -99,6 +112,12 @@ class Reference:
                 replay(self._shard, entry.record, entry.offset)
             except ReplayError as error:
                 self.fault = self.fault or str(error)
+            if entry.value is not None:
+                self._recorded.add(entry.kind)
+            else:
+                self._recorded.discard(entry.kind)
+            if entry.kind == records.CLASSIC_GROUP:
+                self._recorded.clear()
 
     def rows(self) -> Iterator[StateRow]:
         """The rows of the state tables; none if the group is not there, or can't be loaded."""
@@ -106,8 +125,36 @@ class Reference:
         if self.fault is not None or group is None:
             return
         rows = _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
+        unsaid = self._unsaid() if isinstance(group, ConsumerGroup) else ()
         for table, row in rows:
-            yield state_row(table, {"group_id": self.group_id, **row})
+            without = unsaid if table == GROUPS else ()
+            yield state_row(table, {"group_id": self.group_id, **row}, without)
+
+    def _unsaid(self) -> Collection[str]:
+        """Columns of `groups` that stand for records that are not there: what an epoch is then
+        depends on the broker's release."""
+        unsaid = set()
+        for kind, column in ((records.GROUP, "epoch"), (records.TARGET_EPOCH, "target_epoch")):
+            if kind not in self._recorded:
+                unsaid |= {column, "state"}
+        return unsaid
+
+    def offset_rows(self) -> Iterator[StateRow]:
+        """The rows of `offsets`, if all commits of the group were replayed."""
+        for (topic, number), held in self._shard.offsets.group(self.group_id).items():
+            if not topic:
+                continue  # stands for a commit that only had to make the group
+            row = {
+                "group_id": self.group_id,
+                "topic": topic,
+                "topic_partition": number,
+                "committed_offset": held.offset,
+                "leader_epoch": held.leader_epoch,
+                "metadata": held.metadata,
+                "topic_id": held.topic_id,
+                "offset": held.log_offset,
+            }
+            yield state_row(OFFSETS, row)
 
 
 def _consumer(group: ConsumerGroup) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -147,7 +194,8 @@ def _member(member: Member) -> dict[str, Any]:
         "subscribed_topics": sorted(member.topic_names),
         "subscribed_regex": member.regex or None,
         "assignor": member.server_assignor,
-        "member_epoch": member.epoch,
+        # Without a key 8 both are 0 and -1, whether it is yet to come or was taken away.
+        "member_epoch": JOIN if member.epoch == LEAVE else member.epoch,
         "previous_member_epoch": member.previous_epoch,
         "member_state": _STATES[member.state],
         "is_classic": member.classic is not None,

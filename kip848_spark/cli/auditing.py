@@ -59,14 +59,13 @@ def audit(
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)
         findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_FINDINGS)
-    wrong = sum(row["disagreed"] for row in agreement)
     if json:
         print_json({"agreement": agreement, "findings": findings})
     else:
         if outcome.recovered:
             err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
-        _show(agreement, findings, wrong)
-    if wrong:
+        _show(agreement, findings)
+    if wrong(agreement):
         raise typer.Exit(DISAGREED)
 
 
@@ -82,7 +81,26 @@ def _time(text: str | None) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]], wrong: int) -> None:
+def wrong(agreement: list[dict[str, Any]]) -> int:
+    """How much disagrees."""
+    return sum(row["disagreed"] for row in agreement)
+
+
+def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
+    """A line of what an audit came to, and the findings."""
+    if not agreement:
+        return
+    verified, unverifiable = (sum(r[n] for r in agreement) for n in ("verified", "unverifiable"))
+    disagreed = wrong(agreement)
+    colour = "red" if disagreed else "green"
+    out.print(
+        f"Audit: {verified:,} verified, {unverifiable:,} unverifiable, "
+        f"[{colour}]{disagreed:,} disagreed[/]."
+    )
+    _show_findings(findings, disagreed)
+
+
+def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
     if not agreement:
         out.print("There is nothing to judge: the lake has no such control records.")
         return
@@ -93,9 +111,12 @@ def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]], wrong
     for check, why, number in reasons:
         out.print(f"  {check}: {number:,} × {escape(why)}")
     out.print()
-    if not wrong:
+    if not wrong(agreement):
         out.print("[green]Nothing disagrees.[/]")
-        return
+    _show_findings(findings, wrong(agreement))
+
+
+def _show_findings(findings: list[dict[str, Any]], disagreed: int) -> None:
     for row in findings:
         colour = _COLOURS[row["severity"]]
         place = "" if row["offset"] is None else f" at {row['partition']}/{row['offset']}"
@@ -106,5 +127,5 @@ def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]], wrong
         )
         out.print(f"    expected {escape(row['expected'])}", soft_wrap=True)
         out.print(f"    recorded {escape(row['recorded'])}", soft_wrap=True)
-    if wrong > len(findings):
-        out.print(f"… and {wrong - len(findings):,} more, in the table findings.")
+    if disagreed > len(findings):
+        out.print(f"… and {disagreed - len(findings):,} more, in the table findings.")

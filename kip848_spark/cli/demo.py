@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from kip848_spark.cli.auditing import wrong
 from kip848_spark.cli.display import Steps, out, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.errors import UsageError
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kip848_spark.audit.live import Comparison
     from kip848_spark.local.broker import Broker
     from kip848_spark.spark.ledger import Run
+
+Rows = list[dict[str, Any]]
 
 PARTITIONS = 8
 """Partitions of the demo's __consumer_offsets: enough to be a topic, few enough to be quick."""
@@ -64,9 +67,9 @@ def demo(
         if lake is None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    run, comparison, groups = result
-    _summary(run, comparison, groups, str(folder))
-    raise typer.Exit(1 if comparison.differences else 0)
+    run, comparison, groups, agreement = result
+    _summary(run, comparison, groups, agreement, str(folder))
+    raise typer.Exit(1 if comparison.differences or wrong(agreement) else 0)
 
 
 def _tell(shown: Steps, title: str, step: str) -> None:
@@ -76,11 +79,11 @@ def _tell(shown: Steps, title: str, step: str) -> None:
         shown.done(title)
 
 
-def _analysed(
-    call: Call, broker: Broker, say: Steps
-) -> tuple[Run, Comparison, list[dict[str, Any]]]:
-    """The nightly job on the broker's topic, and its state held against the broker's answers."""
+def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, Rows, Rows]:
+    """The nightly job on the broker's topic, and its state held against the broker's answers: the
+    last run, the comparison, the groups, and what the audit came to."""
     from kip848_spark.live import OFFSETS_TOPIC
+    from kip848_spark.spark.auditing import agreement_rows
     from kip848_spark.spark.comparing import compare_live
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.runner import run_ingest
@@ -90,17 +93,20 @@ def _analysed(
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
     with call.session(say) as session:
         lake = Lake(session, call.lake_path())
+        agreement: Rows = []
         for _ in range(ATTEMPTS):
-            outcome = run_ingest(source, lake, say, then_replay=True)
+            outcome = run_ingest(source, lake, say, then_replay=True, then_audit=True)
+            if outcome.changed and outcome.run is not None:
+                agreement += agreement_rows(lake, outcome.run.run_id)
             say("comparing with what the broker says")
             comparison = compare_live(lake, source)
             if not comparison.moving:
                 break
         assert outcome.run is not None
-        return outcome.run, comparison, State(call.lake_path()).rows("groups")
+        return outcome.run, comparison, State(call.lake_path()).rows("groups"), agreement
 
 
-def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lake: str) -> None:
+def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, lake: str) -> None:
     counts = run.counts
     assert counts is not None
     table = Table(title="Groups", title_justify="left", box=None, pad_edge=False)
@@ -117,6 +123,12 @@ def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lak
         f"+ {counts.quarantined:,} quarantined"
         f"\n        {counts.missing:,} offsets hold no record (markers and aborted transactions)"
     )
+    verified, unverifiable = (sum(r[n] for r in agreement) for n in ("verified", "unverifiable"))
+    colour = "red" if wrong(agreement) else "green"
+    out.print(
+        f"\n[bold]Audit[/]   {verified:,} decisions and rows verified, {unverifiable:,} "
+        f"unverifiable, [{colour}]{wrong(agreement):,} disagreed[/]"
+    )
     compared = comparison.compared
     out.print(
         f"\n[bold]Against the live broker[/]  {compared['groups']} groups, "
@@ -132,6 +144,7 @@ def _summary(run: Run, comparison: Comparison, groups: list[dict[str, Any]], lak
     tries = "\n".join(
         (
             f"kip848 groups --lake {lake}",
+            f"kip848 audit --lake {lake}",
             f"kip848 groups --lake {lake} --describe demo.three",
             f'kip848 sql --lake {lake} "SELECT kind, count(*) FROM records GROUP BY 1"',
         )

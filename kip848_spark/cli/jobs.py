@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
+from kip848_spark.cli.auditing import DISAGREED, MOST_FINDINGS, show_agreement, wrong
 from kip848_spark.cli.display import err, out, print_json
 from kip848_spark.cli.options import (
     Call,
@@ -43,13 +44,16 @@ def run(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """The nightly job: read what is new, and bring the state tables up to it."""
+    """The nightly job: read what is new, bring the state tables up to it, and judge it.
+
+    Ends with exit code 1 if the audit of what is new finds anything (`kip848 audit` judges it all).
+    """
     call = Call.of(
         config, kafka_option, verbose,
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    _ingest(call, then_replay=True, json=json)
+    _ingest(call, nightly=True, json=json)
 
 
 def ingest(
@@ -69,7 +73,7 @@ def ingest(
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    _ingest(call, then_replay=False, json=json)
+    _ingest(call, nightly=False, json=json)
 
 
 def replay(
@@ -88,21 +92,33 @@ def replay(
     show_outcome(outcome, call.lake_path(), json)
 
 
-def _ingest(call: Call, then_replay: bool, json: bool) -> None:
+def _ingest(call: Call, nightly: bool, json: bool) -> None:
+    from kip848_spark.spark.auditing import agreement_rows, findings_rows
     from kip848_spark.spark.runner import run_ingest
 
     source = call.source()
     call.lake_path()
     with call.spark() as (session, say):
+        whole = call.lake(session)
         outcome = run_ingest(
             source,
-            call.lake(session),
+            whole,
             say,
             call.settings.keep_commits_raw,
-            then_replay,
-            call.settings.dialect,
+            then_replay=nightly,
+            dialect=call.settings.dialect,
+            then_audit=nightly,
         )
+        agreement, findings = [], []
+        if nightly and outcome.run is not None and outcome.changed:
+            agreement = agreement_rows(whole, outcome.run.run_id)
+            if wrong(agreement):
+                findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
     show_outcome(outcome, call.lake_path(), json)
+    if nightly and not json:
+        show_agreement(agreement, findings)
+    if wrong(agreement):
+        raise typer.Exit(DISAGREED)
 
 
 def show_outcome(outcome: Outcome, lake: str, json: bool = False) -> None:

@@ -125,6 +125,9 @@ def _members_and_state(
         late = integers(carried.field(kind, "member_epoch", rows), 0) != epochs["target"][group]
         late |= integers(carried.field(kind, "state", rows), STABLE) != STABLE
         moving[group[late]] = True
+    known = carried.rows(kinds.MEMBER)
+    known = known[~np.isin(carried.member[known], carried.member[carried.rows(kinds.CURRENT)])]
+    moving[carried.group[known]] = True  # at epoch 0: no assignment yet
     share = pc.equal(type_, "share").to_numpy(zero_copy_only=False)
     assigning = (epochs["epoch"] > epochs["target"]) & ~is_classic & ~share
     moving &= ~is_classic & ~share

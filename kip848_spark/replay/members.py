@@ -13,6 +13,8 @@ from kip848_spark.replay.carried import Carried, integers, parents, state_table
 from kip848_spark.replay.fold import Index, last_of
 from kip848_spark.replay.groups import LEFT_EPOCH
 
+JOINING_EPOCH = 0
+"""Epoch of a member of a consumer group that has told of itself and has no assignment yet."""
 MEMBER_STATES = {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}
 
 _STRINGS = pa.list_(pa.string())
@@ -66,11 +68,13 @@ def _new_members(carried: Carried) -> pa.Table:
     for name in ("instance_id", "rack_id", "client_id", "client_host"):
         have = kinds.MEMBERS if name != "instance_id" else (kinds.MEMBERS[0], kinds.MEMBERS[2])
         columns[name] = _any_field(carried, have, name, metadata, pa.string())
-    for name in ("member_epoch", "previous_member_epoch"):
+    fresh = np.isin(metadata, carried.rows(kinds.MEMBER)) & (current < 0)
+    for name, first in (("member_epoch", JOINING_EPOCH), ("previous_member_epoch", LEFT_EPOCH)):
         epoch = _any_field(carried, kinds.CURRENTS, name, current, pa.int32())
-        columns[name] = pc.if_else(pa.array(gone), LEFT_EPOCH, epoch)
+        epoch = pc.if_else(pa.array(gone), LEFT_EPOCH, epoch)
+        columns[name] = pc.if_else(pa.array(fresh), first, epoch)
     state = _any_field(carried, kinds.CURRENTS, "state", current, pa.int8())
-    columns["member_state"] = _state_names(state)
+    columns["member_state"] = pc.if_else(pa.array(fresh), MEMBER_STATES[0], _state_names(state))
     return state_table(columns, MEMBER_FIELDS, len(rows))
 
 

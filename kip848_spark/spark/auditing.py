@@ -1,13 +1,13 @@
 """The audit of a lake: every group's control records judged, and its state compared.
 
-The tasks get whole groups: nothing that a group's verdict needs lies outside of it but where
-records are missing and what the topics are called, and both are small.
+One job: the tasks get whole groups, for nothing that a group's verdict needs lies outside of it but
+where records are missing and what the topics are called, and both are small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.entries import KINDS
-from kip848_spark.audit.results import CHECKS, ERROR, STATE
+from kip848_spark.audit.results import CHECKS, Tally
 from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import COMPARED, GROUPS, JUDGED_TYPES, KEYS
+from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.replay import kinds
@@ -28,109 +28,217 @@ from kip848_spark.spark.judging import (
     DISAGREED,
     FINDING,
     NOTE,
-    REFUSED,
-    ROW,
-    STATE_ROW,
+    REPLAYED,
     UNVERIFIABLE,
     VERDICT,
     VERIFIED,
     judge,
-    state_rows,
 )
 from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
 
-STATE_EXPLANATION = (
-    "The table {} and the reference's replay of the same records do not say the same of this row: "
-    "one of the two programs is wrong; please report it with these records."
-)
-NOT_LOADED = "a broker would not load the group"
-OTHER_DIALECT = "records of a release before 4.0: not replayed by the reference"
-OTHER_TYPE = "a share or streams group: not replayed by the reference"
+COMMITS_REPLAYED = 200_000
+"""Commits that the reference replays, about: beyond, it is given those of some of the groups."""
+_COLLECTED = 10_000
+"""Findings up to which they are written by the driver, without another job."""
+_BUCKETS = 10_000
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What an audit is asked for: groups (all if None), verdicts since a time, the release."""
+    """What an audit is asked for: groups (all if None), verdicts since a time, the release.
+
+    ``after``: only groups with records of later runs than this one are judged, and only verdicts
+    on those records are counted; then ``offsets`` are where these records begin.
+    """
 
     groups: Sequence[str] | None = None
     since: datetime | None = None
     release: str | None = None
+    after: str | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all is judged that was not before."""
+        return self.groups is None and self.since is None and self.release is None
 
 
 def audit(lake: Lake, run: Run, asked: Asked) -> None:
     """Judges what the lake holds, and adds the rows of ``run`` to `agreement` and `findings`."""
     settings = Settings(
-        coverage(lake), known_topics(lake), asked.release,
+        coverage(lake, run),
+        known_topics(lake),
+        asked.release,
         None if asked.since is None else round(asked.since.timestamp() * 1000),
-    )  # fmt: skip
-    verdicts = _control(lake, asked).mapInArrow(judge(settings), from_arrow_schema(VERDICT))
-    verdicts = verdicts.persist()
-    compared = _compared(lake, verdicts, asked).persist()
+        asked.offsets,
+    )
+    rows = _rows(lake, asked).repartition("group_id").sortWithinPartitions("group_id", *_ORDER)
+    verdicts = rows.mapInArrow(judge(settings), from_arrow_schema(VERDICT)).persist()
     try:
-        agreement = _agreement(verdicts, compared)
-        lake.append("agreement", with_run(agreement, run.run_id, run.identity.cluster_id))
-        findings = _findings(verdicts, compared)
-        lake.append("findings", with_run(findings, run.run_id, run.identity.cluster_id))
+        tally = _tally(verdicts)
+        cluster_id = run.identity.cluster_id
+        lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
+        if number := tally.disagreed.total():
+            found = _findings(verdicts)
+            if number <= _COLLECTED:
+                told = [row.asDict() for row in found.collect()]
+                lake.append_rows("findings", told, run.run_id, cluster_id)
+            else:
+                lake.append("findings", with_run(found, run.run_id, cluster_id))
     finally:
-        compared.unpersist()
         verdicts.unpersist()
 
 
-def _of(groups: Sequence[str] | None) -> Column:
-    return F.lit(True) if groups is None else F.col("group_id").isin(list(groups))
+# What the tasks get
+
+_ORDER = ("last", "partition", "offset")
+_COLUMNS = (
+    "group_id", "partition", "offset", "millis", "kind", "member_id", "regular_expression",
+    "dialect", "value", "last",
+)  # fmt: skip
 
 
-def _shipped() -> Column:
-    """Records in the layouts of Kafka 4.0 and later: the reference knows no others."""
-    return F.col("dialect") == "shipped"
+def _rows(lake: Lake, asked: Asked) -> DataFrame:
+    """Records and rows of the state tables, of the groups that are asked for."""
+    rows = _shaped(_control(lake)).unionByName(_shaped(_commits(lake)))
+    for table in (GROUPS, MEMBERS, ASSIGNMENTS):
+        rows = rows.unionByName(_shaped(_state(lake, table)))
+    size = sum(row["records_read"] or 0 for row in lake.rows("runs"))
+    if asked.after is None or size <= COMMITS_REPLAYED:
+        sampled = _sampled(size)
+        replayed = _replayed(lake).where(sampled)
+        rows = rows.unionByName(_shaped(replayed))
+        rows = rows.unionByName(_shaped(_state(lake, OFFSETS).where(sampled)))
+    if asked.groups is not None:
+        rows = rows.where(F.col("group_id").isin(list(asked.groups)))
+    if asked.after is not None:
+        rows = rows.join(F.broadcast(_changed(lake, asked.after)), "group_id", "left_semi")
+    return rows
 
 
-def _control(lake: Lake, asked: Asked) -> DataFrame:
-    """Control records and each group's last commit, sorted by group and offset."""
-    columns = ["partition", "offset", "timestamp", "kind", "group_id", "member_id"]
-    columns += ["regular_expression", "tombstone", *(k for k in KINDS if k != kinds.COMMIT)]
-    control = lake.read("group_records").where(_of(asked.groups) & _shipped()).select(columns)
-    commits = (
+def _shaped(rows: DataFrame) -> DataFrame:
+    """``rows`` in `_COLUMNS`, null where they have no such column."""
+    there = set(rows.columns)
+    types = {"partition": "int", "offset": "bigint", "millis": "bigint", "last": "int"}
+    return rows.select(
+        *(
+            F.col(name)
+            if name in there
+            else F.lit(None).cast(types.get(name, "string")).alias(name)
+            for name in _COLUMNS
+        )
+    )
+
+
+def _json(value: Column) -> Column:
+    return F.to_json(value, {"ignoreNullFields": "false"})
+
+
+def _control(lake: Lake) -> DataFrame:
+    value = F.coalesce(
+        *(F.when(F.col("kind") == k, _json(F.col(k))) for k in KINDS if k in _STRUCTS)
+    )
+    return (
+        lake.read("group_records")
+        .where(F.col("kind").isin(*_STRUCTS))
+        .withColumns(
+            {
+                "millis": F.unix_millis("timestamp"),
+                "value": F.when(~F.col("tombstone"), value),
+                "last": F.lit(0),
+            }
+        )
+    )
+
+
+_STRUCTS = tuple(kind for kind in KINDS if kind != kinds.COMMIT)
+
+
+def _commits(lake: Lake) -> DataFrame:
+    """A commit of each group that has any: it makes a (simple) group where there is none."""
+    carried = lake.read("control_state").where(F.col("kind") == kinds.COMMIT)
+    held = lake.read("offsets").groupBy("group_id", "partition")
+    newest = held.agg(F.max("offset").alias("offset"), F.max("commit_timestamp").alias("timestamp"))
+    columns = ["group_id", "partition", "offset", "timestamp"]
+    rows = carried.select(columns).unionByName(newest.select(columns))
+    return rows.withColumns(
+        {
+            "kind": F.lit(kinds.COMMIT),
+            "millis": F.coalesce(F.unix_millis("timestamp"), F.lit(0)),
+            "last": F.lit(0),
+        }
+    )
+
+
+def _state(lake: Lake, table: str) -> DataFrame:
+    """Rows of a state table, as JSON."""
+    columns = [*KEYS[table], *COMPARED[table]]
+    partition = F.col("partition") if table in (GROUPS, OFFSETS) else F.lit(0)
+    return lake.read(table).select(
+        "group_id",
+        partition.alias("partition"),
+        F.lit(table).alias("kind"),
+        _json(F.struct(*columns)).alias("value"),
+        F.lit(1).alias("last"),
+    )
+
+
+def _replayed(lake: Lake) -> DataFrame:
+    """Commits and their tombstones, as they are on record."""
+    told = ["topic", "topic_partition", "tombstone", "committed_offset", "leader_epoch"]
+    told += ["metadata", "topic_id"]
+    return (
         lake.read("records")
-        .where(_of(asked.groups) & (F.col("kind") == kinds.COMMIT))
-        .where(F.col("error").isNull() & ~F.col("tombstone"))
-        .groupBy("group_id", "partition")
-        .agg(F.max("offset").alias("offset"), F.max_by("timestamp", "offset").alias("timestamp"))
-        .withColumns({"kind": F.lit(kinds.COMMIT), "tombstone": F.lit(False)})
+        .where((F.col("kind") == kinds.COMMIT) & F.col("error").isNull())
+        .select(
+            "group_id",
+            "partition",
+            "offset",
+            F.unix_millis("timestamp").alias("millis"),
+            F.lit(REPLAYED).alias("kind"),
+            _json(F.struct(*told)).alias("value"),
+            F.lit(0).alias("last"),
+        )
     )
-    rows = control.unionByName(commits, allowMissingColumns=True)
-    return rows.repartition("group_id").sortWithinPartitions("group_id", "partition", "offset")
 
 
-def coverage(lake: Lake) -> Coverage:
-    """Where control records of the lake's topic may be missing: holes that no transaction left."""
-    holes = (
-        lake.read("gaps")
-        .where(F.col("cause") != TRANSACTION)
-        .groupBy("partition", "run_id")
-        .agg(F.max("last_offset").alias("last"))
-        .collect()
-    )
-    done = lake.read("runs").where(F.col("outcome") == DONE)
-    runs = done.select("from_offsets", "to_offsets").collect()
+def _sampled(commits: int) -> Column:
+    """Groups of which all commits are replayed: all of them if ``commits`` are few."""
+    share = _BUCKETS * COMMITS_REPLAYED // max(commits, COMMITS_REPLAYED)
+    return F.pmod(F.xxhash64("group_id"), F.lit(_BUCKETS)) < share
+
+
+def _changed(lake: Lake, after: str) -> DataFrame:
+    """Groups with new control records, and those that have none at all."""
+    new = lake.read("group_records").where(F.col("run_id") > after).select("group_id")
+    simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
+    return new.unionByName(simple.where(F.col("type") == "classic").select("group_id")).distinct()
+
+
+# What is known beside the records
+
+
+def coverage(lake: Lake, run: Run) -> Coverage:
+    """Where control records of the lake's topic may be missing: holes that no transaction left.
+    ``run`` may not be done yet."""
+    holes = lake.newest_of("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
     ends: dict[int, int] = {}
     restarts: set[tuple[int, int]] = set()
-    for run in runs:
-        for partition, end in run["to_offsets"].items():
-            first = run["from_offsets"][partition]
-            ends[partition] = max(ends.get(partition, -1), end - 1)
-            if 0 < first < end:
-                restarts.add((partition, first))
-    return Coverage.of(((r["partition"], r["last"]) for r in holes), ends, restarts)
+    done = [Run.of(row) for row in lake.rows("runs") if row["outcome"] == DONE]
+    for one in [*done, run]:
+        for part in one.ranges:
+            ends[part.partition] = max(ends.get(part.partition, -1), part.end - 1)
+            if 0 < part.start < part.end:
+                restarts.add((part.partition, part.start))
+    return Coverage.of(((key[0], last) for key, last in holes.items()), ends, restarts)
 
 
 def known_topics(lake: Lake) -> KnownTopics:
     """The cluster's topics when they were listed last, and every id the records name."""
-    table = lake.read("topics")
-    newest = table.agg(F.max("run_id")).collect()[0][0]
-    listed = table.where(F.col("run_id") == newest).collect() if newest is not None else []
+    table = lake.rows("topics")
+    newest = max((row["run_id"] for row in table), default=None)
     pairs = topic_names(lake).where(F.col("topic").isNotNull()).collect()
     return KnownTopics.of(
         (
@@ -140,130 +248,44 @@ def known_topics(lake: Lake) -> KnownTopics:
                 row["partitions"],
                 tuple(tuple(racks) for racks in row["racks"] or ()),
             )
-            for row in listed
+            for row in table
+            if row["run_id"] == newest
         ),
         ((row["topic_id"], row["topic"]) for row in pairs),
     )
 
 
-# Check 1: the state tables against the reference's replay
-
-
-def _compared(lake: Lake, verdicts: DataFrame, asked: Asked) -> DataFrame:
-    """table, group_id, key, ours, theirs: each row of a state table that either side has, and
-    ``reason`` where it can't be judged."""
-    key = ["table", "group_id", "key"]
-    judged = lake.read(GROUPS).where(_of(asked.groups))
-    types = judged.select("group_id", "type")
-    schema = from_arrow_schema(STATE_ROW)
-    ours: DataFrame | None = None
-    for table in COMPARED:
-        columns = ["group_id", *KEYS[table], *COMPARED[table]]
-        rows = lake.read(table).where(_of(asked.groups)).select(columns)
-        rows = rows.mapInArrow(state_rows(table), schema)
-        ours = rows if ours is None else ours.unionByName(rows)
-    assert ours is not None
-    theirs = verdicts.where(F.col("verdict") == ROW).select(
-        F.col("check").alias("table"),
-        "group_id",
-        F.col("expected").alias("key"),
-        F.col("recorded").alias("theirs"),
-    )
-    early = lake.read("group_records").where(_of(asked.groups) & ~_shipped())
-    refused = (
-        verdicts.where(F.col("verdict") == REFUSED)
-        .select("group_id", F.lit(NOT_LOADED).alias("refused"))
-        .unionByName(early.select("group_id", F.lit(OTHER_DIALECT).alias("refused")))
-        .groupBy("group_id")
-        .agg(F.max("refused").alias("refused"))
-    )
-    other = ~F.coalesce(F.col("type").isin(*JUDGED_TYPES), F.lit(True))
-    return (
-        ours.withColumnRenamed("row", "ours")
-        .join(theirs, key, "full_outer")
-        .join(F.broadcast(refused), "group_id", "left")
-        .join(types, "group_id", "left")
-        .withColumn("reason", F.coalesce("refused", F.when(other, F.lit(OTHER_TYPE))))
-        .select(*key, "ours", "theirs", "reason")
-    )
-
-
-def _same() -> Column:
-    return F.col("ours").eqNullSafe(F.col("theirs"))
-
-
 # What is written
 
 
-def _agreement(verdicts: DataFrame, compared: DataFrame) -> DataFrame:
-    """The rows of `agreement`; a check that came to no verdict has none."""
-    said = verdicts.where(F.col("verdict").isin(VERIFIED, UNVERIFIABLE, DISAGREED, NOTE))
-    said = said.groupBy("check", "verdict", "reason").agg(F.sum("number").alias("number"))
-    state = (
-        compared.select(
-            F.lit(STATE).alias("check"),
-            F.when(F.col("reason").isNotNull(), F.lit(UNVERIFIABLE))
-            .when(_same(), F.lit(VERIFIED))
-            .otherwise(F.lit(DISAGREED))
-            .alias("verdict"),
-            "reason",
-        )
-        .groupBy("check", "verdict", "reason")
-        .agg(F.count(F.lit(1)).alias("number"))
-    )
-
-    def total(verdict: str) -> Column:
-        of = F.sum(F.when(F.col("verdict") == verdict, F.col("number")))
-        return F.coalesce(of, F.lit(0)).alias(verdict)
-
-    reason = F.when(F.col("reason").isNotNull(), F.struct("reason", "number"))
-    return (
-        said.unionByName(state)
-        .where(F.col("check").isin(*CHECKS))
-        .groupBy("check")
-        .agg(
-            total(VERIFIED),
-            total(UNVERIFIABLE),
-            total(DISAGREED),
-            F.map_from_entries(F.sort_array(F.collect_list(reason))).alias("reasons"),
-        )
-        .coalesce(1)
-    )
+def _tally(verdicts: DataFrame) -> Tally:
+    """The counts of all tasks."""
+    tally = Tally()
+    counted = verdicts.where(F.col("verdict") != FINDING)
+    for row in counted.select("verdict", "check", "reason", "number").collect():
+        check, number = row["check"], row["number"]
+        if row["verdict"] == VERIFIED:
+            tally.verified[check] += number
+        elif row["verdict"] == DISAGREED:
+            tally.disagreed[check] += number
+        elif row["verdict"] == UNVERIFIABLE:
+            tally.unverifiable[check, row["reason"]] += number
+        elif row["verdict"] == NOTE:
+            tally.notes[check, row["reason"]] += number
+    return tally
 
 
-def _findings(verdicts: DataFrame, compared: DataFrame) -> DataFrame:
+def _findings(verdicts: DataFrame) -> DataFrame:
     """The rows of `findings`."""
-    columns = [
+    return verdicts.where(F.col("verdict") == FINDING).select(
         "check", "severity", "group_id", "member_id", "partition", "offset", "timestamp",
         "expected", "recorded", "explanation",
-    ]  # fmt: skip
-    judged = verdicts.where(F.col("verdict") == FINDING).select(columns)
-    told = F.lit(STATE_EXPLANATION)
-    state = compared.where(F.col("reason").isNull() & ~_same()).select(
-        F.lit(STATE).alias("check"),
-        F.lit(ERROR).alias("severity"),
-        "group_id",
-        F.get_json_object("key", "$.member_id").alias("member_id"),
-        F.lit(None).cast("int").alias("partition"),
-        F.lit(None).cast("bigint").alias("offset"),
-        F.lit(None).cast("timestamp").alias("timestamp"),
-        _keyed("theirs").alias("expected"),
-        _keyed("ours").alias("recorded"),
-        F.replace(told, F.lit("{}"), F.col("table")).alias("explanation"),
-    )
-    return judged.unionByName(state).coalesce(1)
-
-
-def _keyed(side: str) -> Column:
-    """A row of a state table, or its absence, as JSON."""
-    row = F.coalesce(F.col(side), F.lit("null"))
-    return F.concat(F.lit('{"key": '), F.col("key"), F.lit(', "row": '), row, F.lit("}"))
+    )  # fmt: skip
 
 
 def agreement_rows(lake: Lake, run_id: str) -> list[dict[str, Any]]:
     """What the audit of a run came to, a row a check, in the order of `CHECKS`."""
-    rows = lake.read("agreement").where(F.col("run_id") == run_id).collect()
-    found = [row.asDict(recursive=True) for row in rows]
+    found = [dict(row) for row in lake.rows("agreement") if row["run_id"] == run_id]
     return sorted(found, key=lambda row: CHECKS.index(row["check"]))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
 
@@ -62,6 +63,21 @@ def rows(path: str) -> list[dict[str, Any]]:
     """All rows of a small table."""
     found = DeltaTable(path).to_pyarrow_dataset().to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))
+
+
+def newest_of(
+    path: str, column: str, key: Sequence[str], unless: str, value: str
+) -> dict[tuple[Any, ...], Any]:
+    """The largest ``column`` of each ``key``, of the rows in which ``unless`` is not ``value``."""
+    dataset = DeltaTable(path).to_pyarrow_dataset()
+    wanted = pc.field(unless) != value
+    newest: dict[tuple[Any, ...], Any] = {}
+    for batch in dataset.to_batches(columns=[*key, column], filter=wanted, use_threads=False):
+        table = pa.Table.from_batches([batch])
+        for row in table.group_by(list(key)).aggregate([(column, "max")]).to_pylist():
+            found = tuple(row[name] for name in key)
+            newest[found] = max(newest.get(found, row[f"{column}_max"]), row[f"{column}_max"])
+    return newest
 
 
 def write_rows(

@@ -1,32 +1,37 @@
-"""The functions of an audit that run in Spark's Python workers: rows in, verdicts out.
+"""The function of an audit that runs in Spark's Python workers: rows in, verdicts out.
 
-A task gets whole groups, one after the other, each in the order of its offsets, and holds the
-state of one group at a time.
+A task gets whole groups, one after the other: first a group's records in the order of their
+offsets, then its rows of the state tables. It holds the state of one group at a time.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kip848_spark.audit.entries import KINDS, Entry, entry, from_row
+from kip848_spark.audit.agreeing import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
+from kip848_spark.audit.entries import Entry, entry, from_row
 from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.results import STATE, Tally
+from kip848_spark.audit.results import ORDER, STATE, Tally
 from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import StateRow, state_row
-from kip848_spark.coordinator.records import OFFSET, record
+from kip848_spark.audit.state import COMPARED, GROUPS, JUDGED_TYPES, OFFSETS, StateRow, state_row
+from kip848_spark.coordinator.records import OFFSET, record, tombstone
 from kip848_spark.replay import kinds
+from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.tables import TIMESTAMP
 
 Batches = Iterator[pa.RecordBatch]
+Row = dict[str, Any]
 
-VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING, ROW, REFUSED = (
-    "verified", "unverifiable", "disagreed", "note", "finding", "row", "refused",
+VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING = (
+    "verified", "unverifiable", "disagreed", "note", "finding",
 )  # fmt: skip
+REPLAYED = "committed_offset"
+"""The kind of a commit that is replayed as it is; a `COMMIT` row only says that there was one."""
 
 VERDICT = pa.schema(
     [
@@ -45,26 +50,23 @@ VERDICT = pa.schema(
         ("explanation", pa.string()),
     ]
 )
-"""One line of what a worker says: a count, a finding, or a row of the reference's state (its table
-in ``check``, its key in ``expected``, its columns in ``recorded``)."""
+"""One line of what a worker says: a count, or a finding."""
 
-STATE_ROW = pa.schema(
-    [("table", pa.string()), ("group_id", pa.string()), ("key", pa.string()), ("row", pa.string())]
-)
-_PLACE = ("partition", "offset", "timestamp", "kind", "group_id", "member_id")
 _MOST_LINES = 4096
+OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
 
 
 def judge(settings: Settings) -> Callable[[Batches], Batches]:
-    """Rows of `group_records` (and of commits that make a group), sorted by group and offset, to
-    lines of `VERDICT`."""
+    """Rows of group_id, partition, offset, millis, kind, member_id, regular_expression, dialect
+    and ``value`` (JSON; null for a tombstone) to lines of `VERDICT`. Rows of a state table have
+    its name for a kind and come last in their group."""
 
     def run(batches: Batches) -> Batches:
-        lines: list[dict[str, Any]] = []
+        lines: list[Row] = []
         tally = Tally()
         for one in _groups(batches, settings):
             found = one.finish()
-            lines += _group_lines(one, found)
+            lines += map(_finding, found.findings)
             tally.add(dataclasses.replace(found, findings=[]))
             if len(lines) >= _MOST_LINES:
                 yield pa.RecordBatch.from_pylist(lines, schema=VERDICT)
@@ -75,65 +77,112 @@ def judge(settings: Settings) -> Callable[[Batches], Batches]:
     return run
 
 
-def _groups(batches: Batches, settings: Settings) -> Iterator[GroupAudit]:
-    """The audits of the groups in ``batches``, one at a time, all their records added."""
-    current: GroupAudit | None = None
-    for item in _entries(batches):
-        if current is None or (current.partition, current.group_id) != (item.partition, item.group):
-            if current is not None:
-                yield current
-            current = GroupAudit(item.partition, item.group, settings)
-        if item.kind == OFFSET:
-            current.commit(item)
-        else:
-            current.add(item)
+class _Group:
+    """One group: its audit, and its rows of the state tables."""
+
+    def __init__(self, first: Row, settings: Settings) -> None:
+        self.group_id: str = first["group_id"]
+        self._audit = GroupAudit(first["partition"], self.group_id, settings)
+        self._ours: list[StateRow] = []
+        self._type = ""
+        self._early = 0
+        self._commits = False
+
+    def add(self, row: Row) -> None:
+        kind = row["kind"]
+        if kind in COMPARED:
+            said = orjson.loads(row["value"])
+            if kind == GROUPS:
+                self._type = said["type"]
+            self._ours.append(state_row(kind, said | {"group_id": self.group_id}))
+        elif kind == REPLAYED:
+            self._commits = True
+            self._audit.commit(_replayed(row))
+        elif kind == kinds.COMMIT:
+            if not self._commits:
+                self._audit.commit(_commit(row))
+        elif row["dialect"] != SHIPPED:
+            self._early += 1
+        elif not self._early:
+            value = row["value"]
+            told = None if value is None else orjson.loads(value)
+            item = from_row(row | {"tombstone": value is None, kind: told}, row["millis"])
+            if item is not None:
+                self._audit.add(item)
+
+    def finish(self) -> Tally:
+        """The verdicts on the group."""
+        audit = self._audit
+        tally = Tally() if self._early else audit.finish()
+        if self._early:
+            tally.unverifiable[ORDER, OTHER_DIALECT] = self._early
+        reason = None
+        if self._early:
+            reason = OTHER_DIALECT
+        elif self._type and self._type not in JUDGED_TYPES:
+            reason = OTHER_TYPE
+        elif audit.reference.fault is not None:
+            reason = NOT_LOADED
+        ours = [row for row in self._ours if row.table != OFFSETS]
+        agree(tally, ours, audit.reference.rows(), reason)
+        if self._commits:
+            ours = [row for row in self._ours if row.table == OFFSETS]
+            agree(tally, ours, audit.reference.offset_rows())
+            tally.notes[STATE, OFFSETS_COMPARED] += 1
+        return tally
+
+
+def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:
+    """The groups in ``batches``, one at a time, with all their rows."""
+    current: _Group | None = None
+    for batch in batches:
+        for row in batch.to_pylist():
+            if current is None or current.group_id != row["group_id"]:
+                if current is not None:
+                    yield current
+                current = _Group(row, settings)
+            current.add(row)
     if current is not None:
         yield current
 
 
-def _entries(batches: Batches) -> Iterator[Entry]:
-    for batch in batches:
-        names = batch.schema.names
-        base = batch.select([*_PLACE, "regular_expression", "tombstone"])
-        millis = batch.column("timestamp").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-        kind = batch.column("kind")
-        values: dict[int, Any] = {}
-        for name in KINDS:
-            if name in names:
-                rows = pc.indices_nonzero(pc.equal(kind, name))
-                column = batch.column(name).take(rows)
-                values |= dict(zip(rows.to_pylist(), column.to_pylist(), strict=True))
-        for index, (row, at) in enumerate(zip(base.to_pylist(), millis.to_pylist(), strict=True)):
-            if row["kind"] == kinds.COMMIT:
-                yield _commit(row, at)
-                continue
-            item = from_row({**row, row["kind"]: values.get(index)}, at)
-            if item is not None:
-                yield item
-
-
-def _commit(row: dict[str, Any], at: int) -> Entry:
+def _commit(row: Row) -> Entry:
     """A commit, as far as it matters to a group: it makes a simple one where there is none."""
     key = {"group": row["group_id"], "topic": "", "partition": 0}
-    value = {"offset": 0, "metadata": "", "commitTimestamp": at}
-    return entry(row["partition"], row["offset"], at, record(OFFSET, 3, key, value))
+    value = {"offset": 0, "metadata": "", "commitTimestamp": row["millis"]}
+    return entry(row["partition"], row["offset"], row["millis"], record(OFFSET, 3, key, value))
 
 
-def _group_lines(one: GroupAudit, tally: Tally) -> Iterator[dict[str, Any]]:
-    for finding in tally.findings:
-        line = dataclasses.asdict(finding)
+def _replayed(row: Row) -> Entry:
+    """A commit, or its tombstone, as it is on record."""
+    said = orjson.loads(row["value"])
+    key = {
+        "group": row["group_id"],
+        "topic": said["topic"],
+        "partition": said["topic_partition"],
+    }
+    if said["tombstone"]:
+        told = tombstone(OFFSET, **key)
+    else:
+        value = {
+            "offset": said["committed_offset"],
+            "leaderEpoch": said["leader_epoch"],
+            "metadata": said["metadata"],
+            "commitTimestamp": row["millis"],
+            "topicId": said["topic_id"],
+        }
+        told = record(OFFSET, 4, key, value)
+    return entry(row["partition"], row["offset"], row["millis"], told)
+
+
+def _finding(finding: Any) -> Row:
+    line = dataclasses.asdict(finding)
+    if line["timestamp"] is not None:
         line["timestamp"] *= 1000
-        yield {"verdict": FINDING, **line}
-    group = {"group_id": one.group_id}
-    if one.reference.fault is not None:
-        yield {"verdict": REFUSED, "check": STATE, "reason": one.reference.fault, **group}
-    for row in one.reference.rows():
-        yield {
-            "verdict": ROW, "check": row.table, "expected": row.key, "recorded": row.row, **group,
-        }  # fmt: skip
+    return {"verdict": FINDING, **line}
 
 
-def _counts(tally: Tally) -> Iterator[dict[str, Any]]:
+def _counts(tally: Tally) -> Iterator[Row]:
     for check, number in tally.verified.items():
         yield {"verdict": VERIFIED, "check": check, "number": number}
     for check, number in tally.disagreed.items():
@@ -142,18 +191,3 @@ def _counts(tally: Tally) -> Iterator[dict[str, Any]]:
         yield {"verdict": UNVERIFIABLE, "check": check, "reason": reason, "number": number}
     for (check, reason), number in tally.notes.items():
         yield {"verdict": NOTE, "check": check, "reason": reason, "number": number}
-
-
-def state_rows(table: str) -> Callable[[Batches], Batches]:
-    """Rows of a state table to rows of `STATE_ROW`."""
-
-    def run(batches: Batches) -> Batches:
-        for batch in batches:
-            yield pa.RecordBatch.from_pylist(_plain(table, batch.to_pylist()), schema=STATE_ROW)
-
-    return run
-
-
-def _plain(table: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    found: list[StateRow] = [state_row(table, row) for row in rows]
-    return [dataclasses.asdict(row) for row in found]

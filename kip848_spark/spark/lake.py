@@ -251,6 +251,18 @@ class Lake:
                 return direct.rows(self.location(table))
             return [row.asDict() for row in self.read(table).collect()]
 
+    def newest_of(
+        self, table: str, column: str, key: Sequence[str], unless: str, value: str
+    ) -> dict[tuple[Any, ...], Any]:
+        """The largest ``column`` of each ``key``, of the rows in which ``unless`` is not
+        ``value``."""
+        with self.faults("read"):
+            if self.is_direct:
+                return direct.newest_of(self.location(table), column, key, unless, value)
+            rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
+            found = rows.agg(F.max(column).alias("newest")).collect()
+            return {tuple(row[name] for name in key): row["newest"] for row in found}
+
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """A table, as it is now or as it was at ``version``."""
         reader = self.spark.read.format("delta")

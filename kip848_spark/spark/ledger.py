@@ -21,6 +21,8 @@ from kip848_spark.spark.sources import Extent, Identity, Range
 
 PLANNED = "planned"
 DONE = "done"
+AUDIT = "audit"
+"""The step of an audit that left nothing out."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Run:
     def is_empty(self) -> bool:
         """True if there is nothing new to read."""
         return all(r.start == r.end for r in self.ranges)
+
+    @property
+    def audited(self) -> bool:
+        """True if all that was in the lake at its end has been audited, then or before."""
+        return AUDIT in self.durations_ms
 
     def row(self) -> dict[str, Any]:
         """The columns of `runs`."""
@@ -131,6 +138,17 @@ class Ledger:
     def last(self) -> Run | None:
         """The last finished run."""
         return self._newest(DONE)
+
+    def unaudited(self) -> tuple[str | None, dict[int, int]]:
+        """The last run whose end was audited (None if there is none), and the first offset of each
+        partition that was read after it."""
+        done = sorted(
+            (Run.of(row) for row in self.lake.rows("runs") if row["outcome"] == DONE),
+            key=lambda run: run.run_id,
+        )
+        after = max((run.run_id for run in done if run.audited), default=None)
+        ends = {r.partition: r.end for run in done if run.run_id == after for r in run.ranges}
+        return after, ends
 
     def unfinished(self) -> Run | None:
         """The run that was begun and not finished, if there is one."""

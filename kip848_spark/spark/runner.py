@@ -13,13 +13,24 @@ from kip848_spark.spark.auditing import Asked, audit
 from kip848_spark.spark.choosing import chosen
 from kip848_spark.spark.ingest import ingest, topic_rows
 from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import DONE, Counts, Ledger, Run, new_run_id, next_ranges, same_topic
+from kip848_spark.spark.ledger import (
+    AUDIT,
+    DONE,
+    Counts,
+    Ledger,
+    Run,
+    new_run_id,
+    next_ranges,
+    same_topic,
+)
 from kip848_spark.spark.replaying import replay
 from kip848_spark.spark.sources import Extent, Identity, KafkaSource, Range, Source
 from kip848_spark.spark.tables import TABLES
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
 
+PART = "audit_of_a_part"
+"""The step of an audit of some groups, since a time, or by a release that was named."""
 Progress = Callable[[str], None]
 """Told in a few words what is being done."""
 
@@ -57,9 +68,10 @@ def run_ingest(
     keep_commits_raw: bool = False,
     then_replay: bool = False,
     dialect: str = SHIPPED,
+    then_audit: bool = False,
 ) -> Outcome:
-    """Reads what is new in ``source`` into ``lake``, and with ``then_replay`` brings the state
-    tables up to it: the nightly job.
+    """Reads what is new in ``source`` into ``lake``, with ``then_replay`` brings the state tables
+    up to it, and with ``then_audit`` judges it: the nightly job.
 
     Killed at any point, the next run repeats it; on the same offsets twice it changes nothing.
     Raises SourceError, CaptureError or LakeError; then readers still see the run before.
@@ -83,6 +95,9 @@ def run_ingest(
             plan = _plan(source.name, identity, ranges, choice.variant, last, lake)
         opened = sum(extent.open for extent in extents.values())
         stale = then_replay and last is not None and last.replayed_through != last.run_id
+        after, ends = ledger.unaudited() if then_audit else (None, {})
+        read = {r.partition: r.end for r in last.ranges} if last else {}
+        stale = stale or (then_audit and (after is None or ends != read))
         if plan.is_empty and last is not None and not stale:
             return Outcome(last, False, recovered, opened)
         ledger.write(plan)
@@ -98,6 +113,9 @@ def run_ingest(
         plan = replace(plan, counts=counts)
         if then_replay:
             plan = _replayed(lake, plan, last, steps)
+        if then_replay and then_audit:
+            with steps.step(AUDIT, "judging what the coordinator decided"):
+                audit(lake, plan, Asked(after=after, offsets=ends))
         return Outcome(_finished(ledger, plan, steps), True, recovered, opened)
 
 
@@ -139,7 +157,7 @@ def run_audit(lake: Lake, asked: Asked, progress: Progress = lambda _: None) -> 
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         ledger.write(plan)
-        with steps.step("audit", "judging every recorded decision"):
+        with steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"):
             audit(lake, plan, asked)
         plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
         return Outcome(_finished(ledger, plan, steps), True, recovered)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -12,13 +15,15 @@ from pyspark.sql import functions as F
 from kip848_spark.audit.results import STATE, TRANSITIONS
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
+from kip848_spark.spark.judging import OFFSETS_COMPARED
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.runner import run_audit, run_ingest
 from tests.audit.whole_log import counted
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.spark.lakes import source
+from tests.spark.lakes import halves, source, write_part
 
+PLACE = ("partition", "offset")
 NEWEST = DATA / "kafka-4.3.1"
 
 
@@ -46,30 +51,100 @@ def test_a_real_log_gives_no_alarm(capture: Path, spark: SparkSession, tmp_path:
     transitions = agreement[TRANSITIONS]
     assert transitions["disagreed"] == 0
     assert transitions["verified"] + transitions["unverifiable"] == told.assignments
-    states = sum(lake.read(t).count() for t in ("groups", "members", "assignments"))
+    states = sum(lake.read(t).count() for t in ("groups", "members", "assignments", "offsets"))
     assert agreement[STATE]["verified"] == states > 100
-    print(capture.name, agreement)
+    committed = lake.read("records").where("kind = 'offset_commit'").select("group_id").distinct()
+    assert agreement[STATE]["reasons"] == {OFFSETS_COMPARED: committed.count()}
 
 
-def test_a_wrong_state_table_is_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_wrong_state_tables_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    """Members at another epoch, one that is there twice, one that is not, an older offset."""
     lake = lake_of(NEWEST / COMMITTED, spark, tmp_path)
-    members = lake.read("members")
-    worse = members.withColumn(
-        "member_epoch",
-        F.when(F.col("group_id") == "demo.range", F.col("member_epoch") + 1).otherwise(
-            F.col("member_epoch")
-        ),
-    )
+    members = lake.read("members").collect()
+    of = {g: [m for m in members if m["group_id"] == g] for g in ("demo.range", "demo.three")}
+    lost, twice = of["demo.three"][0], of["demo.three"][1]
+    of_range = F.col("group_id") == "demo.range"
+    epoch = F.when(of_range, F.col("member_epoch") + 1).otherwise(F.col("member_epoch"))
+    worse = spark.createDataFrame(
+        [m for m in members if m != lost] + [twice], lake.read("members").schema
+    ).withColumn("member_epoch", epoch)
+    offsets = lake.read("offsets").collect()
+    older = next(row for row in offsets if row["group_id"] == "demo.manual")
+    back = older.asDict() | {"committed_offset": older["committed_offset"] - 1}
+    rest = [row.asDict() for row in offsets if row != older]
     lake.overwrite("members", worse)
-    of_range = members.where("group_id = 'demo.range'").count()
-    agreement, findings = audited(lake, Asked(groups=["demo.range", "demo.three"]))
-    assert agreement[STATE]["disagreed"] == len(findings) == of_range > 0
-    row = lake.read("findings").first()
-    assert row is not None
-    assert (
-        json.loads(row["recorded"])["row"]["member_epoch"]
-        == 1 + (json.loads(row["expected"])["row"]["member_epoch"])
-    )
+    schema = lake.read("offsets").schema
+    lake.overwrite("offsets", spark.createDataFrame([*rest, back], schema))
+
+    groups = ["demo.range", "demo.three", "demo.manual", "demo.uniform"]
+    outcome = run_audit(lake, Asked(groups=groups))
+    assert outcome.run is not None
+    found = findings_rows(lake, outcome.run.run_id)
+    assert len(found) == len(of["demo.range"]) + 3
+    told = {row["check"]: row["disagreed"] for row in agreement_rows(lake, outcome.run.run_id)}
+    assert told.pop(STATE) == len(found)
+    assert not any(told.values())
+    by_group: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+    for row in found:
+        sides = tuple(json.loads(row[side])["row"] for side in ("expected", "recorded"))
+        by_group.setdefault(row["group_id"], []).append(sides)
+    assert [b["member_epoch"] - a["member_epoch"] for a, b in by_group["demo.range"]] == [1, 1]
+    assert sorted((a is None, b is None) for a, b in by_group["demo.three"]) == [
+        (False, True),
+        (True, False),
+    ]
+    [(expected, recorded)] = by_group["demo.manual"]
+    assert expected["committed_offset"] == recorded["committed_offset"] + 1
+
+
+def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Every operation is counted by the night it ended in, so two nights come to what one does."""
+    capture = NEWEST / COMMITTED
+    once = Lake(spark, str(tmp_path / "once"))
+    whole = run_ingest(source(capture), once, then_replay=True, then_audit=True).run
+    twice = Lake(spark, str(tmp_path / "twice"))
+    part = write_part(capture, tmp_path / "part.parquet", halves(capture))
+    first = run_ingest(source(part), twice, then_replay=True, then_audit=True).run
+    second = run_ingest(source(capture), twice, then_replay=True, then_audit=True).run
+    assert whole is not None
+    assert first is not None
+    assert second is not None
+    assert not run_ingest(source(capture), twice, then_replay=True, then_audit=True).changed
+
+    def counts(lake: Lake, *runs: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for run in runs:
+            assert findings_rows(lake, run) == []
+            for row in agreement_rows(lake, run):
+                if row["check"] != STATE:
+                    told = row["verified"] + row["unverifiable"]
+                    found[row["check"]] = found.get(row["check"], 0) + told
+        return found
+
+    assert counts(twice, second.run_id).keys() == counts(once, whole.run_id).keys()
+    for check, number in counts(once, whole.run_id).items():
+        nights = counts(twice, first.run_id, second.run_id)[check]
+        # An operation that was cut in two counts as two.
+        assert number <= nights <= number + 8, check
+
+
+def test_a_night_without_control_records_judges_none(spark: SparkSession, tmp_path: Path) -> None:
+    table = pq.read_table(NEWEST / COMMITTED)
+    lake = Lake(spark, str(tmp_path / "lake"))
+    part = write_part(NEWEST / COMMITTED, tmp_path / "part.parquet", halves(NEWEST / COMMITTED))
+    run_ingest(source(part), lake, then_replay=True, then_audit=True)
+    read = pq.read_table(part)
+    last = max(o for p, o in zip(*(read[n].to_pylist() for n in PLACE), strict=True) if p == 0)
+    commit = table.filter(pa.array([key[:2] == b"\0\1" for key in table["key"].to_pylist()]))
+    more = commit.slice(0, 1)
+    for name, value in (("partition", 0), ("offset", last + 1)):
+        column = pa.array([value], table.schema.field(name).type)
+        more = more.set_column(more.column_names.index(name), name, column)
+    pq.write_table(pa.concat_tables([read, more]), part)
+    outcome = run_ingest(source(part), lake, then_replay=True, then_audit=True)
+    assert outcome.changed
+    assert outcome.run is not None
+    assert {r["check"] for r in agreement_rows(lake, outcome.run.run_id)} <= {STATE}
 
 
 def test_a_lake_without_state_is_not_audited(spark: SparkSession, tmp_path: Path) -> None:

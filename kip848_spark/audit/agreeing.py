@@ -1,0 +1,68 @@
+"""Check 1: the rows of the state tables against those that the reference comes to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from kip848_spark.audit.results import ERROR, STATE, Finding, Tally, as_json
+from kip848_spark.audit.state import StateRow
+
+NOT_LOADED = "a broker would not load the group"
+OTHER_DIALECT = "records of a release before 4.0: not replayed by the reference"
+OTHER_TYPE = "a share or streams group: not replayed by the reference"
+_EXPLANATION = (
+    "The table {} and the reference's replay of the same records do not say the same of this row: "
+    "one of the two programs is wrong; please report it with these records."
+)
+
+
+def agree(
+    tally: Tally, ours: Iterable[StateRow], theirs: Iterable[StateRow], reason: str | None = None
+) -> None:
+    """Counts the rows that either side has. ``reason``: why they can't be compared, if so."""
+    wanted = {(row.table, row.key): row for row in theirs}
+    for row in ours:
+        told = wanted.pop((row.table, row.key), None)  # a row that is there twice finds None
+        if reason is not None:
+            tally.unknown(STATE, reason)
+        elif told is not None and _same(row.row, told.row):
+            tally.right(STATE)
+        else:
+            _wrong(tally, row, told, row)
+    for row in wanted.values():
+        if reason is not None:
+            tally.unknown(STATE, reason)
+        else:
+            _wrong(tally, row, row, None)
+
+
+def _same(row: str, told: str) -> bool:
+    """Whether a row says what the reference says of it, which may be less."""
+    if row == told:
+        return True
+    ours, theirs = json.loads(row), json.loads(told)
+    return all(ours.get(name) == value for name, value in theirs.items())
+
+
+def _wrong(tally: Tally, at: StateRow, told: StateRow | None, found: StateRow | None) -> None:
+    tally.disagreed[STATE] += 1
+    tally.findings.append(
+        Finding(
+            check=STATE,
+            severity=ERROR,
+            group_id=at.group_id,
+            member_id=at.member_id,
+            partition=None,
+            offset=None,
+            timestamp=None,
+            expected=_side(at, told),
+            recorded=_side(at, found),
+            explanation=_EXPLANATION.format(at.table),
+        )
+    )
+
+
+def _side(at: StateRow, row: StateRow | None) -> str:
+    """A row of a state table, or its absence, as JSON."""
+    return f'{{"key": {at.key}, "row": {as_json(None) if row is None else row.row}}}'
