@@ -26,6 +26,9 @@ test: install ## the tests, against a real broker
 test-long: install ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
 
+fuzz: install ## five million damaged records through the codec
+	$(BIN)/python -m tests.wire.fuzz
+
 bench: install ## ingest beside writing the raw bytes: the ratio
 	$(BIN)/python -m benchmarks.ingest
 

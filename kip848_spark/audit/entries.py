@@ -47,7 +47,7 @@ OTHERS = frozenset(OTHER_TYPES.values())
 """Key types of share and streams groups."""
 
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
-_DERIVED = ("consumer_subscription", "consumer_assignment")
+_DERIVED = ("consumer_subscription", "consumer_assignment", "metadata_kind")
 """Columns that `group_records` has beside the bytes they were decoded from."""
 
 

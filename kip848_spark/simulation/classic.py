@@ -21,6 +21,9 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.simulation.client import BACKOFF, Client
 
 HEARTBEAT = 3_000
+LOOK_AGAIN = 30_000
+"""A leader that held partitions back, or took over from another, joins again after a while: who
+was to give them up may have been restarted meanwhile, and then nobody would."""
 _RESET = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
 Shares = dict[str, list[tuple[str, int]]]
 
@@ -52,7 +55,8 @@ class ClassicConsumer(Client):
         self.turn()
         plan = self.group.plan
         cooperative = plan.cooperative
-        topics = tuple(sorted(self.group.topics_for(self)))
+        topics = self.asked = tuple(sorted(self.group.topics_for(self)))
+        self.seen: object = None
         subscription = Subscription(
             3 if cooperative else 1,
             topics,
@@ -85,6 +89,7 @@ class ClassicConsumer(Client):
             self.member_id, self.epoch = answer["memberId"], answer["generationId"]
             self.protocol = answer["protocolName"]
             self.settle()
+            self.unsure = answer["skipAssignment"]
             shares: list[Json] = []
             if answer["leader"] == self.member_id and answer["members"]:
                 shares = self._assign(answer["members"])
@@ -129,6 +134,8 @@ class ClassicConsumer(Client):
             self.set_owned(owned)
             self.settle()
             self.after(HEARTBEAT, self._beat)
+            if self.unsure:
+                self.after(LOOK_AGAIN, self._give_up_and_join)
         elif answer["errorCode"] in _RESET:
             self.member_id = "" if answer["errorCode"] == "UNKNOWN_MEMBER_ID" else self.member_id
             self._forget()
@@ -172,6 +179,10 @@ class ClassicConsumer(Client):
         code = answer["errorCode"]
         if code == "NONE":
             self.after(HEARTBEAT, self._beat)
+            if self.asked != tuple(sorted(self.group.topics_for(self))) or (
+                self.seen is not None and self.seen != self._sizes()
+            ):
+                self._give_up_and_join()
         elif code == "REBALANCE_IN_PROGRESS":
             self.after(self.life.delay(), self._give_up_and_join)
         else:
@@ -186,10 +197,11 @@ class ClassicConsumer(Client):
             return
         self._revoke_then_join({})
 
-    def join_again(self) -> None:
-        """The leader saw that topics changed, or the application its subscription."""
-        if self.running and not self.cut_off and self.epoch > 0 and self.rows:
-            self._give_up_and_join()
+    def _sizes(self) -> tuple[object, ...]:
+        """What a leader sees of the topics it assigned: if that changes, it joins again."""
+        topics = self.life.coordinator.shard.topics
+        found = (topics.named(name) for name in self.assigned_topics)
+        return tuple((topic.topic_id, topic.partitions) if topic else None for topic in found)
 
     def stop(self, *, for_good: bool = True) -> None:
         if not self.running:
@@ -224,13 +236,15 @@ class ClassicConsumer(Client):
             row["memberId"]: read_subscription(base64.b64decode(row["metadata"])) for row in members
         }
         topics = self.life.coordinator.shard.topics
+        self.assigned_topics = sorted({name for said in asked.values() for name in said.topics})
+        self.seen = self._sizes()
         shares: Shares = {member: [] for member in sorted(asked)}
         owned = {
             member: {(name, n) for name, numbers in said.owned for n in numbers}
             for member, said in asked.items()
             if self.group.plan.cooperative
         }
-        for name in sorted({name for said in asked.values() for name in said.topics}):
+        for name in self.assigned_topics:
             topic = topics.named(name)
             takers = [member for member in sorted(asked) if name in asked[member].topics]
             if topic is not None:
@@ -242,6 +256,8 @@ class ClassicConsumer(Client):
             for place in places:
                 if holder.get(place, member) == member:
                     by_name.setdefault(place[0], []).append(place[1])
+                else:
+                    self.unsure = True
             given = tuple((name, tuple(sorted(numbers))) for name, numbers in by_name.items())
             data = write_assignment(ClassicAssignment(asked[member].version, given))
             rows.append({"memberId": member, "assignment": base64.b64encode(data).decode()})

@@ -41,6 +41,7 @@ class Consumer(Client):
         }
         if full:
             group = self.group
+            self.said = self._subscription()
             request |= {
                 "rebalanceTimeoutMs": group.plan.rebalance_timeout,
                 "subscribedTopicNames": None if group.regex else sorted(group.topics_for(self)),
@@ -66,6 +67,9 @@ class Consumer(Client):
     def _tick(self) -> None:
         """The regular heartbeat; one that changes nothing is not sent the long way."""
         life = self.life
+        if self.said != self._subscription():
+            self._beat(full=True)
+            return
         if self.cut_off or life.is_lost():
             self._beat()
             return
@@ -173,7 +177,7 @@ class Consumer(Client):
                 version=1, group=self.group,
             )  # fmt: skip
 
-    def say_again(self) -> None:
-        """The application changed its subscription: the next heartbeat says all of it."""
-        if self.running and not self.cut_off and self.epoch > 0:
-            self._beat(full=True)
+    def _subscription(self) -> tuple[object, ...]:
+        """What the application asks for: the next heartbeat says all of it if it changed."""
+        group = self.group
+        return group.regex, group.assignor, group.topics_for(self)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kip848_spark.simulation.classic import ClassicConsumer
 from kip848_spark.simulation.client import Client
-from kip848_spark.simulation.consumer import Consumer
 from kip848_spark.simulation.group import MOST_CLIENTS, GroupLife
 
 SPACING = 20_000
@@ -96,11 +94,9 @@ def subscribe(group: GroupLife) -> None:
     topics = tuple(life.rng.sample(known, min(len(known), life.rng.choice((1, 2, 3)))))
     if life.rng.random() < 0.5:
         group.odd[client.number] = topics
-        _say(client)
         return
     group.topics, group.regex = topics, None
     group.odd.clear()
-    _tell_all(group)
 
 
 def regex(group: GroupLife) -> None:
@@ -114,25 +110,11 @@ def regex(group: GroupLife) -> None:
         group.regex = group.life.rng.choice((f"{word}.*", f"({word}|prices).*", "no-such-.*"))
     else:
         group.regex = None
-    _tell_all(group)
 
 
 def assignor(group: GroupLife) -> None:
     """The application asks for another assignor."""
     group.assignor = group.life.rng.choice(("range", "uniform"))
-    _tell_all(group)
-
-
-def _tell_all(group: GroupLife) -> None:
-    for i, client in enumerate(group.up()):
-        group.life.at(group.life.now + 2 + i * 500, lambda client=client: _say(client))  # type: ignore[misc]
-
-
-def _say(client: Client) -> None:
-    if isinstance(client, Consumer):
-        client.say_again()
-    elif isinstance(client, ClassicConsumer):
-        client.join_again()
 
 
 def stop(group: GroupLife) -> None:

@@ -17,7 +17,6 @@ from kip848_spark.coordinator import Coordinator, Step
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, Json, Record
-from kip848_spark.simulation.classic import ClassicConsumer
 from kip848_spark.simulation.client import Client
 from kip848_spark.simulation.commits import Commits, Places
 from kip848_spark.simulation.deeds import DEEDS
@@ -101,6 +100,10 @@ class PartitionLife:
     def _run_timers(self, due: int) -> None:
         if self.coordinator.shard.timers.due_of(_SWEEP) == due:
             self.sync(before=due)
+        for group in self.groups:  # a classic member's commits keep its session
+            for client in group.clients:
+                if client.classic:
+                    client.tell(due - 1)
         self.now = max(self.now, due)
         self._take(self.coordinator.run_until(self.now), BY_TIMER)
 
@@ -243,17 +246,16 @@ class PartitionLife:
         self.log.add_commits(commits)
         width = len(client.rows)
         places = self._unsynced.setdefault(client.group.plan.number, {})
-        first, last = int(commits.time[0]), int(commits.time[-1])
-        for i in range(width):
-            row = len(commits.time) - width + i
+        first = int(commits.time[0])
+        for row in range(max(0, len(commits.time) - 2 * width), len(commits.time)):
             place = int(commits.place[row])
             known = places.get(place)
             places[place] = [
-                known[0] if known else (first, client.number, i),
+                known[0] if known else (first, client.number, int(commits.row[row]) % width),
                 int(commits.offset[row]),
                 int(commits.leader[row]),
                 client.text,
-                last,
+                int(commits.time[row]),
                 self.places.topic_ids[int(commits.topic_id[row])],
             ]
         if self.trace is not None:
@@ -313,17 +315,6 @@ class PartitionLife:
             concerned = [c for c in group.clients if any(r[0] == event.name for r in c.rows)]
             for client in concerned:
                 client.look_again()
-            self._leader_joins(group, event.name)
-
-    def _leader_joins(self, group: GroupLife, topic: str) -> None:
-        """The leader of a classic group sees by and by that a topic changed."""
-        state = self.coordinator.shard.groups.get(group.plan.group_id)
-        if not isinstance(state, ClassicGroup):
-            return
-        for client in group.up():
-            leads = client.member_id and client.member_id == state.leader
-            if isinstance(client, ClassicConsumer) and leads and topic in group.topics_for(client):
-                client.after(self.rng.randrange(100, 20_000), client.join_again)
 
     def exists(self, client: Client, name: str, topic_id: str | None) -> bool:
         """Whether a commit for that topic finds it."""

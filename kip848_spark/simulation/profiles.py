@@ -66,7 +66,7 @@ PROFILES: dict[str, Profile] = {
                 "stop": 1,
                 "assignor": 1,
             },
-            deed_interval=4 * MINUTE,
+            deed_interval=80 * SECOND,
             classic=0.3,
             topic_interval=10 * MINUTE,
             retention_minutes=30,

@@ -19,8 +19,7 @@ import orjson
 
 from kip848_spark.errors import UsageError
 from kip848_spark.simulation.cleaner import clean
-from kip848_spark.simulation.client import Client
-from kip848_spark.simulation.commits import Commits, Places
+from kip848_spark.simulation.commits import Places
 from kip848_spark.simulation.log import Log
 from kip848_spark.simulation.partition import Entry, PartitionLife
 from kip848_spark.simulation.plan import START, ClusterPlan
@@ -29,8 +28,9 @@ from kip848_spark.simulation.truth import Rows, truth_of
 TRUTH = "_truth"
 MINUTE = 60_000
 LONGEST_TALLY = 2 * MINUTE
-BURST = 30
-"""What one deed may write within a second or so."""
+BURST = 150
+"""What one deed may write within a second or so: the end is quiet, to come out even."""
+SHORT = 5_000
 WORTH_A_PROCESS = 50_000
 """Fewer records are simulated faster than a process starts."""
 
@@ -149,37 +149,28 @@ def run(
         life.sync()
         before, left = left, quota - log.settle()
         growth = [*growth[-9:], before - left]
-        if left <= 2 * max(growth) + BURST and _at_rest(life):
+        if left <= 2 * max(growth) + BURST and not life.calm:
+            life.calm = True
+            for producer in sorted(life.open_transactions):
+                life.end_transaction(producer)
+        elif life.calm and left > 0 and not life.open_transactions and _fill(life, left):
             break
     for producer in sorted(life.open_transactions):
         life.end_transaction(producer)
     life.sync()
-    left = quota - log.settle()
-    if left > 0:
-        _fill(life, left)
-        log.settle()
+    log.settle()
     log.close()
     return life, log
 
 
-def _at_rest(life: PartitionLife) -> list[Client]:
-    return [client for group in life.groups for client in group.clients if client.at_rest]
-
-
-def _fill(life: PartitionLife, left: int) -> None:
-    """The last records: so many commits of the members that are at rest, and nothing else."""
-    clients = _at_rest(life)
-    if not clients:
-        return
-    until = life.now
-    parts: list[tuple[Client, Commits]] = []
-    while sum(len(commits.time) for _, commits in parts) < left:
-        until += MINUTE
-        parts = [
-            (client, commits)
-            for client in clients
-            if (commits := client.upcoming(until)) is not None
-        ]
+def _fill(life: PartitionLife, left: int) -> bool:
+    """The last records: commits of members that are at rest, if nothing can come between."""
+    clients = [client for group in life.groups for client in group.clients if client.at_rest]
+    due = life.coordinator.shard.timers.next_due()
+    until = life.now + SHORT if due is None else min(life.now + SHORT, due - 1)
+    parts = [(client, some) for client in clients if (some := client.upcoming(until)) is not None]
+    if sum(len(commits.time) for _, commits in parts) < left:
+        return False
     time = np.concatenate([commits.time for _, commits in parts])
     number = np.concatenate([commits.client for _, commits in parts])
     row = np.concatenate([commits.row for _, commits in parts])
@@ -193,7 +184,7 @@ def _fill(life: PartitionLife, left: int) -> None:
     life.now = last_time
     for client in clients:
         client.at_rest = False
-    life.sync()
+    return True
 
 
 def _up_to(key: tuple[Any, Any, Any], last: tuple[int, int, int]) -> Any:
