@@ -1,0 +1,6 @@
+"""Faults put into real logs, by kind: importing this package registers them all."""
+
+from tests.audit.faults import assignments, epochs, log_records, traceless
+from tests.audit.faults.injecting import FAULTS, UNDETECTABLE, Fault
+
+__all__ = ["FAULTS", "UNDETECTABLE", "Fault", "assignments", "epochs", "log_records", "traceless"]

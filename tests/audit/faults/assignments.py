@@ -1,0 +1,166 @@
+"""Assignments and targets that nobody would have made."""
+
+from __future__ import annotations
+
+import random
+
+from kip848_spark.audit.entries import Entry
+from tests.audit.faults.injecting import (
+    Injected,
+    Log,
+    data,
+    fault,
+    given,
+    group_of,
+    injected,
+    latest,
+    operation_of,
+    pick,
+    rows_of,
+    values,
+    without,
+)
+
+
+@fault
+def owned_twice(log: Log, rng: random.Random) -> Injected | None:
+    places = []
+    for i in values(log, "8"):
+        for member, other in latest(log, i, log[i].group, "8").items():
+            if member != log[i].member:
+                places += [(i, p) for p in rows_of(other.value or {}, "assignedPartitions")]
+    at, place = pick(rng, places)
+    if place in rows_of(data(log, at), "assignedPartitions"):
+        return None
+    given(data(log, at), "assignedPartitions", place, data(log, at)["memberEpoch"])
+    return injected(log, at)
+
+
+@fault
+def assignment_misses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, [i for i in values(log, "8") if data(log, i)["assignedPartitions"]])
+    value = data(log, at)
+    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    return injected(log, at)
+
+
+@fault
+def unsubscribed_topic(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "8"))
+    own = {t for i in group_of(log, at) for t in _topics(log[i])}
+    others = sorted({t for e in log for t in _topics(e)} - own)
+    given(data(log, at), "assignedPartitions", (rng.choice(others), 0), 1)
+    return injected(log, at)
+
+
+def _topics(item: Entry) -> set[str]:
+    rows = (item.value or {}).get("topicPartitions", []) if item.kind == "7" else []
+    return {row["topicId"] for row in rows}
+
+
+@fault
+def revocation_skipped(log: Log, rng: random.Random) -> Injected | None:
+    """The member is at the new epoch with what it was to give up."""
+    places = [i for i in values(log, "8") if data(log, i)["partitionsPendingRevocation"]]
+    at = pick(rng, places)
+    value = data(log, at)
+    for place in rows_of(value, "partitionsPendingRevocation"):
+        epoch = without(value, "partitionsPendingRevocation", place)
+        given(value, "assignedPartitions", place, epoch or 0)
+    value["state"] = 0
+    value["memberEpoch"] += 1
+    return injected(log, at)
+
+
+@fault
+def revokes_what_it_never_had(log: Log, rng: random.Random) -> Injected | None:
+    places = [i for i in values(log, "8") if data(log, i)["partitionsPendingRevocation"]]
+    at = pick(rng, places)
+    value = data(log, at)
+    topic = value["partitionsPendingRevocation"][0]["topicId"]
+    given(value, "partitionsPendingRevocation", (topic, rng.randint(50, 90)))
+    return injected(log, at)
+
+
+@fault
+def wrong_state(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "8"))
+    value = data(log, at)
+    value["state"] = rng.choice([state for state in (0, 1, 2, 127) if state != value["state"]])
+    return injected(log, at)
+
+
+@fault
+def rejoined_with_less(log: Log, rng: random.Random) -> Injected | None:
+    """A static member comes back, and a partition of its place is gone."""
+    places = [
+        i
+        for i in values(log, "8")
+        if data(log, i)["memberEpoch"] == 0 and data(log, i)["assignedPartitions"]
+    ]
+    at = pick(rng, places)
+    value = data(log, at)
+    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    return injected(log, at)
+
+
+def _targets(log: Log) -> list[int]:
+    """Places of non-empty targets that an assignor made (an upgrade copies its own)."""
+    return [
+        i
+        for i in values(log, "7")
+        if data(log, i)["topicPartitions"] and log[operation_of(log, i)[0]].kind not in ("2", "8")
+    ]
+
+
+@fault
+def target_misses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, _targets(log))
+    value = data(log, at)
+    without(value, "topicPartitions", rng.choice(rows_of(value, "topicPartitions")))
+    return injected(log, at)
+
+
+@fault
+def target_with_a_partition_too_many(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, _targets(log))
+    value = data(log, at)
+    topic = rng.choice(rows_of(value, "topicPartitions"))[0]
+    given(value, "topicPartitions", (topic, rng.randint(20, 30)))
+    return injected(log, at)
+
+
+def _pairs(log: Log) -> list[tuple[int, int]]:
+    """Places of two members' targets in one operation, the first of them with something."""
+    return [
+        (i, j)
+        for i in _targets(log)
+        for j in operation_of(log, i)
+        if j != i and log[j].kind == "7" and log[j].value is not None
+    ]
+
+
+@fault
+def target_given_twice(log: Log, rng: random.Random) -> Injected | None:
+    one, other = pick(rng, _pairs(log))
+    place = rng.choice(rows_of(data(log, one), "topicPartitions"))
+    given(data(log, other), "topicPartitions", place)
+    return injected(log, other)
+
+
+@fault
+def unbalanced_target(log: Log, rng: random.Random) -> Injected | None:
+    one, other = pick(rng, _pairs(log))
+    for place in rows_of(data(log, one), "topicPartitions"):
+        without(data(log, one), "topicPartitions", place)
+        given(data(log, other), "topicPartitions", place)
+    return injected(log, other)
+
+
+@fault
+def targets_exchanged(log: Log, rng: random.Random) -> Injected | None:
+    """Two members of one operation get each other's targets: not sticky, or not in range order."""
+    one, other = pick(rng, _pairs(log))
+    a, b = data(log, one), data(log, other)
+    a["topicPartitions"], b["topicPartitions"] = b["topicPartitions"], a["topicPartitions"]
+    return injected(log, other)

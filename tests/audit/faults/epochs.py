@@ -1,0 +1,161 @@
+"""Epochs, hashes and generations that are not what they must be."""
+
+from __future__ import annotations
+
+import random
+
+from tests.audit.faults.injecting import (
+    Injected,
+    Log,
+    data,
+    fault,
+    group_of,
+    injected,
+    operation_of,
+    pick,
+    previous,
+    rows_of,
+    values,
+    without,
+)
+
+
+@fault
+def epoch_back(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, [i for i in values(log, "3") if previous(log, i) and data(log, i)["epoch"] > 1])
+    if at is None:
+        return None
+    data(log, at)["epoch"] -= rng.randint(1, data(log, at)["epoch"] - 1)
+    return injected(log, at)
+
+
+@fault
+def epoch_jump(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, [i for i in values(log, "3") if log[operation_of(log, i)[0]].kind != "2"])
+    data(log, at)["epoch"] += rng.randint(1, 5)
+    return injected(log, at)
+
+
+@fault
+def target_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "6"))
+    data(log, at)["assignmentEpoch"] += rng.choice((-1, 1))
+    return injected(log, at)
+
+
+@fault
+def member_ahead_of_group(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "8"))
+    data(log, at)["memberEpoch"] += rng.randint(20, 40)
+    return injected(log, at)
+
+
+@fault
+def member_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "8"))
+    data(log, at)["memberEpoch"] += rng.choice((-1, 1))
+    return injected(log, at)
+
+
+@fault
+def member_epoch_minus_one(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "8"))
+    data(log, at)["memberEpoch"] = -1
+    return injected(log, at)
+
+
+@fault
+def wrong_previous_epoch(log: Log, rng: random.Random) -> Injected | None:
+    at = pick(rng, values(log, "8"))
+    data(log, at)["previousMemberEpoch"] += rng.choice((-1, 1, 2))
+    return injected(log, at)
+
+
+@fault
+def assignment_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+    rows = [
+        (i, row)
+        for i in values(log, "8")
+        for row in data(log, i)["assignedPartitions"]
+        if row.get("assignmentEpochs") and previous(log, i)
+    ]
+    found = pick(rng, rows)
+    if found is None:
+        return None
+    at, row = found
+    row["assignmentEpochs"][rng.randrange(len(row["assignmentEpochs"]))] += rng.choice((-1, 1))
+    return injected(log, at)
+
+
+@fault
+def hash_wrong(log: Log, rng: random.Random) -> Injected | None:
+    hashed = {i for i in values(log, "3") if data(log, i).get("metadataHash")}
+    places = [
+        i
+        for i in sorted(hashed)
+        if (previous(log, i) or any(log[j].kind == "6" for j in operation_of(log, i)))
+        and len([j for j in group_of(log, i) if j in hashed]) > 1
+    ]
+    at = pick(rng, places)
+    if at is None:
+        return None
+    data(log, at)["metadataHash"] += rng.randint(1, 1 << 40)
+    return injected(log, at)
+
+
+def _upgrades(log: Log) -> list[int]:
+    return [
+        i
+        for i, e in enumerate(log)
+        if e.kind == "2" and e.value is None and len(operation_of(log, i)) > 5
+    ]
+
+
+@fault
+def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected | None:
+    start = pick(rng, _upgrades(log))
+    for i in operation_of(log, start):
+        if log[i].kind == "3":
+            data(log, i)["epoch"] += rng.choice((-1, 3))
+            return injected(log, i)
+    return None
+
+
+@fault
+def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+    start = pick(rng, _upgrades(log))
+    group = operation_of(log, start)
+    at = next(i for i in group if log[i].kind == "8")
+    value = data(log, at)
+    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    return injected(log, at)
+
+
+@fault
+def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected | None:
+    places = [
+        i
+        for i in values(log, "2")
+        if i and log[i - 1].kind == "3" and log[i - 1].value is None
+        and log[i - 1].group == log[i].group
+    ]  # fmt: skip
+    at = pick(rng, places)
+    data(log, at)["generation"] += rng.choice((-1, 1, 2))
+    return injected(log, at)
+
+
+@fault
+def classic_generation_back(log: Log, rng: random.Random) -> Injected | None:
+    places = [
+        i
+        for i in values(log, "2")
+        if (before := previous(log, i)) is not None
+        and before.value is not None
+        and before.value["generation"] > 0
+    ]
+    at = pick(rng, places)
+    before = previous(log, at)
+    assert before is not None
+    assert before.value is not None
+    data(log, at)["generation"] = rng.randrange(before.value["generation"])
+    return injected(log, at)

@@ -1,0 +1,69 @@
+"""`run` and `audit` on a log with a fault in it: exit code, the finding, and how to narrow it."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.captures import COMMITTED
+from tests.cli.command import Command
+from tests.conftest import DATA
+
+GROUP = b"demo.grown"
+
+
+def planted(to: Path) -> tuple[int, int]:
+    """The capture with the epoch of a member's last assignment 40 too high; where that is."""
+    table = pq.read_table(DATA / "kafka-4.3.1" / COMMITTED)
+    keys, values = table["key"].to_pylist(), table["value"].to_pylist()
+    at = max(
+        i
+        for i, (key, value) in enumerate(zip(keys, values, strict=True))
+        if key[:2] == b"\0\x08" and GROUP in key and value is not None
+    )
+    epoch = struct.unpack_from(">i", values[at], 2)[0]
+    values[at] = values[at][:2] + struct.pack(">i", epoch + 40) + values[at][6:]
+    column = table.column_names.index("value")
+    pq.write_table(table.set_column(column, "value", pa.array(values, pa.binary())), to)
+    return table["partition"][at].as_py(), table["offset"][at].as_py()
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_planted_fault(kip848: Command, tmp_path: Path, spark: SparkSession) -> None:
+    place = planted(tmp_path / "capture.parquet")
+    lake = str(tmp_path / "lake")
+    night = kip848("run", "--source", f"parquet:{tmp_path / 'capture.parquet'}", "--lake", lake)
+    assert night.code == 1, night
+    assert f"demo.grown at {place[0]}/{place[1]}" in " ".join(night.out.split())
+
+    told = kip848("audit", "--lake", lake, "--json")
+    assert told.code == 1
+    said = json.loads(told.out)
+    assert {row["check"] for row in said["agreement"] if row["disagreed"]} <= {
+        row["check"] for row in said["findings"]
+    }
+    assert {(f["group_id"], f["partition"], f["offset"]) for f in said["findings"]} == {
+        ("demo.grown", *place)
+    }
+    assert all(f["explanation"].endswith(".") for f in said["findings"])
+
+    other = kip848("audit", "--lake", lake, "--json", "--group", "demo.three")
+    assert other.code == 0, other
+    assert json.loads(other.out)["findings"] == []
+    later = kip848("audit", "--lake", lake, "--since", "2099-01-01")
+    assert later.code == 0, later
+    assert "Nothing disagrees" in later.out
+    again = kip848("run", "--source", f"parquet:{tmp_path / 'capture.parquet'}", "--lake", lake)
+    assert again.code == 0, again
+    assert "Nothing new" in again.out
+    wrong = kip848("audit", "--lake", lake, "--since", "yesterday")
+    assert wrong.code == 2
+    assert "--since 'yesterday' is not a time." in wrong.err
+    unknown = kip848("audit", "--lake", lake, "--release", "9.9")
+    assert unknown.code == 2
