@@ -26,8 +26,9 @@ test: install ## the tests, against a real broker
 test-long: install ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
 
-bench: install ## ingest beside writing the raw bytes: the ratio
+bench: install ## ingest beside writing the raw bytes; the simulation
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records
 	$(BIN)/python -m benchmarks.decode
