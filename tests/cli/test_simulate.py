@@ -1,4 +1,4 @@
-"""`simulate`: a capture from the command line, which the other verbs take for a real one."""
+"""`simulate` on the command line."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from tests.cli.command import Command
 
 
-def test_a_simulated_capture_is_a_source(kip848: Command, tmp_path: Path) -> None:
-    out, lake = tmp_path / "capture", tmp_path / "lake"
+def test_a_capture_and_its_truth(kip848: Command, tmp_path: Path) -> None:
+    out = tmp_path / "capture"
     made = kip848("simulate", "--profile", "churn", "--records", "3000", "--out", str(out))
     assert made.code == 0, made
     assert "3,000 records" in made.err
-    ran = kip848("run", "--source", f"parquet:{out}", "--lake", str(lake))
-    assert ran.code in (0, 1), ran
-    listed = kip848("groups", "--lake", str(lake), "--json")
-    found = {row["group_id"]: row["state"] for row in json.loads(listed.out)}
-    truth = (out / "_truth" / "groups.jsonl").read_text().splitlines()
-    assert found == {row["group_id"]: row["state"] for row in map(json.loads, truth)}
+    about = json.loads((out / "_truth" / "about.json").read_text())
+    assert (about["profile"], about["records"], about["release"]) == ("churn", 3_000, "4.3")
+    again = tmp_path / "again"
+    options = ("--profile", "churn", "--records", "3000", "--compact", "--out", str(again))
+    assert kip848("simulate", *options).code == 0
+    assert json.loads((again / "_truth" / "about.json").read_text())["records"] < 3_000
 
 
 def test_what_is_wrong_is_said(kip848: Command, tmp_path: Path) -> None:
