@@ -26,7 +26,10 @@ test: install ## the tests, against a real broker
 test-long: install ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
 
-bench: install ## ingest beside writing the raw bytes; the simulation
+fuzz: install ## five million damaged records through the codec
+	$(BIN)/python -m tests.wire.fuzz
+
+bench: install ## ingest beside writing the raw bytes: the ratio; the simulation
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.simulate
 

@@ -36,8 +36,9 @@ from kip848_spark.wire.pieces import Column, Piece, Varied, joined
 
 PEERS = Path(__file__).parent / "peers"
 RELEASE = "4.3.1"
-OLD = "commits-v3"
-"""The commits again in value version 3, for who knows no later one."""
+OLD = "-v3"
+"""The end of the name of a mix whose commits are all in value version 3, for who knows no later
+one."""
 NAMES = {COMMITS: "offset commits as in a real topic (95%)", CONTROL: "half control records"}
 PASSES = 4
 NOCOPY = "kept, strings not copied"
@@ -152,7 +153,7 @@ def write(mix: Mix, folder: Path, name: str) -> None:
 
 def run(one: Contestant, mode: str, mix: str, folder: Path) -> Figure:
     """One process of a contestant."""
-    name = OLD if one.old_commits and mix == COMMITS else mix
+    name = mix + OLD if one.old_commits else mix
     passes = 1 if one.slow else PASSES
     arguments = [str(folder / f"{name}.{one.file}"), one.modes[mode], str(passes)]
     command = [word for part in one.command for word in (arguments if part == "{}" else [part])]
@@ -242,7 +243,7 @@ def main() -> None:
         mixes = {name: make(name, options.records) for name in (COMMITS, CONTROL)}
         for name, mix in mixes.items():
             write(mix, folder, name)
-        write(make(COMMITS, options.records, version=3), folder, OLD)
+            write(make(name, options.records, version=3), folder, name + OLD)
         every = list(contestants(cache, options.rows))
         running = [one for one in every if isinstance(one, Contestant)]
         missing = [one for one in every if not isinstance(one, Contestant)]

@@ -8,6 +8,7 @@ a control record), and ``control``, of which half is. The same seed gives the sa
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,17 +131,32 @@ class _Cluster:
             "partition": pa.array(place, pa.int32()),
         }
         old = group % 5 < 2  # clients that commit without the topic's id
-        notes = pa.array(["", "0A13consumer-instance-4", "checkpoint=17"])
-        note = np.where(group % 40 == 7, 1 + group % 2, 0)
         columns = {
             "offset": pa.array(self._numbers(count, 1 << 40)),
             "leader_epoch": pa.array(self._numbers(count, 30), pa.int32()),
-            "metadata": notes.take(pa.array(note)),
+            "metadata": self._metadata(group),
             "commit_timestamp": pa.array(_NOW + request),
             "topic_id": self.topic_ids.take(pa.array(np.where(old, self.topics, topic))),
         }
-        values = encode_values(self.plan.records[1], version, columns)
-        return encode_keys(self.plan.records[1], key), values, request
+        record = self.plan.records[1]
+        values = encode_values(record, version, columns)
+        if version > 3:  # one request in ten is from before the upgrade
+            columns["topic_id"] = pa.nulls(count, pa.binary(16))
+            before = encode_values(record, 3, columns)
+            values = pc.if_else(pa.array(request % 10 == 3), before, values)
+        return encode_keys(record, key), values, request
+
+    def _metadata(self, group: Integers) -> pa.Array:
+        """Most commits have none; one in twenty has sixteen characters, as Kafka Streams writes
+        them, and one in twenty a text of any length."""
+        streams = [base64.b64encode(self.draw.bytes(12)).decode() for _ in range(5000)]
+        free = [f"checkpoint={1 << int(n)};host=worker-{i}" for i, n in
+                enumerate(self._numbers(5000, 60))]  # fmt: skip
+        which = np.zeros(len(group), np.int64)
+        for twentieth, first in ((7, 1), (13, 5001)):
+            rows = np.flatnonzero(group % 20 == twentieth)
+            which[rows] = first + self._numbers(len(rows), 5000)
+        return pa.array(["", *streams, *free]).take(pa.array(which))
 
     def group(self, count: int) -> Part:
         values = self._values(

@@ -14,6 +14,8 @@ from kip848_spark.spark.session import local_session
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ("4.3.1", "4.0.2")
+CAPTURED = ("4.3.1", "4.2.0", "4.1.2", "4.0.2")
+"""Releases of which there is a capture of all scenarios; Spark tests use the newest and oldest."""
 
 
 @pytest.fixture(scope="session")

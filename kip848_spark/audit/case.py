@@ -42,6 +42,8 @@ class Case:
     """Keys whose newest record is in the state."""
     owners: dict[Place, str] = field(default_factory=dict)
     held: dict[str, frozenset[Place]] = field(default_factory=dict)
+    rejoined: set[str] = field(default_factory=set)
+    """Members that took a static member's place in the operation at hand."""
     generation: int | None = None
     """The last generation on record while the group was classic."""
 

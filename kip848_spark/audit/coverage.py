@@ -59,6 +59,10 @@ class Coverage:
                 return doubt
         return None
 
+    def resumes(self, partition: int, offset: int) -> bool:
+        """Whether a reading began here, with a hole in it."""
+        return any(doubt.first == offset for doubt in self.doubts.get(partition, ()))
+
     def is_end(self, partition: int, offset: int) -> bool:
         """Whether nothing behind this offset was read."""
         return offset >= self.ends.get(partition, offset + 1)

@@ -24,10 +24,30 @@ KEY_TYPES = {
     kinds.CURRENT: records.CURRENT,
     kinds.REGEX: records.REGEX,
 }
-"""Kinds that the audit judges, with the key types the reference knows them by."""
+"""Kinds that the audit replays, with the key types the reference knows them by."""
+
+OTHER_TYPES = {
+    kinds.SHARE_MEMBER: "10",
+    kinds.SHARE_GROUP: "11",
+    kinds.SHARE_TARGET_EPOCH: "12",
+    kinds.SHARE_TARGET: "13",
+    kinds.SHARE_CURRENT: "14",
+    kinds.STREAMS_GROUP: "17",
+    kinds.STREAMS_MEMBER: "19",
+    kinds.STREAMS_TARGET_EPOCH: "20",
+    kinds.STREAMS_TARGET: "21",
+    kinds.STREAMS_CURRENT: "22",
+}
+"""Kinds of share and streams groups, which have an audit of their own."""
+
+_TYPES = KEY_TYPES | OTHER_TYPES
+KINDS = tuple(_TYPES)
+"""Every kind that the audit reads."""
+OTHERS = frozenset(OTHER_TYPES.values())
+"""Key types of share and streams groups."""
 
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
-_DERIVED = ("consumer_subscription", "consumer_assignment")
+_DERIVED = ("consumer_subscription", "consumer_assignment", "metadata_kind")
 """Columns that `group_records` has beside the bytes they were decoded from."""
 
 
@@ -71,7 +91,7 @@ def entry(partition: int, offset: int, timestamp: int, record: Record) -> Entry:
 
 def from_row(row: Mapping[str, Any], timestamp_ms: int) -> Entry | None:
     """An entry from a row of `group_records`; None for a kind that is not judged here."""
-    kind = KEY_TYPES.get(row["kind"])
+    kind = _TYPES.get(row["kind"])
     if kind is None or kind == records.OFFSET:
         return None
     key: dict[str, Any] = {"group" if kind in _BY_GROUP else "groupId": row["group_id"]}

@@ -5,13 +5,10 @@ Memory: the group's state, and the records of one operation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kip848_spark.audit import release as releases
 from kip848_spark.audit.assignment import judge_current
 from kip848_spark.audit.case import Case
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.entries import OTHERS, Entry
 from kip848_spark.audit.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
 from kip848_spark.audit.hashes import Hashes
 from kip848_spark.audit.migration import Dissolved, judge_classic, judge_upgrade
@@ -27,6 +24,7 @@ from kip848_spark.audit.operations import (
     same_operation,
 )
 from kip848_spark.audit.order import judge_order, judge_sense
+from kip848_spark.audit.others import OtherGroupAudit
 from kip848_spark.audit.results import (
     CAUSES,
     CHECKS,
@@ -42,8 +40,8 @@ from kip848_spark.audit.results import (
     TRANSITIONS,
     Tally,
 )
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import Reference
-from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.audit.whole import Before, judge_target
 from kip848_spark.coordinator import records
 
@@ -52,17 +50,6 @@ def _postponed(entries: list[Entry]) -> frozenset[str]:
     """The checks that may not be failed by an operation of which more may follow."""
     begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
     return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every group is judged by. ``release``: the only one that wrote the log, if given."""
-
-    coverage: Coverage
-    topics: KnownTopics
-    release: str | None = None
-    since_ms: int | None = None
-    """Verdicts on operations before this time are not counted, though their effects are."""
 
 
 class GroupAudit:
@@ -80,16 +67,23 @@ class GroupAudit:
         self._last = -1
         self._repeatable: set[tuple[str, str]] = set()
         self._dissolved: Dissolved | None = None
+        self._others: OtherGroupAudit | None = None
 
     def add(self, entry: Entry) -> None:
         """The next record of the group."""
-        if self._operation and not same_operation(self._operation[-1], entry):
-            self._judge()
+        if entry.kind in OTHERS:
+            if self._others is None:
+                self._others = OtherGroupAudit(self.partition, self.group_id, self.settings)
+            self._others.add(entry)
+            return
         doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
         if doubt is not None:
-            self._judge()
+            # What the reading before ended with may have had a rest that is gone.
+            self._judge(closed=not self.settings.coverage.resumes(self.partition, self._last + 1))
             self.case.doubt(forget=doubt.again and self._last < doubt.first)
             self._repeatable.clear()
+        elif self._operation and not same_operation(self._operation[-1], entry):
+            self._judge()
         self._last = entry.offset
         self._operation.append(entry)
 
@@ -100,6 +94,8 @@ class GroupAudit:
         self.case.tally = self._counted
         self.tally.postponed = frozenset()
         self.hashes.finish()
+        if self._others is not None:
+            self.tally.add(self._others.finish())
         return self.tally
 
     @property
@@ -120,6 +116,7 @@ class GroupAudit:
             self.case.written_by(releases.possible(self.case.releases, entries))
         self.reference.replay(entries, self.case.releases)
         self._dissolved = None
+        self.case.rejoined.clear()
         since = self.settings.since_ms
         early = since is not None and entries[0].timestamp < since
         self.case.tally = Tally() if early else self._counted
@@ -183,14 +180,16 @@ class GroupAudit:
                 self._refused(entry, fault)
         if part.name == DELETE:
             self._dissolved = before.dissolved
+        if part.name == REJOIN:
+            case.rejoined |= {entry.member for entry in part.of(records.MEMBER)}
         if refused:
             return
         self.tally.right(LOADING)
+        self.hashes.judge(part)
         if part.name == UPGRADE:
             judge_upgrade(case, part, before.classic)
         elif part.name not in (CLASSIC, DELETE, REJOIN):
             judge_bump(case, part, bump)
-        self.hashes.judge(part)
         if part.name not in (UPGRADE, REJOIN, LEAVE, CLASSIC, DELETE):
             judge_target(case, part, before)
         if part.name == BROKEN:

@@ -29,7 +29,7 @@ class Dissolved:
 
 
 def judge_upgrade(case: Case, part: Part, classic: ClassicGroup | None) -> None:
-    """A classic group becomes a consumer group, with every member and what it had."""
+    """A classic group becomes a consumer group, with its members and what they had."""
     bump = part.of(records.GROUP)[0]
     if not case.census:
         case.tally.unknown(MIGRATION, GAP)
@@ -62,32 +62,58 @@ def _upgrade_fault(case: Case, part: Part, classic: ClassicGroup) -> tuple[str, 
         return "its epoch is behind the classic generation", classic.generation, generation
     if target.value["assignmentEpoch"] != generation:
         return "its target's epoch is another", generation, target.value["assignmentEpoch"]
-    ids = sorted(classic.members)
-    for kind in (records.MEMBER, records.TARGET_MEMBER, records.CURRENT):
+    # Who joined or left since the classic group's last record is in no record: it is written when
+    # the leader has sent the assignments.
+    ids = sorted(entry.member for entry in part.of(records.MEMBER))
+    for kind in (records.TARGET_MEMBER, records.CURRENT):
         found = sorted(entry.member for entry in part.of(kind))
         if found != ids:
             return f"its records of key {kind} are not those of its members", ids, found
+    for entry in part.of(records.CURRENT):
+        fault = _taken_over(case, entry, classic, generation)
+        if fault[0]:
+            return fault
+    return "", None, None
+
+
+def _taken_over(
+    case: Case, entry: Entry, classic: ClassicGroup, generation: int
+) -> tuple[str, Any, Any]:
+    """One member's key 8 of an upgrade, against what it had."""
+    group, value = case.consumer, entry.value
+    assert group is not None
+    assert value is not None
+    epochs = (value["memberEpoch"], value["previousMemberEpoch"], value["state"])
+    if epochs != (generation, generation, 0):
+        return f"{entry.member} is not at that epoch", (generation, generation, 0), epochs
+    wanted = {t: sorted(n) for t, n in group.target_of(entry.member).items() if n}
+    held = {t: sorted(n) for t, n in places(value["assignedPartitions"]).items()}
+    if held != wanted or value["partitionsPendingRevocation"]:
+        return f"{entry.member} does not have its target", wanted, held
+    member = classic.members.get(entry.member)
+    before = _given(member.assignment) if member is not None else set()
+    now = _names(case, held)
+    if before is None or now is None:
+        return "", None, None
+    if not now <= before:
+        return f"{entry.member} has what it had not before", sorted(before), sorted(now)
+    # Of a later generation the members may have been given nothing yet, and what a topic that
+    # does not exist had is dropped.
+    there = _existing(case)
+    if generation == classic.generation and {place for place in before - now if place[0] in there}:
+        return f"{entry.member} lost partitions on the way", sorted(before), sorted(now)
+    return "", None, None
+
+
+def _existing(case: Case) -> set[str]:
+    """Names of topics that there were at the conversion: those that its hash or its key 4 is of,
+    or else those of which somebody has a partition."""
+    if case.prover.proven is not None:
+        return set(case.prover.proven)
     group = case.consumer
     assert group is not None
-    for entry in part.of(records.CURRENT):
-        value = entry.value
-        assert value is not None
-        epochs = (value["memberEpoch"], value["previousMemberEpoch"], value["state"])
-        if epochs != (generation, generation, 0):
-            return f"{entry.member} is not at that epoch", (generation, generation, 0), epochs
-        wanted = {t: sorted(n) for t, n in group.target_of(entry.member).items() if n}
-        held = {t: sorted(n) for t, n in places(value["assignedPartitions"]).items()}
-        if held != wanted or value["partitionsPendingRevocation"]:
-            return f"{entry.member} does not have its target", wanted, held
-        before = _given(classic.members[entry.member].assignment)
-        now = _names(case, held)
-        if before is not None and now is not None and not now <= before:
-            return f"{entry.member} has what it had not before", sorted(before), sorted(now)
-        if before is not None and now is not None:
-            lost = {place for place in before - now if place[0] in case.known.listed}
-            if lost:
-                return f"{entry.member} lost partitions on the way", sorted(before), sorted(now)
-    return "", None, None
+    names = (case.known.name_of(topic) for target in group.targets.values() for topic in target)
+    return {name for name in names if name is not None}
 
 
 def _given(assignment: bytes) -> Named | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from kip848_spark.cli.display import err
+from kip848_spark.cli.display import err, steps
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -45,11 +47,14 @@ def dump(
 
     call = Call.of(config, kafka_option, verbose, source=source, topic=topic, dialect=dialect)
     from_source = call.source()
-    with tempfile.TemporaryDirectory(prefix="kip848-dump-") as folder:
-        with call.spark() as (session, say):
+    with ExitStack() as open_still:
+        folder = Path(open_still.enter_context(tempfile.TemporaryDirectory(prefix="kip848-dump-")))
+        with steps() as say:
+            session = open_still.enter_context(call.session(say))
             say("decoding")
-            files = dump_files(from_source, session, Path(folder), partition, call.settings.dialect)
-        for file in files:
+            files = dump_files(from_source, session, folder, partition, call.settings.dialect)
+            first = list(islice(files, 1))
+        for file in chain(first, files):  # the others are decoded as they are asked for
             with file.open("rb") as lines:
                 shutil.copyfileobj(lines, sys.stdout.buffer)
     sys.stdout.flush()

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import KEY_TYPES
-from kip848_spark.audit.group import Settings
+from kip848_spark.audit.entries import KINDS
 from kip848_spark.audit.results import CHECKS, ERROR, STATE
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import COMPARED, GROUPS, JUDGED_TYPES, KEYS
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
@@ -90,7 +90,7 @@ def _shipped() -> Column:
 def _control(lake: Lake, asked: Asked) -> DataFrame:
     """Control records and each group's last commit, sorted by group and offset."""
     columns = ["partition", "offset", "timestamp", "kind", "group_id", "member_id"]
-    columns += ["regular_expression", "tombstone", *(k for k in KEY_TYPES if k != kinds.COMMIT)]
+    columns += ["regular_expression", "tombstone", *(k for k in KINDS if k != kinds.COMMIT)]
     control = lake.read("group_records").where(_of(asked.groups) & _shipped()).select(columns)
     commits = (
         lake.read("records")

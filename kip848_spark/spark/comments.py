@@ -36,7 +36,11 @@ COMMENTS: dict[str, dict[str, str]] = {
         "gap_cause": "Why they are missing (see table gaps)",
     },
     "group_records": {},
-    "control_state": {},
+    "control_state": {
+        "dialect": "Layouts its bytes are read by; null if it stands for a group's newest commit",
+        "raw_key": "The key's bytes",
+        "raw_value": "The value's bytes",
+    },
     "gaps": {
         "first_offset": "First offset that was not there",
         "last_offset": "Last offset that was not there",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,21 @@ class DataFile:
     modified_ms: int
     rows: int
     stats: str
+
+
+FILE = pa.struct(
+    {
+        "table": pa.string(),
+        "name": pa.string(),
+        "size": pa.int64(),
+        "modified_ms": pa.int64(),
+        "rows": pa.int64(),
+        "stats": pa.string(),
+    }
+)
+"""A `DataFile`."""
+FILES = pa.schema({"file": FILE})
+"""What workers that write files send back."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +169,27 @@ def writers(targets: Sequence[Target]) -> Iterator[dict[str, Writer]]:
         for writer in made.values():
             writer.discard()
         raise
+
+
+def report(made: Iterable[Writer]) -> Iterator[pa.RecordBatch]:
+    """Rows of `FILES`: what was written."""
+    if files := [{"file": asdict(file)} for writer in made for file in writer.close()]:
+        yield pa.RecordBatch.from_pylist(files, schema=FILES)
+
+
+def table_writer(
+    target: Target,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of a table to files of it, and a report of them."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with writers([target]) as made:
+            for batch in batches:
+                columns = zip(batch.schema.names, batch.columns, strict=True)
+                made[target.table].write(dict(columns))
+            yield from report(made.values())
+
+    return run
 
 
 def _statistics(footer: pq.FileMetaData, names: Sequence[str]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from kip848_spark.spark.gaps import TRANSACTION
 from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import Counts, Run
 from kip848_spark.spark.sources import KafkaSource, Source, capture_faults
-from kip848_spark.spark.tables import CONTROL_FIELDS, TABLES, record_output
+from kip848_spark.spark.tables import CONTROL_FIELDS, PLACE, record_output
 from kip848_spark.spark.writing import REPORT, WRITTEN, records_writer
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.faults import UNREADABLE
@@ -92,7 +92,7 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     control = records.where(
         F.col("error").isNull() & F.col("raw_key").isNotNull() & (F.col("kind") != OFFSET_COMMIT)
     ).select("partition", "offset", "timestamp", "raw_key", "raw_value")
-    schema = TABLES["control_state"].schema
+    schema = from_arrow_schema(pa.schema([*PLACE.items(), *CONTROL_FIELDS.items()]))
     return control.mapInArrow(control_decoder(plan, CONTROL_FIELDS), schema)
 
 

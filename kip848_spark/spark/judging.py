@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.audit.entries import KEY_TYPES, Entry, entry, from_row
-from kip848_spark.audit.group import GroupAudit, Settings
+from kip848_spark.audit.entries import KINDS, Entry, entry, from_row
+from kip848_spark.audit.group import GroupAudit
 from kip848_spark.audit.results import STATE, Tally
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import StateRow, state_row
 from kip848_spark.coordinator.records import OFFSET, record
 from kip848_spark.replay import kinds
@@ -97,7 +98,7 @@ def _entries(batches: Batches) -> Iterator[Entry]:
         millis = batch.column("timestamp").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
         kind = batch.column("kind")
         values: dict[int, Any] = {}
-        for name in KEY_TYPES:
+        for name in KINDS:
             if name in names:
                 rows = pc.indices_nonzero(pc.equal(kind, name))
                 column = batch.column(name).take(rows)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.errors import LakeError
 from kip848_spark.spark import direct
-from kip848_spark.spark.files import DataFile, Target, codec_of
+from kip848_spark.spark.files import FILES, DataFile, Target, codec_of, table_writer
 from kip848_spark.spark.tables import TABLES, Table
 from kip848_spark.state import LOCK, is_lake
 
 Row = Mapping[str, Any]
+Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Lake:
@@ -190,8 +193,24 @@ class Lake:
         """Puts ``rows`` in the place of all there are, or of those for which ``where`` holds."""
         self._write(table, rows, "overwrite", {"replaceWhere": where} if where else {})
 
+    def write_files(
+        self, tables: Sequence[str], rows: DataFrame, writer: Function, mode: str
+    ) -> None:
+        """Has the workers write ``rows`` to files of ``tables`` and commits these: added, or
+        (``overwrite``) as all there is. ``writer`` reports in rows of `FILES`."""
+        with self.faults("written"):
+            told = rows.mapInArrow(writer, from_arrow_schema(FILES)).collect()
+            files = [DataFile(**row["file"].asDict()) for row in told]
+            for name in tables:
+                own = [file for file in files if file.table == name]
+                direct.commit(self.location(name), own, mode)
+
     def _write(self, table: str, rows: DataFrame, mode: str, options: Mapping[str, str]) -> None:
-        columns = [field.name for field in TABLES[table].schema.fields]
+        columns = list(TABLES[table].fields)
+        if not options and self.writes_directly([table]):
+            writer = table_writer(self.target(table))
+            self.write_files([table], rows.select(columns), writer, mode)
+            return
         with self.faults("written"):
             rows.select(columns).write.format("delta").mode(mode).options(**options).save(
                 self.location(table)

@@ -1,91 +1,63 @@
 """Replay: new control records and commits folded into the state tables.
 
-Control state goes through a grouped map, a task a partition of the topic. Committed offsets are
-reduced by Spark itself: the newest record of each group and partition wins.
+Control records go, as bytes, to the tasks that fold them, a partition of the topic after the other.
+Committed offsets are reduced by Spark itself: the newest record of each group and partition wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kip848_spark.replay import kinds
-from kip848_spark.replay.assignments import assignments
-from kip848_spark.replay.fold import Fold
-from kip848_spark.replay.groups import groups
-from kip848_spark.replay.members import members
+from kip848_spark.spark.folding import CARRIED, FOLDED, state_rows, state_writer
 from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.tables import TABLES
 
-_DERIVED: dict[str, Callable[[pa.Table], pa.Table]] = {
-    "groups": groups,
-    "members": members,
-    "assignments": assignments,
-}
-_SORT = {
-    "groups": ("group_id",),
-    "members": ("group_id", "member_id"),
-    "assignments": ("group_id", "member_id", "role", "topic_id", "topic", "topic_partition"),
-}
 
-
-def replay(lake: Lake, after: str | None, cluster_id: str | None) -> None:
-    """Folds what runs later than ``after`` (all of them if None) wrote into the state tables."""
+def replay(lake: Lake, run: Run, after: str | None) -> None:
+    """Folds what runs later than ``after`` (all of them if None) wrote into the state tables:
+    ``run``, which is under way, and those that only ingested."""
     new = F.lit(True) if after is None else F.col("run_id") > after
-    commits = lake.read("records").where(
-        new & (F.col("kind") == kinds.COMMIT) & F.col("error").isNull()
-    )
+    records = lake.read("records").where(new & F.col("error").isNull())
+    commits = records.where(F.col("kind") == kinds.COMMIT)
+    cluster_id = run.identity.cluster_id
     lake.overwrite("offsets", _offsets(lake, commits, cluster_id))
-    control = lake.read("group_records").where(new)
-    lake.overwrite("control_state", _control_state(lake, control, commits))
-    carried = lake.read("control_state").repartition("partition")
-    carried = carried.sortWithinPartitions("partition", "offset")
-    names = topic_names(lake)
-    for table, derive in _DERIVED.items():
-        fields = TABLES[table].fields
-        schema = T.StructType([f for f in TABLES[table].schema if f.name != "cluster_id"])
-        rows = carried.mapInArrow(_deriving(derive), schema)
-        rows = rows.withColumn("cluster_id", F.lit(cluster_id).cast("string"))
-        if "topic" in fields:
-            rows = _named(rows, names)
-        lake.overwrite(table, rows.coalesce(1).sortWithinPartitions(*_SORT[table]))
-
-
-def _deriving(
-    derive: Callable[[pa.Table], pa.Table],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        carried = list(batches)
-        if carried:
-            yield from derive(pa.Table.from_batches(carried)).to_batches()
-
-    return run
-
-
-def _control_state(lake: Lake, control: DataFrame, commits: DataFrame) -> DataFrame:
-    schema = TABLES["control_state"].schema
+    names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
+    control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
     rows = (
-        lake.read("control_state")
-        .unionByName(control.select(schema.names))
-        .unionByName(_last_commits(commits), allowMissingColumns=True)
+        lake.read(CARRIED)
+        .unionByName(_raw(control, _dialects(lake, run, after)))
+        .unionByName(_last_commits(commits))
     )
-    return (
-        rows.repartition("partition")
-        .sortWithinPartitions("partition", "offset")
-        .groupBy("partition")
-        .applyInArrow(_fold, schema)
-    )
+    if lake.writes_directly(FOLDED):
+        targets = [lake.target(name, run.run_id, cluster_id) for name in FOLDED]
+        lake.write_files(FOLDED, _sorted(rows), state_writer(targets, names), "overwrite")
+        return
+    for table in FOLDED:
+        schema = T.StructType([f for f in TABLES[table].schema if f.name != "cluster_id"])
+        folded = _sorted(rows).mapInArrow(state_rows(table, names), schema)
+        if "cluster_id" in TABLES[table].fields:
+            folded = folded.withColumn("cluster_id", F.lit(cluster_id).cast("string"))
+        lake.overwrite(table, folded)
+        rows = lake.read(CARRIED)
 
 
-def _fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    fold = Fold()
-    for batch in batches:
-        fold.add(batch)
-    yield from fold.batches()
+def _sorted(rows: DataFrame) -> DataFrame:
+    return rows.repartition("partition").sortWithinPartitions("partition", "offset")
+
+
+def _dialects(lake: Lake, run: Run, after: str | None) -> Column:
+    """The dialect that each record's run read it by."""
+    told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")} | {run.run_id: run.dialect}
+    pairs = [(run_id, name) for run_id, name in told.items() if after is None or run_id > after]
+    return F.create_map(*(F.lit(word) for pair in pairs for word in pair))[F.col("run_id")]
+
+
+def _raw(control: DataFrame, dialect: Column) -> DataFrame:
+    return control.withColumn("dialect", dialect).select(*TABLES[CARRIED].fields)
 
 
 def _last_commits(commits: DataFrame) -> DataFrame:
@@ -94,7 +66,8 @@ def _last_commits(commits: DataFrame) -> DataFrame:
         commits.where(~F.col("tombstone"))
         .groupBy("partition", "group_id")
         .agg(F.max("offset").alias("offset"), F.max_by("timestamp", "offset").alias("timestamp"))
-        .withColumns({"kind": F.lit(kinds.COMMIT), "tombstone": F.lit(False)})
+        .withColumn("kind", F.lit(kinds.COMMIT))
+        .withColumns({name: F.lit(None) for name in ("dialect", "raw_key", "raw_value")})
     )
 
 
@@ -130,7 +103,7 @@ def topic_names(lake: Lake) -> DataFrame:
     committed = lake.read("offsets").select("topic_id", "topic")
     topics: Column = F.explode(F.col(f"{kinds.PARTITIONS}.topics"))
     described = (
-        lake.read("control_state")
+        lake.read("group_records")
         .where(F.col("kind") == kinds.PARTITIONS)
         .select(topics.alias("t"))
         .select("t.topic_id", F.col("t.topic_name").alias("topic"))
@@ -141,10 +114,3 @@ def topic_names(lake: Lake) -> DataFrame:
         .groupBy("topic_id")
         .agg(F.max("topic").alias("topic"))
     )
-
-
-def _named(rows: DataFrame, names: DataFrame) -> DataFrame:
-    """``rows`` with the topic's name where only its id was known."""
-    known = F.broadcast(names.withColumnRenamed("topic", "_name"))
-    joined = rows.join(known, "topic_id", "left")
-    return joined.withColumn("topic", F.coalesce("topic", "_name")).drop("_name")

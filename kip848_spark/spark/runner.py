@@ -192,7 +192,7 @@ def _restored(ledger: Ledger, unfinished: Run) -> str:
 def _replayed(lake: Lake, plan: Run, last: Run | None, steps: _Steps) -> Run:
     with steps.step("replay", "rebuilding the groups' state"):
         after = last.replayed_through if last else None
-        replay(lake, after, plan.identity.cluster_id)
+        replay(lake, plan, after)
     return replace(plan, replayed_through=plan.run_id)
 
 

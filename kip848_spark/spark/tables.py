@@ -79,7 +79,6 @@ _KINDS = _SHIPPED.kinds()
 CONTROL_PLAN = ControlPlan.of(Plan.of(_SHIPPED))
 """How records of the shipped dialect are read; the columns of the tables are this dialect's."""
 CONTROL_FIELDS = CONTROL_PLAN.fields()
-_CONTROL = {**PLACE, **CONTROL_FIELDS}
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -90,8 +89,18 @@ TABLES: dict[str, Table] = {
             # Every file holds all groups and topics: their extremes would skip nothing.
             stats=("partition", "offset", "timestamp", "run_id"),
         ),
-        Table("group_records", {**_CONTROL, **_RUN, **_CLUSTER}),
-        Table("control_state", _CONTROL),
+        Table("group_records", {**PLACE, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
+        Table(
+            "control_state",
+            {
+                **PLACE,
+                "kind": pa.string(),
+                "group_id": pa.string(),
+                "dialect": pa.string(),
+                "raw_key": pa.binary(),
+                "raw_value": pa.binary(),
+            },
+        ),
         Table(
             "gaps",
             {

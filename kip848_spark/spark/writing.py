@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.spark.decoding import PLACE, Batches, Columns, read
-from kip848_spark.spark.files import Target, writers
+from kip848_spark.spark.files import FILE, Target, writers
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.decode import Decoded, Plan
 from kip848_spark.wire.faults import Reason, Rows
@@ -24,17 +24,6 @@ from kip848_spark.wire.tables import OFFSET_COMMIT, kind_column, row_types
 WRITTEN = ("records", "group_records", "gaps")
 """The tables whose files the workers write."""
 
-FILE = pa.struct(
-    {
-        "table": pa.string(),
-        "name": pa.string(),
-        "size": pa.int64(),
-        "modified_ms": pa.int64(),
-        "rows": pa.int64(),
-        "stats": pa.string(),
-    }
-)
-"""A `DataFile`."""
 TALLY = pa.struct(
     {
         "partition": pa.int32(),

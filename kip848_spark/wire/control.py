@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import gather
+from kip848_spark.wire.columns import constant, gather
 from kip848_spark.wire.decode import Part, Plan, decode
-from kip848_spark.wire.embedded import CONSUMER, Embedded
+from kip848_spark.wire.embedded import CONSUMER, Embedded, metadata_kind
 from kip848_spark.wire.tables import (
     OFFSET_COMMIT,
     key_column,
@@ -62,12 +62,16 @@ class ControlPlan:
             added = [
                 pa.field("consumer_subscription", self.subscription.arrow),
                 pa.field("consumer_assignment", self.assignment.arrow),
+                pa.field("metadata_kind", pa.string()),
             ]
             return _replaced(type_, "members", pa.list_(pa.struct([*members, *added])))
         if kind == "consumer_group_member_metadata" and "classic_member_metadata" in type_.names:
             classic = type_.field("classic_member_metadata").type
             protocol = classic.field("supported_protocols").type.value_type
-            added = [pa.field("consumer_subscription", self.subscription.arrow)]
+            added = [
+                pa.field("consumer_subscription", self.subscription.arrow),
+                pa.field("metadata_kind", pa.string()),
+            ]
             protocols = pa.list_(pa.struct([*protocol, *added]))
             return _replaced(
                 type_,
@@ -88,26 +92,46 @@ class ControlPlan:
 
     def _with_members(self, array: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
         members = array.field("members")
-        consumer = pc.equal(array.field("protocol_type"), CONSUMER)
-        of_consumer = consumer.take(pc.list_parent_indices(members))
+        group = pc.list_parent_indices(members)
+        protocol_type = array.field("protocol_type").take(group)
+        consumer = pc.equal(protocol_type, CONSUMER)
         structs = members.values
         nothing = pa.scalar(None, pa.binary())
-        subscription = pc.if_else(of_consumer, structs.field("subscription"), nothing)
-        assignment = pc.if_else(of_consumer, structs.field("assignment"), nothing)
-        added = [self.subscription.decode(subscription), self.assignment.decode(assignment)]
-        return _with_elements(array, "members", added, type_)
+        blobs = [structs.field("subscription"), structs.field("assignment")]
+        subscription, assignment = (
+            embedded.decode(pc.if_else(consumer, blob, nothing))
+            for embedded, blob in zip((self.subscription, self.assignment), blobs, strict=True)
+        )
+        kind = metadata_kind(
+            protocol_type,
+            array.field("protocol").take(group),
+            pc.or_(*(_has_bytes(blob) for blob in blobs)),
+            pc.or_(subscription.is_valid(), assignment.is_valid()),
+        )
+        return _with_elements(array, "members", [subscription, assignment, kind], type_)
 
     def _with_protocols(self, array: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
         classic = array.field("classic_member_metadata")
         protocols = classic.field("supported_protocols")
-        added = [self.subscription.decode(protocols.values.field("metadata"))]
+        blob = protocols.values.field("metadata")
+        subscription = self.subscription.decode(blob)
+        kind = metadata_kind(
+            constant(CONSUMER, len(blob), pa.string()),
+            protocols.values.field("name"),
+            _has_bytes(blob),
+            subscription.is_valid(),
+        )
         inner = type_.field("classic_member_metadata").type
         return _with_field(
             array,
             "classic_member_metadata",
-            _with_elements(classic, "supported_protocols", added, inner),
+            _with_elements(classic, "supported_protocols", [subscription, kind], inner),
             type_,
         )
+
+
+def _has_bytes(blobs: pa.Array) -> pa.Array:
+    return pc.greater(pc.binary_length(blobs), 0).fill_null(False)
 
 
 def control_columns(

@@ -26,6 +26,29 @@ from kip848_spark.wire.walk import Walk
 CONSUMER = "consumer"
 """The protocol type of consumers' groups."""
 
+STREAMS_ASSIGNOR = "stream"
+"""The assignor of Kafka Streams' classic groups, which are consumers' groups: what their members
+embed has Streams' own inside, as user data."""
+
+STREAMS, UNKNOWN = "streams", "unknown"
+
+
+def metadata_kind(
+    protocol_type: pa.Array, assignor: pa.Array, bytes_there: pa.Array, read: pa.Array
+) -> pa.Array:
+    """string[n]: what embedded bytes are. ``consumer``; ``streams``, if the user data in it is
+    Kafka Streams'; of other groups their protocol type, ``connect`` for example; ``unknown`` for
+    bytes of a consumer's group that are no such metadata, and where there is no protocol type;
+    null where there are no bytes. ``read`` (bool[n]): they were read as consumers' metadata."""
+    of_streams = pc.equal(assignor, STREAMS_ASSIGNOR).fill_null(False)
+    consumers = pc.if_else(of_streams, STREAMS, CONSUMER)
+    consumers = pc.if_else(read, consumers, UNKNOWN)
+    is_consumer = pc.equal(protocol_type, CONSUMER).fill_null(False)
+    named = pc.not_equal(protocol_type, "").fill_null(False)
+    others = pc.if_else(named, protocol_type, UNKNOWN)
+    kind = pc.if_else(is_consumer, consumers, others)
+    return pc.if_else(bytes_there, kind, pa.scalar(None, pa.string()))
+
 
 @dataclass(frozen=True)
 class Embedded:

@@ -85,6 +85,8 @@ class Faults:
         rows, first = np.unique(rows[order], return_index=True)
         of_row = order[first]
         sooner = (self.reason[rows] == 0) | (when[of_row] < self._when[rows])
+        if reason == Reason.TRUNCATED:
+            sooner |= when[of_row] == self._when[rows]
         rows, of_row = rows[sooner], of_row[sooner]
         self.reason[rows] = reason
         self.at[rows] = at[of_row]

@@ -64,6 +64,10 @@ class Part:
                 return array
         raise KeyError(column)
 
+    def has(self, column: str) -> bool:
+        """True if the message has such a field, in whatever version."""
+        return any(slot.column == column for slot in self.struct.slots)
+
     def as_struct(self) -> pa.StructArray:
         return pa.StructArray.from_arrays(self.fields, fields=list(self.struct.arrow))
 

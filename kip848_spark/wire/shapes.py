@@ -28,8 +28,8 @@ from kip848_spark.wire.trace import Item, MalformedError, Tracer
 MOST_ITEMS = 400
 """A row with more values than that is not worth a shape of its own."""
 
-MOST_SEEN = 2000
-"""So many shapes are remembered."""
+MOST_SEEN = 50_000
+"""Shapes are remembered until they have so many values together (a commit has about ten)."""
 
 BLOCK = 1 << 20
 """Bytes that are gathered at once: they should stay in the processor's own cache."""
@@ -53,6 +53,7 @@ class Shape:
         self.length = len(row)
         self.marks = [(start, row[start:end]) for start, end in _merged(_marks(items, [(0, 2)]))]
         self.recipe = Recipe(struct, items)
+        self.size = _size(items)
 
     @classmethod
     def of(cls, values: dict[int, Struct], row: bytes) -> Shape | None:
@@ -60,14 +61,12 @@ class Shape:
 
         What was traced once is remembered: the same few shapes come back in every batch.
         """
-        for shape in _SEEN.get(len(row), ()):
+        for shape in _SEEN.of(len(row)):
             if values.get(shape.version) is shape.struct and shape.is_of(row):
                 return shape
         traced = cls._traced(values, row)
         if traced is not None:
-            if sum(map(len, _SEEN.values())) >= MOST_SEEN:
-                _SEEN.clear()
-            _SEEN.setdefault(len(row), []).append(traced)
+            _SEEN.add(traced)
         return traced
 
     @classmethod
@@ -124,7 +123,25 @@ class Shape:
         return fits
 
 
-_SEEN: dict[int, list[Shape]] = {}
+class Seen:
+    """The shapes that are remembered, by the length of their rows: a bounded number of values."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[int, list[Shape]] = {}
+        self.size = 0
+
+    def of(self, length: int) -> Sequence[Shape]:
+        return self.shapes.get(length, ())
+
+    def add(self, shape: Shape) -> None:
+        if self.size + shape.size > MOST_SEEN:
+            self.shapes.clear()
+            self.size = 0
+        self.shapes.setdefault(shape.length, []).append(shape)
+        self.size += shape.size
+
+
+_SEEN = Seen()
 
 
 def _marks(items: Sequence[Item], marks: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -153,7 +153,7 @@ def record_columns(
 
 
 def _commit_field(commits: list[Part], field: str, count: int) -> pa.Array:
-    parts = [(part.rows, part.field(field)) for part in commits]
+    parts = [(part.rows, part.field(field)) for part in commits if part.has(field)]
     if field == "topic_id":
         parts = [(rows, _named_ids(ids)) for rows, ids in parts]
         return gather(parts, count, pa.string())

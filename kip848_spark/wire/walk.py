@@ -180,20 +180,42 @@ class Walk:
         if np.count_nonzero(left):
             cursor.fail(2 * left > cursor.end - cursor.at, Reason.BAD_LENGTH, start)
             last = np.full(cursor.count, -1, np.int64)
-            while True:
-                rows = rows_where(cursor.clear(left))
-                if not len(rows):
-                    break
-                if len(rows) <= FEW:
-                    _pass_unknown(cursor, known, rows, left, last)
-                    rows = rows[left[rows] > 0]
-                part = cursor if len(rows) == cursor.count else cursor.select(rows)
-                last[rows] = self._one_tag(part, known, found, rows, last[rows])
-                if part is not cursor:
-                    cursor.follow(part, rows, part.at, rows)
-                left[rows] -= 1
+            self._tags(cursor, known, found, np.arange(cursor.count), left, last)
         count = cursor.count
         return {slot.column: _gathered(found[tag], count, slot) for tag, slot in known.items()}
+
+    def _tags(
+        self,
+        cursor: Cursor,
+        known: dict[int, Slot],
+        found: dict[int, Found],
+        owner: Rows,
+        left: Rows,
+        last: Rows,
+    ) -> None:
+        """Reads the ``left`` tagged fields that each row has next; ``last`` is the tag before.
+        ``owner`` says whose in ``found`` they are.
+
+        Where few rows go on they are taken by themselves, so that one with a million tags does
+        not make all the others be looked at a million times.
+        """
+        while True:
+            rows = rows_where(cursor.clear(left))
+            if not len(rows):
+                return
+            if 2 * len(rows) < cursor.count:
+                part = cursor.select(rows)
+                self._tags(part, known, found, owner[rows], left[rows], last[rows])
+                cursor.follow(part, rows, part.at, rows)
+                return
+            if len(rows) <= FEW:
+                _pass_unknown(cursor, known, rows, left, last)
+                rows = rows[left[rows] > 0]
+            part = cursor if len(rows) == cursor.count else cursor.select(rows)
+            last[rows] = self._one_tag(part, known, found, owner[rows], last[rows])
+            if part is not cursor:
+                cursor.follow(part, rows, part.at, rows)
+            left[rows] -= 1
 
     def _one_tag(
         self,

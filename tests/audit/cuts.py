@@ -37,6 +37,23 @@ def cleaned(
     return kept, Coverage.of(holes, ends_of(log))
 
 
+def read_twice(
+    log: list[Entry],
+    first: Mapping[int, int],
+    upto: Mapping[int, int],
+    *,
+    tombstones: bool = True,
+) -> tuple[list[Entry], Coverage]:
+    """The log as read up to ``first`` before the cleaner came, and from there on after it had been
+    up to ``upto``."""
+    later, _ = cleaned(log, upto, tombstones=tombstones)
+    kept = [e for e in log if e.offset < first.get(e.partition, 0)]
+    kept += [e for e in later if e.offset >= first.get(e.partition, 0)]
+    there = {(e.partition, e.offset) for e in kept}
+    holes = [(e.partition, e.offset) for e in log if (e.partition, e.offset) not in there]
+    return kept, Coverage.of(holes, ends_of(log), first.items())
+
+
 def begun_at(log: list[Entry], first: Mapping[int, int]) -> tuple[list[Entry], Coverage]:
     """The log from an offset of each partition on."""
     kept = [e for e in log if e.offset >= first.get(e.partition, 0)]

@@ -8,15 +8,22 @@ from functools import lru_cache
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.entries import Entry, entry
-from kip848_spark.audit.group import GroupAudit, Settings
+from kip848_spark.audit.group import GroupAudit
 from kip848_spark.audit.results import Tally
+from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
-from kip848_spark.coordinator.topics import Topic
-from tests.captures import DUMP, LIVE, read_dump, read_live
-from tests.conftest import DATA, RELEASES
+from tests.audit.raw import entries_of, topics_of
+from tests.captures import COMMITTED, DUMP, LIVE, read_dump
+from tests.conftest import CAPTURED as RELEASES
+from tests.conftest import DATA
 
+CHURNED = tuple(sorted(path.name for path in DATA.glob("churn-*")))
+"""Captures of heavy churn, with a broker restart in the middle."""
 CONTROL = ("2", "3", "4", "5", "6", "7", "8", "16")
-__all__ = ["CONTROL", "RELEASES", "audit", "entries", "topics", "whole"]
+__all__ = [
+    "CHURNED", "CONTROL", "RELEASES", "audit", "churned", "churned_topics", "entries", "topics",
+    "whole",
+]  # fmt: skip
 
 
 @lru_cache
@@ -42,12 +49,23 @@ def entries(release: str) -> list[Entry]:
 @lru_cache
 def topics(release: str) -> KnownTopics:
     """The topics that the captured broker listed."""
-    live = read_live(DATA / f"kafka-{release}" / LIVE)
-    listed = [
-        Topic(t.name, t.topic_id.replace("+", "-").replace("/", "_"), t.partitions)
-        for t in live.topics.values()
-    ]
-    return KnownTopics.of(listed)
+    return topics_of(DATA / f"kafka-{release}" / LIVE)
+
+
+@lru_cache
+def _churned(capture: str) -> tuple[Entry, ...]:
+    return tuple(entries_of(DATA / capture / COMMITTED))
+
+
+def churned(capture: str) -> list[Entry]:
+    """The control records of a capture of heavy churn; free to be edited."""
+    return copy.deepcopy(list(_churned(capture)))
+
+
+@lru_cache
+def churned_topics(capture: str) -> KnownTopics:
+    """The topics that its broker listed at the end."""
+    return topics_of(DATA / capture / LIVE)
 
 
 def whole(log: Iterable[Entry]) -> Coverage:

@@ -39,7 +39,7 @@ def test_every_record_of_a_real_log_is_verified(release: str) -> None:
     told = counted(release)
     assert tally.verified[TRANSITIONS] == tally.verified[OWNERSHIP] == told.assignments
     assert tally.verified[TARGETS] == told.targets
-    assert tally.verified[HASH] == told.hashes
+    assert tally.verified[HASH] >= told.hashes
     assert tally.verified[CAUSES] == told.bumps
     assert tally.verified[EPOCHS] == told.assignments + told.targets + told.bumps
     assert tally.verified[ORDER] == tally.verified[LOADING] >= told.bumps

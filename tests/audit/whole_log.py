@@ -43,6 +43,9 @@ def counted(release: str) -> Counted:
         assignments=sum(e.kind == "8" for e in values) - converted,
         targets=sum(e.kind == "6" for e in values) - len(starts),
         bumps=len(threes) - len(starts),
-        hashes=0 if release.startswith("4.0") else len(threes),
+        # a hash of 0 tells 4.1 and 4.2 apart from 4.0, which has none, only if others have one
+        hashes=len(threes)
+        if release.startswith("4.3")
+        else sum(bool(value.get("metadataHash")) for value in threes),
         upgrades=len(starts),
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
+from unittest import mock
 
 import pytest
 
+from kip848_spark.wire import shapes
 from kip848_spark.wire.decode import decode
 from tests.wire import scalar
 from tests.wire.definitions import messages, records
@@ -80,6 +82,30 @@ def test_many_rows_with_many_elements() -> None:
     pairs += [(TARGET, b"\0\0" + topics[:-9]), (GROUP, b"\0\0\0\0\0\1" + tags[:-1])] * 80
     rows = assert_held(pairs)
     assert sum(row.unknown_tags for row in rows) == 300 * 160
+
+
+def test_ever_fewer_rows_with_ever_more_tags() -> None:
+    """Row after row drops out of the reading of tags; some end in a fault, some in a known tag."""
+    pairs: list[Pair] = []
+    for count in (*range(130), *[0] * 300, *range(300, 2000, 20)):
+        known = b"\0\x08" + bytes(8) if count % 3 else b""
+        tags = varint(count + bool(known)) + known + rising_tags(count)
+        pairs.append((GROUP, b"\0\0\0\0\0\1" + (tags if count % 7 != 5 else tags[:-1])))
+    rows = assert_held(pairs)
+    assert {row.reason for row in rows} == {"none", "bad_length", "truncated"}
+
+
+def test_the_shapes_that_are_remembered_are_bounded() -> None:
+    """Each row of its own shape, and shapes of many values: the memory is that of a few."""
+    message = messages("shipped")["StreamsGroupTopologyValue"]
+    record = records()[23]
+    values = Bulk(32, unknown_tags=False).values(message, 0, 300)
+    pairs: list[Pair] = [(TOPOLOGY, scalar.encode_value(record, 0, value)) for value in values]
+    with mock.patch.object(shapes, "MOST_SEEN", 1000):
+        assert_held([pair for pair in pairs for _ in range(2)])
+        assert 0 < shapes._SEEN.size <= 1000
+        kept = [shape for same in shapes._SEEN.shapes.values() for shape in same]
+        assert sum(shape.size for shape in kept) == shapes._SEEN.size
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""Verbs that end with a Spark session of their own: each in a process, as a shell starts it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+SOURCE = f"parquet:{CAPTURE}"
+
+
+def kip848(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "kip848_spark", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_dump_prints_every_record() -> None:
+    lines = [json.loads(line) for line in kip848("dump", "--source", SOURCE).splitlines()]
+    table = pq.read_table(CAPTURE, columns=["partition", "offset"])
+    expected = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    assert [(line["partition"], line["offset"]) for line in lines] == sorted(expected)
+
+
+def test_capture_is_read_back_and_asked(tmp_path: Path) -> None:
+    copy, lake = str(tmp_path / "copy"), str(tmp_path / "lake")
+    kip848("capture", "--source", SOURCE, "--out", copy)
+    kip848("run", "--source", f"parquet:{copy}", "--lake", lake)
+    counted = kip848("sql", "--lake", lake, "--json", "select count(*) as n from records")
+    assert json.loads(counted) == [{"n": pq.read_metadata(CAPTURE).num_rows}]
+    names = kip848("sql", "--lake", lake, "--json", "select group_id from groups")
+    shown = kip848("groups", "--all", "--lake", lake, "--json")
+    listed = {group["group_id"] for group in json.loads(shown)}
+    assert listed == {row["group_id"] for row in json.loads(names)} != set()
