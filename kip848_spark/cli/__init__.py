@@ -11,7 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from kip848_spark import __version__
-from kip848_spark.cli import auditing, decoding, demo, here, jobs, look, records, reference
+from kip848_spark.cli import (
+    auditing,
+    decoding,
+    demo,
+    here,
+    jobs,
+    look,
+    records,
+    reference,
+    simulating,
+)
 from kip848_spark.errors import Kip848Error
 
 INTERRUPTED = 130
@@ -24,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for verbs in (auditing, demo, jobs, look, records, decoding, reference, here):
+for verbs in (auditing, demo, jobs, look, records, decoding, reference, simulating, here):
     verbs.register(app)
 
 

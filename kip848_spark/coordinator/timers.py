@@ -33,6 +33,11 @@ class Timers:
         """Whether a timer of that key waits."""
         return key in self._live
 
+    def due_of(self, key: str) -> int | None:
+        """When the timer of that key is due, if one waits."""
+        live = self._live.get(key)
+        return None if live is None else live[0]
+
     def due(self, now: int) -> Iterator[tuple[int, Action]]:
         """Take each timer due by ``now``, earliest first; work may schedule more meanwhile."""
         while self._heap and self._heap[0][0] <= now:
@@ -44,4 +49,10 @@ class Timers:
 
     def next_due(self) -> int | None:
         """When the earliest timer is due."""
-        return min((due for due, _, _ in self._live.values()), default=None)
+        while self._heap:
+            due, order, key = self._heap[0]
+            live = self._live.get(key)
+            if live is not None and live[1] == order:
+                return due
+            heapq.heappop(self._heap)
+        return None

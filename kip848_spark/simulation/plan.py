@@ -1,0 +1,220 @@
+"""What a simulated cluster consists of: its topics and their life, its groups and their place.
+
+Partitions of ``__consumer_offsets`` share nothing but the topics, so each one is simulated on its
+own, from a seed of its own: the same plan gives the same bytes however many processes work on it.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kip848_spark.coordinator.javahash import string_hash
+from kip848_spark.coordinator.releases import release_named
+from kip848_spark.errors import UsageError
+from kip848_spark.simulation.profiles import Profile, profile_named
+
+START = 1_767_225_600_000
+"""Where simulated time begins: 2026-01-01 00:00 UTC."""
+RECORDS_A_GROUP = 25_000
+LEAST_RECORDS = 500
+"""A group of fewer records would end before it has come together."""
+MOST_GROUPS = 500
+DAY = 86_400_000
+
+_WORDS = (
+    *("orders", "payments", "audit-log", "clickstream", "inventory.eu", "ledger", "shipments"),
+    *("prices", "sessions", "alerts", "signups", "refunds", "metrics", "catalog", "quotes"),
+)
+_SERVICES = (
+    *("indexer", "billing", "enricher", "exporter", "notifier"),
+    *("loader", "scorer", "archiver", "joiner", "mirror"),
+)
+
+
+@dataclass(frozen=True)
+class TopicEvent:
+    """A topic as it is from ``at`` on; without partitions it is gone."""
+
+    at: int
+    name: str
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """One group: ``kind`` is consumer, classic, simple or transactional."""
+
+    number: int
+    group_id: str
+    kind: str
+    topics: tuple[str, ...]
+    clients: int
+    static: bool
+    cooperative: bool
+    commit_interval: int
+    commits_by_id: bool
+    with_metadata: bool
+    session_timeout: int
+    rebalance_timeout: int
+    weight: float
+    """Commits a second, roughly."""
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """A whole cluster, and how many records each partition of its topic is to hold."""
+
+    profile: Profile
+    release: str
+    seed: int
+    records: int
+    partitions: int
+    topics: tuple[TopicEvent, ...]
+    """As the cluster begins."""
+    groups: tuple[GroupPlan, ...]
+    quotas: dict[int, int]
+    """Records by partition, only for partitions that have a group."""
+
+    def groups_in(self, partition: int) -> list[GroupPlan]:
+        """The groups that a partition coordinates."""
+        return [
+            group
+            for group in self.groups
+            if partition_of(group.group_id, self.partitions) == partition
+        ]
+
+    def topic_events(self) -> Iterator[TopicEvent]:
+        """How the topics change, in order of time, without end."""
+        rng = random.Random(f"topics {self.seed}")
+        now = START
+        sizes = {event.name: event for event in self.topics}
+        gone: list[TopicEvent] = []
+        while True:
+            now += max(2, int(rng.expovariate(1 / self.profile.topic_interval))) // 2 * 2 + 1_000
+            topic = sizes[rng.choice(sorted(sizes))]
+            what = rng.random()
+            if self.profile.topics_go and gone and what < 0.35:
+                old = gone.pop(0)
+                topic = TopicEvent(now, old.name, uuid(rng), max(1, rng.randint(1, 12)))
+                sizes[old.name] = topic
+                yield topic
+            elif self.profile.topics_go and what < 0.5 and len(sizes) > 3:
+                del sizes[topic.name]
+                gone.append(topic)
+                yield TopicEvent(now, topic.name, topic.topic_id, 0)
+            else:
+                more = topic.partitions + rng.choice((1, 1, 2, 4))
+                grown = TopicEvent(now, topic.name, topic.topic_id, min(more, 64))
+                sizes[topic.name] = grown
+                yield grown
+
+
+def partition_of(group_id: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that a group lives in."""
+    code = string_hash(group_id)
+    return 0 if code == -(2**31) else abs(code) % partitions
+
+
+def uuid(rng: random.Random) -> str:
+    """A random uuid in Kafka's base64 form, never with a leading dash."""
+    while True:
+        raw = bytearray(rng.randbytes(16))
+        raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
+        text = base64.urlsafe_b64encode(bytes(raw)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def plan_cluster(
+    profile: str,
+    records: int,
+    seed: int,
+    *,
+    release: str = "4.3",
+    partitions: int = 50,
+    groups: int | None = None,
+) -> ClusterPlan:
+    """The cluster of that seed. Raises UsageError."""
+    life = profile_named(profile)
+    release = release_named(release).name
+    if release == "kip":
+        raise UsageError(
+            "The KIP's own records are not of the shipped dialect.",
+            "Simulate release 4.0, 4.1, 4.2 or 4.3.",
+        )
+    if partitions < 1 or (groups is not None and groups < 1):
+        raise UsageError("A cluster has at least one partition and one group.")
+    count = groups or min(max(records // RECORDS_A_GROUP, 4), MOST_GROUPS)
+    if groups is None:
+        count = max(1, min(count, records // LEAST_RECORDS))
+    if records < count * LEAST_RECORDS:
+        raise UsageError(
+            f"{records} records are too few for {count} groups.",
+            f"A group takes at least {LEAST_RECORDS}.",
+        )
+    rng = random.Random(f"cluster {seed} {profile}")
+    topics = tuple(
+        TopicEvent(
+            START,
+            f"{_WORDS[i % len(_WORDS)]}{'' if i < len(_WORDS) else f'.v{i // len(_WORDS) + 1}'}",
+            uuid(rng),
+            rng.choice((1, 3, 6, 6, 12, 12, 12, 24)),
+        )
+        for i in range(max(4, min(count, 200)))
+    )
+    plans = tuple(_group(rng, life, number, topics) for number in range(count))
+    return ClusterPlan(
+        life, release, seed, records, partitions, topics, plans,
+        _quotas(plans, partitions, records),
+    )  # fmt: skip
+
+
+def _group(
+    rng: random.Random, life: Profile, number: int, topics: tuple[TopicEvent, ...]
+) -> GroupPlan:
+    chosen = rng.sample(topics, min(len(topics), rng.choice((1, 1, 2, 3))))
+    name = f"{chosen[0].name}-{rng.choice(_SERVICES)}-{number}"
+    what = rng.random()
+    kind = "classic" if rng.random() < life.classic else "consumer"
+    if what < life.simple:
+        kind = "simple"
+    elif what < life.simple + life.transactional:
+        kind = "transactional"
+    interval = rng.choice((5_000, 5_000, 5_000, 2_000, 10_000))
+    size = sum(topic.partitions for topic in chosen)
+    if kind == "transactional":  # each goes through the coordinator
+        interval = 30_000
+    return GroupPlan(
+        number=number,
+        group_id=name,
+        kind=kind,
+        topics=tuple(topic.name for topic in chosen),
+        clients=rng.randint(*life.clients) if kind != "simple" else 1,
+        static=rng.random() < life.static and kind in ("classic", "consumer"),
+        cooperative=rng.random() < 0.5,
+        commit_interval=interval,
+        commits_by_id=rng.random() < 0.5,
+        with_metadata=rng.random() < 0.15,
+        session_timeout=rng.choice((10_000, 30_000, 45_000)),
+        rebalance_timeout=rng.choice((20_000, 60_000)),
+        weight=size * 1_000 / interval,
+    )
+
+
+def _quotas(groups: tuple[GroupPlan, ...], partitions: int, records: int) -> dict[int, int]:
+    """Records by partition in proportion to what its groups commit; they add up to ``records``."""
+    weights: dict[int, float] = {}
+    for group in groups:
+        place = partition_of(group.group_id, partitions)
+        weights[place] = weights.get(place, 0.0) + group.weight
+    whole = sum(weights.values())
+    spare = records - len(weights) * LEAST_RECORDS // 2
+    quotas = {
+        place: LEAST_RECORDS // 2 + int(spare * weights[place] / whole) for place in sorted(weights)
+    }
+    quotas[max(quotas, key=lambda place: quotas[place])] += records - sum(quotas.values())
+    return quotas

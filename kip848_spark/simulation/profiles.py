@@ -1,0 +1,122 @@
+"""What life in a cluster is like: how many clients of which kind, and what happens to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kip848_spark.errors import UsageError
+
+SECOND = 1_000
+MINUTE = 60_000
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One kind of cluster. Times are in ms, shares and losses between 0 and 1."""
+
+    name: str
+    about: str
+    deeds: Mapping[str, int]
+    """What happens to a group, by weight; the names are those of `deeds.DEEDS`."""
+    deed_interval: int
+    """The mean time between two deeds in one group."""
+    classic: float
+    """Share of groups that begin with the classic protocol."""
+    simple: float = 0.05
+    """Share of groups without members: consumers that were assigned their partitions by hand."""
+    transactional: float = 0.05
+    """Share of groups whose offsets are committed in transactions."""
+    static: float = 0.25
+    """Share of groups whose members have instance ids."""
+    topic_interval: int = 20 * MINUTE
+    """The mean time between two changes of the cluster's topics."""
+    topics_go: bool = False
+    """Topics are deleted and come back under another id, too."""
+    loss: float = 0.0005
+    """Share of requests that get lost, and of responses."""
+    delay: tuple[int, int] = (1, 12)
+    """How long a message is under way."""
+    clients: tuple[int, int] = (2, 6)
+    retention_minutes: int = 10_080
+
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "steady",
+            "a quiet cluster: a deployment now and then, a crash, a topic that grows",
+            {"rolling": 4, "bounce": 3, "crash": 1, "scale_up": 1, "scale_down": 1},
+            deed_interval=30 * MINUTE,
+            classic=0.3,
+        ),
+        Profile(
+            "churn",
+            "members come, go, crash and are redeployed all the time",
+            {
+                "rolling": 4,
+                "bounce": 8,
+                "crash": 6,
+                "cut_off": 2,
+                "scale_up": 6,
+                "scale_down": 6,
+                "slow": 1,
+                "subscribe": 2,
+                "stop": 1,
+                "assignor": 1,
+            },
+            deed_interval=80 * SECOND,
+            classic=0.3,
+            topic_interval=10 * MINUTE,
+            retention_minutes=30,
+        ),
+        Profile(
+            "migration",
+            "classic groups are moved to the new protocol member by member, some of them back",
+            {"migrate": 6, "rolling": 1, "bounce": 3, "crash": 1, "scale_up": 1, "scale_down": 1},
+            deed_interval=5 * MINUTE,
+            classic=0.9,
+            simple=0.03,
+            transactional=0.03,
+        ),
+        Profile(
+            "chaos",
+            "everything at once, over a network that loses messages",
+            {
+                "rolling": 3,
+                "bounce": 6,
+                "crash": 8,
+                "cut_off": 6,
+                "scale_up": 5,
+                "scale_down": 5,
+                "slow": 4,
+                "subscribe": 5,
+                "regex": 3,
+                "assignor": 2,
+                "stop": 3,
+                "delete": 3,
+                "reset": 2,
+                "forget": 2,
+                "migrate": 4,
+            },
+            deed_interval=75 * SECOND,
+            classic=0.4,
+            simple=0.08,
+            transactional=0.1,
+            static=0.35,
+            topic_interval=4 * MINUTE,
+            topics_go=True,
+            loss=0.02,
+            delay=(1, 250),
+            retention_minutes=15,
+        ),
+    )
+}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name. Raises UsageError."""
+    if name not in PROFILES:
+        raise UsageError(f"There is no profile {name}.", f"There are {', '.join(PROFILES)}.")
+    return PROFILES[name]
