@@ -29,8 +29,9 @@ test-long: install ## the tests that take minutes
 fuzz: install ## five million damaged records through the codec
 	$(BIN)/python -m tests.wire.fuzz
 
-bench: install ## ingest beside writing the raw bytes: the ratio
+bench: install ## ingest beside writing the raw bytes: the ratio; the simulation
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records
 	$(BIN)/python -m benchmarks.decode

@@ -60,13 +60,17 @@ def broker_jars(version: str, progress: Progress | None = None) -> list[Path]:
 
 
 def artifact_jars(
-    name: str, coordinates: Sequence[str], progress: Progress | None = None
+    name: str,
+    coordinates: Sequence[str],
+    progress: Progress | None = None,
+    *,
+    transitive: bool = False,
 ) -> list[Path]:
-    """These artifacts (``group:artifact:version``) alone, without what they depend on.
+    """These artifacts (``group:artifact:version``): alone, or with what they need to run.
 
     ``name`` is the set's section in the lock file.
     """
-    return _resolved(_Wanted(name, _ivy_file_of(coordinates), "default"), progress)
+    return _resolved(_Wanted(name, _ivy_file_of(coordinates, transitive), "default"), progress)
 
 
 def locked(name: str) -> dict[str, str] | None:
@@ -115,8 +119,9 @@ def _resolved(wanted: _Wanted, progress: Progress | None) -> list[Path]:
     return jars
 
 
-def _ivy_file_of(coordinates: Sequence[str]) -> bytes:
-    """An Ivy file that asks for these artifacts and nothing else."""
+def _ivy_file_of(coordinates: Sequence[str], transitive: bool) -> bytes:
+    """An Ivy file that asks for these artifacts, and nothing else unless ``transitive``."""
+    conf = "default->default(compile),runtime" if transitive else "default->default"
     lines = [
         '<ivy-module version="2.0">',
         '  <info organisation="kip848" module="artifacts"/>',
@@ -126,7 +131,7 @@ def _ivy_file_of(coordinates: Sequence[str]) -> bytes:
         org, artifact, revision = coordinate.split(":")
         lines.append(
             f'    <dependency org="{org}" name="{artifact}" rev="{revision}" '
-            'conf="default->default" transitive="false"/>'
+            f'conf="{conf}" transitive="{str(transitive).lower()}"/>'
         )
     return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""]).encode()
 

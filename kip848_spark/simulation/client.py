@@ -10,7 +10,7 @@ import numpy as np
 from kip848_spark.coordinator import Client as Sender
 from kip848_spark.coordinator.classic import keep_classic_session
 from kip848_spark.coordinator.classic_group import PREPARING, STABLE, ClassicGroup
-from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.records import Json
 from kip848_spark.simulation.commits import Commits, late, ticks
 
@@ -46,6 +46,8 @@ class Client:
         self.running = False
         self.cut_off = False
         self.slow = False
+        self.known: Member | None = None
+        """The member as the coordinator had it after the last heartbeat it answered in full."""
         self.leaving = False
         self.born = 0
         self.owned: Owned = {}
@@ -160,6 +162,8 @@ class Client:
         for name, topic_id in sorted(named):
             rows += [(name, number, topic_id) for number in self.owned[topic_id]]
         self._set_rows(rows)
+        if owned:
+            self.group.check_owners()
 
     def _set_rows(self, rows: list[tuple[str, int, str | None]]) -> None:
         places, group_id = self.life.places, self.group.plan.group_id

@@ -75,6 +75,9 @@ class Consumer(Client):
             return
         epoch = self.epoch
         request = self._request(full=False, owned=False)
+        if life.only_keeps_session(request, self):
+            self.after(HEARTBEAT, self._tick)
+            return
         quiet = life.beat(request, self)
         same = quiet["errorCode"] == "NONE" and quiet["memberEpoch"] == epoch
         if same and quiet["assignment"] is None:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kip848_spark.coordinator.classic_group import EMPTY, ClassicGroup
+from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.records import Json
 from kip848_spark.simulation.classic import ClassicConsumer
 from kip848_spark.simulation.client import Client
 from kip848_spark.simulation.consumer import Consumer
+from kip848_spark.simulation.invariants import BrokenInvariantError
 from kip848_spark.simulation.plan import GroupPlan
 
 if TYPE_CHECKING:
@@ -91,6 +93,28 @@ class GroupLife:
         """A join was refused for what it asks."""
         if code == "INVALID_REGULAR_EXPRESSION":
             self.regex = None
+
+    def check_owners(self) -> None:
+        """No partition is worked on by two clients of the new protocol that are members.
+
+        A classic client may be expelled while its JoinGroup is under way and be a member again
+        when that arrives, with partitions in hand that are another's by then.
+        """
+        group = self.life.coordinator.shard.groups.get(self.plan.group_id)
+        if self.life.invariants is None or not isinstance(group, ConsumerGroup):
+            return
+        owners: dict[tuple[str, int], Client] = {}
+        for client in self.up():
+            if client.classic or client.member_id not in group.members:
+                continue
+            for topic, numbers in client.owned.items():
+                for number in numbers:
+                    other = owners.setdefault((topic, number), client)
+                    if other is not client:
+                        raise BrokenInvariantError(
+                            f"group {self.plan.group_id!r}: {other.name} and {client.name} both "
+                            f"work on {self.life.topic_names[topic]}-{number}"
+                        )
 
     # Commits
 

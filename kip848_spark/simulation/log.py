@@ -58,6 +58,7 @@ class Log:
         self.version = version
         self.next_offset = 0
         self.records = 0
+        self._waiting = 0
         self._rows: list[Row] = []
         self._commits: list[Commits] = []
         self._keys = KeyTable()
@@ -67,19 +68,23 @@ class Log:
     def add(self, row: Row) -> None:
         """A record of the coordinator's."""
         self._rows.append(row)
+        self._waiting += row.record is not None and row.visible
 
     def add_commits(self, commits: Commits) -> None:
         """Commits in bulk."""
         self._commits.append(commits)
+        self._waiting += len(commits.time)
 
     @property
-    def waiting(self) -> int:
-        """Rows that have no offset yet."""
-        return len(self._rows) + sum(len(each.time) for each in self._commits)
+    def told(self) -> int:
+        """How many records there are, with those that have no offset yet."""
+        return self.records + self._waiting
 
-    def settle(self) -> int:
-        """Give everything added so far its offset, in order of time. Returns how many records
-        there are in all."""
+    def settle(self, least: int = 1) -> None:
+        """Give everything added so far its offset, in order of time, if it is so many records."""
+        if self._waiting < least:
+            return
+        self._waiting = 0
         rows, self._rows = self._rows, []
         commits, self._commits = self._commits, []
         order = _order(rows, commits)
@@ -93,7 +98,6 @@ class Log:
         if len(order):
             self._pending.append(self._table(rows, commits, order, offsets))
             self._write(ROW_GROUP)
-        return self.records
 
     def close(self) -> None:
         """The file is complete."""

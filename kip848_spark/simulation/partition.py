@@ -9,17 +9,18 @@ from __future__ import annotations
 import base64
 import heapq
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from kip848_spark.coordinator import Client as Sender
 from kip848_spark.coordinator import Coordinator, Step
 from kip848_spark.coordinator.classic_group import ClassicGroup
+from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, Json, Record
+from kip848_spark.coordinator.sessions import keep_session
 from kip848_spark.simulation.client import Client
 from kip848_spark.simulation.commits import Commits, Places
-from kip848_spark.simulation.deeds import DEEDS
 from kip848_spark.simulation.group import GroupLife
 from kip848_spark.simulation.history import History
 from kip848_spark.simulation.invariants import Invariants
@@ -170,18 +171,47 @@ class PartitionLife:
         api = "ConsumerGroupHeartbeat"
         steps = self._ask(api, request, client.sender, 1, ticket)
         self._take(steps, BY_REQUEST, api=api, request=request)
+        group = self.coordinator.shard.groups.get(request["groupId"])
+        client.known = (
+            group.members.get(client.member_id) if isinstance(group, ConsumerGroup) else None
+        )
         return answers
+
+    def only_keeps_session(self, request: Json, client: Client) -> bool:
+        """A heartbeat with nothing to say, of a member and in a group with nothing to do: nineteen
+        in twenty are such. It keeps the session, and that is all it does."""
+        shard = self.coordinator.shard
+        group = shard.groups.get(request["groupId"])
+        member = client.known
+        if (
+            member is None
+            or not isinstance(group, ConsumerGroup)
+            or group.members.get(member.member_id) is not member
+            or member.epoch != request["memberEpoch"]
+            or not member.reconciled_to(group.target_epoch)
+            or group.regex_counts
+        ):
+            return False
+        if not 0 < group.epoch <= group.target_epoch or self.now >= group.metadata_deadline:
+            return False
+        self._tracing("ConsumerGroupHeartbeat", request, client.sender, 1)
+        shard.now = self.now
+        keep_session(shard, group, member)
+        return True
 
     def _ask(
         self, api: str, request: Json, sender: Sender, version: int | None, ticket: int
     ) -> list[Step]:
-        if self.trace is not None:
-            self._sequence += 1
-            entry = (self.now, BY_REQUEST, self._sequence, api, dict(request), sender, version)
-            self.trace.append(entry)
+        self._tracing(api, dict(request), sender, version)
         return self.coordinator.request(
             self.now, api, request, sender, version=version, ticket=ticket
         )
+
+    def _tracing(self, api: str, request: Any, sender: Sender, version: int | None) -> None:
+        if self.trace is not None:
+            self._sequence += 1
+            entry = (self.now, BY_REQUEST, self._sequence, api, request, sender, version)
+            self.trace.append(entry)
 
     def _take(
         self,
@@ -302,10 +332,7 @@ class PartitionLife:
             self.known_topics[event.name] = event
         else:
             self.known_topics.pop(event.name, None)
-        if self.trace is not None:
-            self._sequence += 1
-            entry = (self.now, BY_REQUEST, self._sequence, "topic", event, ADMIN, None)
-            self.trace.append(entry)
+        self._tracing("topic", event, ADMIN, None)
         self._take(
             self.coordinator.topic(self.now, event.name, event.topic_id, event.partitions),
             BY_REQUEST,
@@ -347,39 +374,3 @@ class PartitionLife:
                 if client.member_id == member_id:
                     return client
         return None
-
-    # -- the course of things ----------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Topics are there, clients start, and deeds begin."""
-        for event in self.plan.topics:
-            self.change_topic(event)
-        for group in self.groups:
-            start = START + self.rng.randrange(2, 20_000)
-            for i in range(group.plan.clients):
-                client = group.new_client()
-                self.at(start + i * self.rng.randrange(50, 3_000), client.start)
-            self._next_deed(group)
-        self._next_topic(self.plan.topic_events())
-
-    def _next_deed(self, group: GroupLife) -> None:
-        delay = int(self.rng.expovariate(1 / self.profile.deed_interval)) + 1_000
-
-        def deed() -> None:
-            if not self.calm and self.now >= group.busy_until:
-                names = list(self.profile.deeds)
-                (name,) = self.rng.choices(names, list(self.profile.deeds.values()))
-                DEEDS[name](group)
-            self._next_deed(group)
-
-        self.at(self.now + delay, deed)
-
-    def _next_topic(self, events: Iterator[TopicEvent]) -> None:
-        event = next(events)
-
-        def change() -> None:
-            if not self.calm:
-                self.change_topic(event)
-            self._next_topic(events)
-
-        self.at(event.at, change)

@@ -20,6 +20,7 @@ import orjson
 from kip848_spark.errors import UsageError
 from kip848_spark.simulation.cleaner import clean
 from kip848_spark.simulation.commits import Places
+from kip848_spark.simulation.course import begin
 from kip848_spark.simulation.log import Log
 from kip848_spark.simulation.partition import Entry, PartitionLife
 from kip848_spark.simulation.plan import START, ClusterPlan
@@ -30,6 +31,8 @@ MINUTE = 60_000
 LONGEST_TALLY = 2 * MINUTE
 BURST = 150
 """What one deed may write within a second or so: the end is quiet, to come out even."""
+BATCH = 1 << 15
+"""Records that are encoded together."""
 SHORT = 5_000
 WORTH_A_PROCESS = 50_000
 """Fewer records are simulated faster than a process starts."""
@@ -141,13 +144,14 @@ def run(
     life = PartitionLife(plan, partition, log, places, check=check, trace=trace)
     quota = plan.quotas[partition]
     rate = sum(group.weight for group in plan.groups_in(partition))
-    life.begin()
+    begin(life)
     left, growth = quota, [0]
     while left > 0:
         tally = min(LONGEST_TALLY, max(1_000, int(1_000 * left / rate / 30)))
         life.run_until(life.now + tally)
         life.sync()
-        before, left = left, quota - log.settle()
+        log.settle(BATCH)
+        before, left = left, quota - log.told
         growth = [*growth[-9:], before - left]
         if left <= 2 * max(growth) + BURST and not life.calm:
             life.calm = True

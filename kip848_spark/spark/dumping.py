@@ -17,6 +17,9 @@ from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.kafka_json import json_lines
 
+AT_ONCE = 500_000
+"""Records that are decoded in one go, if no partition alone has more."""
+
 
 def dump_files(
     source: Source,
@@ -39,14 +42,29 @@ def dump_files(
                 raise UsageError(f"The source has no record in partition {wanted}.")
         ranges = [r for r in ranges if r.partition in partitions]
     plan = control_plan(chosen(source, spark, ranges, dialect).variant)
+    for number, some in enumerate(_together(ranges)):
+        yield from _dumped(source, spark, plan, folder / str(number), some)
+
+
+def _together(ranges: Sequence[Range]) -> Iterator[list[Range]]:
+    """``ranges``, as many at a time as have few records: each time is a job of Spark's."""
+    some: list[Range] = []
     for one in ranges:
-        yield from _dumped(source, spark, plan, folder / str(one.partition), one)
+        if some and sum(r.end - r.start for r in [*some, one]) > AT_ONCE:
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
 
 
 def _dumped(
-    source: Source, spark: SparkSession, plan: ControlPlan, folder: Path, one: Range
+    source: Source, spark: SparkSession, plan: ControlPlan, folder: Path, some: Sequence[Range]
 ) -> Iterator[Path]:
-    lines = source.read(spark, [one]).coalesce(1).mapInArrow(_liner(plan), "value string")
+    records = source.read(spark, some).coalesce(1)
+    if len(some) > 1:
+        records = records.sortWithinPartitions("partition", "offset")
+    lines = records.mapInArrow(_liner(plan), "value string")
     with capture_faults(source.name):
         lines.write.text(str(folder))
     for file in sorted(folder.glob("part-*")):

@@ -9,6 +9,7 @@ own tool and compared with the reference's records, group by group, in order.
 from __future__ import annotations
 
 import base64
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -216,11 +217,14 @@ class Duel:
         return answer
 
     def _connection(self, conversation: str, client: str) -> Connection:
-        # A broker takes one request at a time from a connection.
-        waiting = sum(w.connection.client_id == client for w in self._waiting.values())
-        key = (f"{conversation}{waiting or ''}", client)
-        if key not in self._connections:
-            self._connections[key] = Connection(self.broker.bootstrap, client)
+        # A broker takes one request at a time from a connection: what waits keeps its own busy.
+        busy = {id(waiting.connection) for waiting in self._waiting.values()}
+        for number in itertools.count():
+            key = (f"{conversation}/{number}", client)
+            if key not in self._connections:
+                self._connections[key] = Connection(self.broker.bootstrap, client)
+            if id(self._connections[key]) not in busy:
+                break
         return self._connections[key]
 
     def _force_id(

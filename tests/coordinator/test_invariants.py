@@ -1,8 +1,9 @@
 """A Hypothesis state machine over the coordinator, its invariants, and mutants that break them.
 
 The invariants are those of facts C: safety after every step (no partition with two owners,
-epochs in order), liveness at the end (left alone, all members converge within bounded
-heartbeats). Each mutant is a coordinator with one rule broken; the same machine must notice.
+epochs in order; C1 to C12 in the records alone, by `simulation.invariants`), liveness at the end
+(left alone, all members converge within bounded heartbeats). Each mutant is a coordinator with one
+rule broken; the same machine must notice.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -36,6 +38,7 @@ from kip848_spark.coordinator import (
 from kip848_spark.coordinator import records as record_forms
 from kip848_spark.coordinator.assignors import AssignmentSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, MemberState
+from kip848_spark.simulation.invariants import Invariants
 
 TOPICS = {"foo": "Zm9vAAAAAAAAAAAAAAAAAA", "bar": "YmFyAAAAAAAAAAAAAAAAAA"}
 NAMES = ("A", "B", "C", "D")
@@ -56,6 +59,7 @@ class Clients:
         self.sizes = dict.fromkeys(TOPICS, 0)
         self.group_epoch = 0
         self.member_epochs: dict[str, int] = {}
+        self.invariants = Invariants(release)
 
     @property
     def group(self) -> ConsumerGroup | None:
@@ -65,6 +69,7 @@ class Clients:
     def take(self, steps: list[Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {}
         for step in steps:
+            self.invariants.check(step.records)
             for _, response in step.answers:
                 answer = response
             for record in step.records:
@@ -317,6 +322,7 @@ def _bump_by_two(group_id: str, epoch: int, metadata_hash: int | None) -> dict[s
 _real_epoch = record_forms.group_epoch
 _real_target_epoch = record_forms.target_epoch
 _real_reconcile = reconcile.reconcile
+_real_refresh = heartbeat.refresh_metadata
 _real_uniform = target.ASSIGNORS["uniform"]
 
 
@@ -366,6 +372,22 @@ def _no_bump(*_: Any, **__: Any) -> None:
     return None
 
 
+def _forgets_where_it_was(member: Member, epoch: int, **changes: Any) -> Member:
+    return replace(member, epoch=epoch, **changes)
+
+
+def _partitions_ahead(member: Member, goal: Any, owned: Any) -> Member:
+    after = _real_reconcile(member, goal, owned)
+    ahead = {t: {n: e + 1 for n, e in ns.items()} for t, ns in after.assigned.items()}
+    return after if after is member else replace(after, assigned=ahead)
+
+
+def _always_a_target(shard: Any, group: ConsumerGroup, *_: Any, **__: Any) -> None:
+    _real_refresh(shard, group, *_, **__)
+    if group.members and set(group.targets) == set(group.members):
+        shard.append(_real_target_epoch(group.group_id, group.target_epoch, 1))
+
+
 Mutant = Callable[[], AbstractContextManager[Any]]
 MUTANTS: dict[str, Mutant] = {
     "grants what others still own": lambda: patch.object(reconcile, "_is_free", _free_always),
@@ -386,6 +408,9 @@ MUTANTS: dict[str, Mutant] = {
     "no bump when a member goes": lambda: patch.object(membership, "bump_after_removal", _no_bump),
     "blind to topics": lambda: patch.object(heartbeat, "refresh_metadata", _no_bump),
     "never a new target": lambda: patch.object(heartbeat, "update_target", _no_bump),
+    "forgets the previous epoch": lambda: patch.object(Member, "moved_to", _forgets_where_it_was),
+    "dates partitions ahead": lambda: patch.object(heartbeat, "reconcile", _partitions_ahead),
+    "writes a target twice": lambda: patch.object(heartbeat, "refresh_metadata", _always_a_target),
     "takes any epoch": lambda: patch.object(membership, "check_epoch", _no_bump),
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 from kip848_spark.coordinator.classic_group import STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.simulation.commits import Places
+from kip848_spark.simulation.course import begin
 from kip848_spark.simulation.group import GroupLife
 from kip848_spark.simulation.log import Log
 from kip848_spark.simulation.partition import PartitionLife
@@ -31,7 +32,7 @@ def lived(plan: ClusterPlan, folder: Path, minutes: int) -> PartitionLife:
     places = Places(START)
     log = Log(folder / "log.parquet", 0, places, 3 if plan.release == "4.0" else 4)
     life = PartitionLife(plan, 0, log, places)
-    life.begin()
+    begin(life)
     life.run_until(START + minutes * 60_000)
     return life
 

@@ -1,0 +1,36 @@
+"""How long `kip848 simulate` takes: records a second with one process a core.
+
+python -m benchmarks.simulate [PROFILE] [RECORDS]
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kip848_spark.simulation import plan_cluster, simulate
+
+RECORDS = 10_000_000
+
+
+def main() -> None:
+    """Simulate one cluster and say how long it took, and how large it is."""
+    profile = sys.argv[1] if len(sys.argv) > 1 else "churn"
+    records = int(sys.argv[2]) if len(sys.argv) > 2 else RECORDS
+    with tempfile.TemporaryDirectory(prefix="kip848-bench-") as folder:
+        out = Path(folder) / "capture"
+        started = time.perf_counter()
+        outcome = simulate(plan_cluster(profile, records, seed=848), out)
+        took = time.perf_counter() - started
+        size = sum(file.stat().st_size for file in out.glob("*.parquet"))
+    print(
+        f"{profile}: {outcome.records:,} records of {outcome.groups} groups in {took:.0f} s on "
+        f"{os.cpu_count()} cores: {outcome.records / took:,.0f} a second, {size / 1e6:,.0f} MB"
+    )
+
+
+if __name__ == "__main__":
+    main()
