@@ -134,7 +134,7 @@ class GroupAudit:
     def _pass_over(self, part: Part) -> None:
         """Records before which others may be missing: replayed, not judged."""
         counted = {
-            records.CURRENT: (TRANSITIONS, OWNERSHIP),
+            records.CURRENT: (TRANSITIONS, OWNERSHIP, EPOCHS),
             records.TARGET_EPOCH: (TARGETS, EPOCHS),
             records.GROUP: (EPOCHS, CAUSES),
         }

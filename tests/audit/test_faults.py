@@ -7,7 +7,7 @@ import pytest
 from tests.audit.faults import FAULTS, UNDETECTABLE
 from tests.audit.rates import rate
 
-FEW, MANY = 3, 75
+FEW, MANY = 6, 75
 LEAST = 0.99
 SLACK = {"targets_exchanged": 0.97}
 """Members whose ids fall into one bucket may be visited in either order, so that either target is

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.replay import fold as folding
@@ -103,11 +103,13 @@ records = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(records)
 def test_fold_is_the_plain_replay(some: list[Record]) -> None:
     assert kept(some) == plain(some)
 
 
+@settings(deadline=None)
 @given(records, st.lists(st.integers(0, 40), max_size=4))
 def test_folding_in_pieces_is_folding_at_once(some: list[Record], cuts: list[int]) -> None:
     whole = table(some)

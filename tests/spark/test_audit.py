@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.results import STATE, TRANSITIONS
+from kip848_spark.audit.results import LOADING, ORDER, STATE, TRANSITIONS
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
 from kip848_spark.spark.judging import OFFSETS_COMPARED
@@ -124,8 +124,9 @@ def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) 
     assert counts(twice, second.run_id).keys() == counts(once, whole.run_id).keys()
     for check, number in counts(once, whole.run_id).items():
         nights = counts(twice, first.run_id, second.run_id)[check]
-        # An operation that was cut counts twice, and what is left of it may be in two parts.
-        assert number <= nights <= number + 2 * 8, check
+        # An operation that was cut counts twice; and where a hole may be the cleaner's, what is
+        # unverifiable is counted by the record, not by the operation.
+        assert number <= nights <= number + (30 if check in (LOADING, ORDER) else 8), check
 
 
 def test_a_night_without_control_records_judges_none(spark: SparkSession, tmp_path: Path) -> None:
