@@ -56,7 +56,7 @@ def demo(
         with steps() as say:
             say(f"starting a Kafka {kafka} broker")
             with Broker(
-                kafka, settings=SETTINGS, offsets_partitions=PARTITIONS, progress=say
+                kafka, settings=SETTINGS, offsets_partitions=PARTITIONS, progress=say.within
             ) as broker:
                 say("driving consumers of every kind")
                 with drive(broker, lambda title, step: _tell(say, title, step)):
