@@ -17,6 +17,8 @@ from kip848_spark.coordinator.topics import Topic, Topics
 _MOST_COUNTS = 64
 """Partition counts that are tried for one topic, beside those that are known."""
 _MOST_TRIES = 4096
+MOST_PARTITIONS = 1_000_000
+"""More than a topic has: a number beyond comes from a damaged record, and is not counted up to."""
 
 Proven = dict[str, Topic]
 """Name -> topic, for those of a group's topics that exist."""
@@ -85,8 +87,11 @@ class Prover:
 
     def take(self, topics: Iterable[Topic]) -> None:
         """The topics are on record (key 4)."""
-        self.proven = {topic.name: topic for topic in topics}
-        self._last = self.proven
+        taken = {topic.name: topic for topic in topics}
+        if any(topic.partitions > MOST_PARTITIONS for topic in taken.values()):
+            self.proven = None
+            return
+        self.proven = self._last = taken
 
     def _search(
         self, metadata_hash: int, names: list[str], counts: Mapping[str, int]
@@ -115,7 +120,7 @@ class Prover:
             found[last] = None
         for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
             racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
-            if topic_id in counts:
+            if topic_id in counts and counts[topic_id] <= MOST_PARTITIONS:
                 found[Topic(name, topic_id, counts[topic_id], racks)] = None
         if listed is not None:
             found[listed] = None

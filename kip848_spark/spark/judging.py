@@ -16,7 +16,7 @@ import pyarrow as pa
 from kip848_spark.audit.agreeing import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
 from kip848_spark.audit.entries import Entry, entry, from_row
 from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.results import ORDER, STATE, Tally
+from kip848_spark.audit.results import LOADING, ORDER, STATE, Tally
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import COMPARED, GROUPS, JUDGED_TYPES, OFFSETS, StateRow, state_row
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
@@ -87,8 +87,29 @@ class _Group:
         self._type = ""
         self._early = 0
         self._commits = False
+        self._failure: str | None = None
 
     def add(self, row: Row) -> None:
+        """Takes the next row. What no rule was made for must not stop the audit of the others:
+        the group is then unverifiable, with the failure for a reason."""
+        if self._failure is None:
+            try:
+                self._add(row)
+            except Exception as failure:  # whatever it is
+                self._failure = _reason(failure)
+
+    def finish(self) -> Tally:
+        """The verdicts on the group."""
+        if self._failure is None:
+            try:
+                return self._verdicts()
+            except Exception as failure:  # as above
+                self._failure = _reason(failure)
+        tally = Tally()
+        tally.unknown(LOADING, self._failure)
+        return tally
+
+    def _add(self, row: Row) -> None:
         kind = row["kind"]
         if kind in COMPARED:
             said = orjson.loads(row["value"])
@@ -110,8 +131,7 @@ class _Group:
             if item is not None:
                 self._audit.add(item)
 
-    def finish(self) -> Tally:
-        """The verdicts on the group."""
+    def _verdicts(self) -> Tally:
         audit = self._audit
         tally = Tally() if self._early else audit.finish()
         if self._early:
@@ -144,6 +164,10 @@ def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:
             current.add(row)
     if current is not None:
         yield current
+
+
+def _reason(failure: Exception) -> str:
+    return f"the audit itself failed on a group: {type(failure).__name__}: {failure}"[:200]
 
 
 def _commit(row: Row) -> Entry:

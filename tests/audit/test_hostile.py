@@ -1,0 +1,102 @@
+"""Records whose bytes decode but whose values make no sense: the audit judges them, and goes on."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.results import LOADING
+from kip848_spark.audit.settings import Settings
+from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.spark import judging
+from tests.audit import logs
+
+INTEGERS = (0, -1, -2, 1, 7, 99_999, 2**15, 2**31 - 2, 2**31 - 1, -(2**31))
+TEXTS = ("", "x", "\0", "é", "([", "a" * 300)
+IDS = ("A" * 22, "AAAAAAAAAAAAAAAAAAAAAQ")
+BYTES = ("subscription", "assignment", "metadata", "userData")
+"""Fields that hold base64, which the damage here leaves alone."""
+
+
+def damaged(rng: random.Random, value: Any) -> Any:
+    """``value`` with one thing in it another one of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return rng.choice((value + 1, value - 1, *INTEGERS))
+        case str():
+            return rng.choice(IDS if len(value) == 22 else (*TEXTS, value + "x", value[:-1]))
+        case dict():
+            if names := [name for name in value if name not in BYTES]:
+                name = rng.choice(names)
+                value[name] = damaged(rng, value[name])
+        case [_, *_]:
+            at = rng.randrange(len(value))
+            match rng.randrange(5):
+                case 0:
+                    return []
+                case 1:
+                    return [*value, value[at]]
+                case 2:
+                    return [*value[:at], *value[at + 1 :]]
+                case _:
+                    value[at] = damaged(rng, value[at])
+    return value
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("release", logs.RELEASES)
+def test_no_value_stops_the_audit(release: str, seed: int) -> None:
+    rng = random.Random(seed)
+    log = logs.entries(release)
+    for at in rng.sample(range(len(log)), 25):
+        if log[at].value is None:
+            continue
+        log[at].record["value"]["data"] = damaged(rng, log[at].value)
+    for at in sorted(rng.sample(range(len(log)), 5), reverse=True):
+        del log[at]
+    tally = logs.audit(log, logs.topics(release))
+    assert sum(tally.disagreed.values())
+
+
+def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of one group run into a failure: it is named, and the other group is judged."""
+    add = judging.GroupAudit.add
+
+    def refuse(self: Any, item: Any) -> None:
+        if item.group == "bad":
+            raise ZeroDivisionError("nobody thought of this")
+        add(self, item)
+
+    monkeypatch.setattr(judging.GroupAudit, "add", refuse)
+    rows = [
+        {
+            "group_id": name,
+            "partition": 0,
+            "offset": at,
+            "millis": 0,
+            "kind": "consumer_group_metadata",
+            "member_id": None,
+            "regular_expression": None,
+            "dialect": "shipped",
+            "value": '{"epoch": 1, "metadata_hash": 0}',
+        }
+        for at, name in enumerate(("bad", "good"))
+    ]
+    lines = [
+        line
+        for batch in judging.judge(Settings(Coverage(), KnownTopics()))(
+            iter([pa.RecordBatch.from_pylist(rows)])
+        )
+        for line in batch.to_pylist()
+    ]
+    failed = [line for line in lines if "ZeroDivisionError" in (line["reason"] or "")]
+    assert [(line["verdict"], line["check"], line["number"]) for line in failed] == [
+        (judging.UNVERIFIABLE, LOADING, 1)
+    ]
+    assert any(line["verdict"] == judging.VERIFIED for line in lines)
