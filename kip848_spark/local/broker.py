@@ -60,6 +60,13 @@ DEFAULTS: Mapping[str, str] = {
 """What differs from a broker as it is shipped; ``settings`` of ``Broker`` come on top."""
 
 
+def _random_id() -> str:
+    """A uuid in Kafka's form. Its tools take one that begins with a dash for an option."""
+    while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
 class Broker:
     """A broker for a ``with`` statement. It is stopped, and its folder removed, at the end.
 
@@ -79,7 +86,7 @@ class Broker:
     ) -> None:
         self.version = version
         self.heap = heap
-        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster_id = _random_id()
         self.settings = {
             **DEFAULTS,
             "offsets.topic.num.partitions": str(offsets_partitions),

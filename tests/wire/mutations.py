@@ -69,6 +69,8 @@ def corpus(folder: str) -> tuple[tuple[bytes, bytes | None], ...]:
     ]
     if folder == "shipped":
         for file in sorted(DATA.glob("*/records.parquet")):
+            if file.parent.name.startswith("early"):
+                continue  # of another dialect
             table = pq.read_table(file, columns=["key", "value"])
             made += zip(*(column.to_pylist() for column in table.columns), strict=True)
     return tuple(dict.fromkeys(made))
