@@ -38,6 +38,7 @@ from kip848_spark.audit.results import (
     OWNERSHIP,
     TARGETS,
     TRANSITIONS,
+    UNREAD,
     Tally,
 )
 from kip848_spark.audit.settings import Settings
@@ -107,6 +108,14 @@ class GroupAudit:
         """A commit at its place among the records: it makes a simple group where there is none."""
         self._judge()
         self.reference.replay([entry], self.case.releases)
+
+    def unreadable(self, offset: int) -> None:
+        """A control record at ``offset`` that nobody could read: what it said is missing."""
+        self._judge(closed=False)
+        self.tally.unknown(LOADING, UNREAD)
+        self.case.doubt(forget=True)
+        self._repeatable.clear()
+        self._last = offset
 
     def _judge(self, *, closed: bool = True) -> None:
         entries, self._operation = self._operation, []

@@ -30,6 +30,7 @@ SEVERITIES = (INFO, WARNING, ERROR, CRITICAL)
 
 GAP = "gap"
 """A record that the verdict would need is gone, or may be."""
+UNREAD = "a record that could not be read"
 END_OF_LOG = "end of log"
 """The operation reaches to the last record read, so more of it may follow."""
 

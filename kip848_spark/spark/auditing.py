@@ -29,6 +29,7 @@ from kip848_spark.spark.judging import (
     FINDING,
     NOTE,
     REPLAYED,
+    UNREADABLE,
     UNVERIFIABLE,
     VERDICT,
     VERIFIED,
@@ -103,6 +104,7 @@ _COLUMNS = (
 def _rows(lake: Lake, asked: Asked) -> DataFrame:
     """Records and rows of the state tables, of the groups that are asked for."""
     rows = _shaped(_control(lake)).unionByName(_shaped(_commits(lake)))
+    rows = rows.unionByName(_shaped(_unreadable(lake)))
     for table in (GROUPS, MEMBERS, ASSIGNMENTS):
         rows = rows.unionByName(_shaped(_state(lake, table)))
     size = sum(row["records_read"] or 0 for row in lake.rows("runs"))
@@ -169,6 +171,16 @@ def _commits(lake: Lake) -> DataFrame:
             "millis": F.coalesce(F.unix_millis("timestamp"), F.lit(0)),
             "last": F.lit(0),
         }
+    )
+
+
+def _unreadable(lake: Lake) -> DataFrame:
+    """Control records of a group that could not be decoded, or are newer than this program."""
+    return (
+        lake.read("records")
+        .where(F.col("error").isNotNull() & F.col("group_id").isNotNull() & (F.col("key_type") > 1))
+        .select("group_id", "partition", "offset")
+        .withColumns({"kind": F.lit(UNREADABLE), "last": F.lit(0)})
     )
 
 

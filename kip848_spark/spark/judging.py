@@ -32,6 +32,8 @@ VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING = (
 )  # fmt: skip
 REPLAYED = "committed_offset"
 """The kind of a commit that is replayed as it is; a `COMMIT` row only says that there was one."""
+UNREADABLE = "unreadable"
+"""The kind of a control record that could not be decoded."""
 
 VERDICT = pa.schema(
     [
@@ -122,6 +124,8 @@ class _Group:
         elif kind == kinds.COMMIT:
             if not self._commits:
                 self._audit.commit(_commit(row))
+        elif kind == UNREADABLE:
+            self._audit.unreadable(row["offset"])
         elif row["dialect"] != SHIPPED:
             self._early += 1
         elif not self._early:

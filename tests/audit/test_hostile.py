@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.group import GroupAudit
 from kip848_spark.audit.results import LOADING
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
@@ -62,6 +63,24 @@ def test_no_value_stops_the_audit(release: str, seed: int) -> None:
         del log[at]
     tally = logs.audit(log, logs.topics(release))
     assert sum(tally.disagreed.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("release", logs.RELEASES)
+def test_what_could_not_be_read_is_no_disagreement(release: str, seed: int) -> None:
+    log = logs.entries(release)
+    lost = set(random.Random(seed).sample(range(len(log)), 1 + seed))
+    settings = Settings(Coverage(), logs.topics(release))
+    audits: dict[str, GroupAudit] = {}
+    for at, item in enumerate(log):
+        audit = audits.setdefault(item.group, GroupAudit(item.partition, item.group, settings))
+        if at in lost:
+            audit.unreadable(item.offset)
+        else:
+            audit.add(item)
+    tallies = [audit.finish() for audit in audits.values()]
+    assert [found for tally in tallies for found in tally.findings] == []
+    assert sum(sum(tally.unverifiable.values()) for tally in tallies) > 0
 
 
 def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
