@@ -86,6 +86,9 @@ def state_row(table: str, row: Mapping[str, Any], unsaid: Collection[str] = ()) 
         said["epoch"] = said["epoch"] or None  # a group of commits alone has no generation
     if table == GROUPS and row["type"] == "consumer":
         said["metadata_hash"] = said["metadata_hash"] or 0
+    if table == MEMBERS:  # without its key 5 a member has none of these: unknown here, empty there
+        for name in ("client_id", "client_host", "subscribed_topics"):
+            said[name] = said[name] or None
     said = {name: value for name, value in said.items() if name not in unsaid}
     return StateRow(table, row["group_id"], as_json(told), as_json(said), told.get("member_id"))
 
