@@ -317,19 +317,26 @@ class Duel:
     # Records
 
     def compare_logs(self) -> int:
-        """Compare every group's records, in order; how many there were."""
+        """Compare every group's records, in order; how many there were.
+
+        Sessions may end while the log is read: the reference's records until after that may be
+        there or not.
+        """
         self.tick()
         time.sleep(0.3)
+        before = {group: len(records) for group, records in self.records.items()}
         logged: dict[str, list[Json]] = {}
         for dumped in self.broker.dump_all():
             if dumped.key is None or str(dumped.group).startswith("probe-"):
                 continue
             record = {"key": dumped.key, "value": dumped.payload}
             logged.setdefault(dumped.group, []).append(self._renamed(record))
+        self.tick()
         count = 0
         for group in sorted({*logged, *self.records}):
             theirs = [_normal(record) for record in logged.get(group, [])]
-            mine = [_normal(record) for record in self.records.get(group, [])]
+            there = max(len(theirs), before.get(group, 0))
+            mine = [_normal(record) for record in self.records.get(group, [])][:there]
             count += len(theirs)
             self.reordered += _align(theirs, mine)
             for index in range(max(len(theirs), len(mine))):
