@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, Quiet, drive
 from kip848_spark.spark.session import local_session
+
+# How long an example takes says nothing of the code on a busy machine. On CI the examples are the
+# same every time: what is new is found where somebody can look at it.
+settings.register_profile("here", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("here")
 
 DATA = Path(__file__).parent / "data"
 RELEASES = ("4.3.1", "4.0.2")
