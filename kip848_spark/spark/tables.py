@@ -200,6 +200,3 @@ TABLES: dict[str, Table] = {
     )
 }
 """Every table of a lake by its name."""
-
-STATE_TABLES = ("control_state", "groups", "members", "assignments", "offsets")
-"""Tables that hold how things are now: each run writes them anew."""

@@ -6,6 +6,7 @@ bucket of a Java table are walked in an order that depends on the table's whole 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -35,6 +36,7 @@ def fight(version: str, tellers: list[tuple[str, Callable[[Talk], Conversation]]
         duel, records = told(version, tellers)
         if not duel.differences or attempt == ATTEMPTS - 1:
             break
+        warnings.warn(f"asked again: {duel.differences[0]}", stacklevel=2)
     listed = "\n".join(str(difference) for difference in duel.differences[:10])
     assert not duel.differences, f"{len(duel.differences)} differences, the first ones:\n{listed}"
     assert records > 100
