@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from kip848_spark.cli.display import err, out, print_json, print_rows
-from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
-from kip848_spark.errors import UsageError
+from kip848_spark.cli.options import (
+    Call,
+    ConfigOption,
+    JsonOption,
+    LakeOption,
+    VerboseOption,
+    moment,
+)
 
 MOST_FINDINGS = 20
 """Findings a terminal shows; `--json` and the table `findings` have all of them."""
@@ -52,7 +57,7 @@ def audit(
         release_named(release)  # a name that is wrong is told before Spark starts
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()
-    asked = Asked(list(group) if group else None, _time(since), release)
+    asked = Asked(list(group) if group else None, moment("--since", since), release)
     with call.spark() as (session, say):
         whole = call.lake(session)
         outcome = run_audit(whole, asked, say)
@@ -67,18 +72,6 @@ def audit(
         _show(agreement, findings)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
-
-
-def _time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--since {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def wrong(agreement: list[dict[str, Any]]) -> int:
