@@ -85,6 +85,8 @@ class Bump:
         known = True
         for entry in part.of(records.MEMBER):
             known = known and case.knows(records.MEMBER, entry.member)
+            if regex := (entry.value or {}).get("subscribedTopicRegex"):  # resolved before?
+                known = known and case.knows(records.REGEX, regex)
             cause, sure = _subscription(case, group, entry)
             if cause:
                 causes.append(cause)

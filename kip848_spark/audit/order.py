@@ -102,10 +102,10 @@ def _tombstone(case: Case, part: Part, entry: Entry) -> None:
         there = case.member(entry.member) is not None
     elif entry.kind == records.GROUP:
         there = case.consumer is not None
-    elif entry.kind == records.CLASSIC_GROUP:
-        there = case.group_id in case.shard.groups
     else:
-        return  # the end of a group clears keys 4, 6 and 16 whether or not they are there
+        # The end of a group clears keys 4, 6 and 16 whether or not they are there, and key 2 of a
+        # group that only its commits had made.
+        return
     if not there:
         nothing_there(case.tally, entry)
 

@@ -43,7 +43,7 @@ class Before:
         if group is None:
             return cls(UNNEEDED, {}) if part.of(records.TARGET_EPOCH) else cls()
         if part.name == DELETE:
-            return cls(dissolved=Dissolved(group, case.census))
+            return cls(dissolved=Dissolved(group, case.census, case.began))
         if part.of(records.TARGET_EPOCH):
             # Whose vote changed does not matter: of a tie, either assignor is accepted.
             tables = Tables(group.walk_members(), group.homogeneous(), Counter(), None)

@@ -127,7 +127,7 @@ def target_with_a_partition_too_many(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, _targets(log))
     value = data(log, at)
     topic = pick(rng, rows_of(value, "topicPartitions"))[0]
-    given(value, "topicPartitions", (topic, rng.randint(20, 30)))
+    given(value, "topicPartitions", (topic, rng.randint(1_000, 2_000)))
     return injected(log, at)
 
 
