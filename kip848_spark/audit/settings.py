@@ -24,6 +24,10 @@ class Settings:
 
     def counts(self, last: Entry) -> bool:
         """Whether verdicts on an operation that ends with this record are counted."""
-        if self.since_ms is not None and last.timestamp < self.since_ms:
+        return self.counts_at(last.partition, last.offset, last.timestamp)
+
+    def counts_at(self, partition: int, offset: int, timestamp: int) -> bool:
+        """The same, by the record's place and its time in ms."""
+        if self.since_ms is not None and timestamp < self.since_ms:
             return False
-        return last.offset >= self.since_offsets.get(last.partition, 0)
+        return offset >= self.since_offsets.get(partition, 0)

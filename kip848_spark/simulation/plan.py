@@ -7,9 +7,10 @@ own, from a seed of its own: the same plan gives the same bytes however many pro
 from __future__ import annotations
 
 import base64
+import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kip848_spark.coordinator.javahash import string_hash
 from kip848_spark.coordinator.releases import release_named
@@ -137,8 +138,10 @@ def plan_cluster(
     release: str = "4.3",
     partitions: int = 50,
     groups: int | None = None,
+    busiest: float = 0.0,
 ) -> ClusterPlan:
-    """The cluster of that seed. Raises UsageError."""
+    """The cluster of that seed; ``busiest``: the share of groups that all live in partition 0,
+    beside those that are there anyway. Raises UsageError."""
     life = profile_named(profile)
     release = release_named(release).name
     if release == "kip":
@@ -167,6 +170,8 @@ def plan_cluster(
         for i in range(max(4, min(count, 200)))
     )
     plans = tuple(_group(rng, life, number, topics) for number in range(count))
+    together = int(busiest * count)
+    plans = tuple(_moved(group, partitions) for group in plans[:together]) + plans[together:]
     return ClusterPlan(
         life, release, seed, records, partitions, topics, plans,
         _quotas(plans, partitions, records),
@@ -203,6 +208,13 @@ def _group(
         rebalance_timeout=rng.choice((20_000, 60_000)),
         weight=size * 1_000 / interval,
     )
+
+
+def _moved(group: GroupPlan, partitions: int) -> GroupPlan:
+    """The group under a name that puts it into partition 0."""
+    names = (f"{group.group_id}-{number}" for number in itertools.count())
+    name = next(name for name in names if partition_of(name, partitions) == 0)
+    return replace(group, group_id=name)
 
 
 def _quotas(groups: tuple[GroupPlan, ...], partitions: int, records: int) -> dict[int, int]:

@@ -6,6 +6,7 @@ where records are missing and what the topics are called, and both are small.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.coverage import Coverage
@@ -81,13 +83,13 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
         tally = _tally(verdicts)
         cluster_id = run.identity.cluster_id
         lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
-        if number := tally.disagreed.total():
-            found = _findings(verdicts)
-            if number <= _COLLECTED:
-                told = [row.asDict() for row in found.collect()]
-                lake.append_rows("findings", told, run.run_id, cluster_id)
-            else:
-                lake.append("findings", with_run(found, run.run_id, cluster_id))
+        found = _findings(verdicts)
+        told = found.limit(_COLLECTED + 1).collect()
+        if len(told) <= _COLLECTED:
+            few = [row.asDict() for row in told]
+            lake.append_rows("findings", few, run.run_id, cluster_id)
+        else:
+            lake.append("findings", with_run(found, run.run_id, cluster_id))
     finally:
         verdicts.unpersist()
 
@@ -139,23 +141,36 @@ def _json(value: Column) -> Column:
 
 
 def _control(lake: Lake) -> DataFrame:
-    value = F.coalesce(
-        *(F.when(F.col("kind") == k, _json(F.col(k))) for k in KINDS if k in _STRUCTS)
+    rows = lake.read("group_records")
+    values = (
+        F.when(F.col("kind") == k, _json(F.col(k).cast(_as_kafka(rows.schema[k].dataType))))
+        for k in _STRUCTS
     )
-    return (
-        lake.read("group_records")
-        .where(F.col("kind").isin(*_STRUCTS))
-        .withColumns(
-            {
-                "millis": F.unix_millis("timestamp"),
-                "value": F.when(~F.col("tombstone"), value),
-                "last": F.lit(0),
-            }
-        )
+    return rows.where(F.col("kind").isin(*_STRUCTS)).withColumns(
+        {
+            "millis": F.unix_millis("timestamp"),
+            "value": F.when(~F.col("tombstone"), F.coalesce(*values)),
+            "last": F.lit(0),
+        }
     )
 
 
 _STRUCTS = tuple(kind for kind in KINDS if kind != kinds.COMMIT)
+
+
+def _as_kafka(type_: T.DataType) -> T.DataType:
+    """``type_`` with the names of its fields as Kafka has them."""
+    if isinstance(type_, T.ArrayType):
+        return T.ArrayType(_as_kafka(type_.elementType), type_.containsNull)
+    if isinstance(type_, T.StructType):
+        return T.StructType(
+            [T.StructField(_camel(f.name), _as_kafka(f.dataType), f.nullable) for f in type_.fields]
+        )
+    return type_
+
+
+def _camel(snake: str) -> str:
+    return re.sub(r"_(.)", lambda found: found.group(1).upper(), snake)
 
 
 def _commits(lake: Lake) -> DataFrame:
@@ -179,8 +194,15 @@ def _unreadable(lake: Lake) -> DataFrame:
     return (
         lake.read("records")
         .where(F.col("error").isNotNull() & F.col("group_id").isNotNull() & (F.col("key_type") > 1))
-        .select("group_id", "partition", "offset")
-        .withColumns({"kind": F.lit(UNREADABLE), "last": F.lit(0)})
+        .select(
+            "group_id",
+            "partition",
+            "offset",
+            F.coalesce(F.unix_millis("timestamp"), F.lit(0)).alias("millis"),
+            F.lit(UNREADABLE).alias("kind"),
+            F.lit(0).alias("last"),
+            "run_id",
+        )
     )
 
 
@@ -223,8 +245,10 @@ def _sampled(commits: int) -> Column:
 
 
 def _changed(lake: Lake, after: str) -> DataFrame:
-    """Groups with new control records, and those that have none at all."""
-    new = lake.read("group_records").where(F.col("run_id") > after).select("group_id")
+    """Groups with new control records, read or not, and those that have none at all."""
+    new = lake.read("group_records").select("group_id", "run_id")
+    new = new.unionByName(_unreadable(lake).select("group_id", "run_id"))
+    new = new.where(F.col("run_id") > after).select("group_id")
     simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
     return new.unionByName(simple.where(F.col("type") == "classic").select("group_id")).distinct()
 

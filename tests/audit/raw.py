@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +22,11 @@ from tests.captures import read_live
 
 def control_rows(path: Path) -> pa.Table:
     """The rows of `group_records` that the codec makes of a capture's file."""
-    table = pq.read_table(path).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return _control(pq.read_table(path))
+
+
+def _control(table: pa.Table) -> pa.Table:
+    table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
     kinds = [int.from_bytes(key[:2], "big") for key in table["key"].to_pylist()]
     table = table.filter(pa.array([kind not in (0, 1) for kind in kinds]))
     raw = table.select(["partition", "offset", "timestamp", "key", "value"])
@@ -29,11 +38,39 @@ def control_rows(path: Path) -> pa.Table:
 
 def entries_of(path: Path) -> list[Entry]:
     """The entries that an audit of a capture's file would judge."""
-    found = (
-        from_row(row, round(row["timestamp"].timestamp() * 1000))
-        for row in control_rows(path).to_pylist()
-    )
+    return entries_in(pq.read_table(path))
+
+
+def entries_in(capture: pa.Table) -> list[Entry]:
+    """The entries that an audit of a capture would judge."""
+    found = (entry_of(row) for row in _control(capture).to_pylist())
     return [item for item in found if item is not None]
+
+
+def entry_of(row: Mapping[str, Any]) -> Entry | None:
+    """The entry of a row of `group_records`."""
+    millis = round(row["timestamp"].timestamp() * 1000)
+    value = None if row["tombstone"] else _camel(row[row["kind"]])
+    return from_row({**row, "millis": millis}, value)
+
+
+def _camel(value: Any) -> Any:
+    """A value of `group_records` under Kafka's names, bytes as base64."""
+    if isinstance(value, Mapping):
+        return {_name(k): _camel(v) for k, v in value.items() if k not in _DERIVED}
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return value
+    return [_camel(item) for item in value]
+
+
+@lru_cache(maxsize=512)
+def _name(snake: str) -> str:
+    return re.sub(r"_(.)", lambda found: found.group(1).upper(), snake)
+
+
+_DERIVED = ("consumer_subscription", "consumer_assignment", "metadata_kind")
 
 
 def topics_of(path: Path) -> KnownTopics:

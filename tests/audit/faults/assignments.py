@@ -8,6 +8,7 @@ from kip848_spark.audit.entries import Entry
 from tests.audit.faults.injecting import (
     Injected,
     Log,
+    NoPlaceError,
     data,
     fault,
     given,
@@ -23,7 +24,7 @@ from tests.audit.faults.injecting import (
 
 
 @fault
-def owned_twice(log: Log, rng: random.Random) -> Injected | None:
+def owned_twice(log: Log, rng: random.Random) -> Injected:
     places = []
     for i in values(log, "8"):
         for member, other in latest(log, i, log[i].group, "8").items():
@@ -31,25 +32,25 @@ def owned_twice(log: Log, rng: random.Random) -> Injected | None:
                 places += [(i, p) for p in rows_of(other.value or {}, "assignedPartitions")]
     at, place = pick(rng, places)
     if place in rows_of(data(log, at), "assignedPartitions"):
-        return None
+        raise NoPlaceError
     given(data(log, at), "assignedPartitions", place, data(log, at)["memberEpoch"])
     return injected(log, at)
 
 
 @fault
-def assignment_misses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+def assignment_misses_a_partition(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, [i for i in values(log, "8") if data(log, i)["assignedPartitions"]])
     value = data(log, at)
-    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
     return injected(log, at)
 
 
 @fault
-def unsubscribed_topic(log: Log, rng: random.Random) -> Injected | None:
+def unsubscribed_topic(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     own = {t for i in group_of(log, at) for t in _topics(log[i])}
     others = sorted({t for e in log for t in _topics(e)} - own)
-    given(data(log, at), "assignedPartitions", (rng.choice(others), 0), 1)
+    given(data(log, at), "assignedPartitions", (pick(rng, others), 0), 1)
     return injected(log, at)
 
 
@@ -59,7 +60,7 @@ def _topics(item: Entry) -> set[str]:
 
 
 @fault
-def revocation_skipped(log: Log, rng: random.Random) -> Injected | None:
+def revocation_skipped(log: Log, rng: random.Random) -> Injected:
     """The member is at the new epoch with what it was to give up."""
     places = [i for i in values(log, "8") if data(log, i)["partitionsPendingRevocation"]]
     at = pick(rng, places)
@@ -73,7 +74,7 @@ def revocation_skipped(log: Log, rng: random.Random) -> Injected | None:
 
 
 @fault
-def revokes_what_it_never_had(log: Log, rng: random.Random) -> Injected | None:
+def revokes_what_it_never_had(log: Log, rng: random.Random) -> Injected:
     places = [i for i in values(log, "8") if data(log, i)["partitionsPendingRevocation"]]
     at = pick(rng, places)
     value = data(log, at)
@@ -83,7 +84,7 @@ def revokes_what_it_never_had(log: Log, rng: random.Random) -> Injected | None:
 
 
 @fault
-def wrong_state(log: Log, rng: random.Random) -> Injected | None:
+def wrong_state(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     value = data(log, at)
     value["state"] = rng.choice([state for state in (0, 1, 2, 127) if state != value["state"]])
@@ -91,7 +92,7 @@ def wrong_state(log: Log, rng: random.Random) -> Injected | None:
 
 
 @fault
-def rejoined_with_less(log: Log, rng: random.Random) -> Injected | None:
+def rejoined_with_less(log: Log, rng: random.Random) -> Injected:
     """A static member comes back, and a partition of its place is gone."""
     places = [
         i
@@ -100,7 +101,7 @@ def rejoined_with_less(log: Log, rng: random.Random) -> Injected | None:
     ]
     at = pick(rng, places)
     value = data(log, at)
-    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
     return injected(log, at)
 
 
@@ -114,18 +115,18 @@ def _targets(log: Log) -> list[int]:
 
 
 @fault
-def target_misses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+def target_misses_a_partition(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, _targets(log))
     value = data(log, at)
-    without(value, "topicPartitions", rng.choice(rows_of(value, "topicPartitions")))
+    without(value, "topicPartitions", pick(rng, rows_of(value, "topicPartitions")))
     return injected(log, at)
 
 
 @fault
-def target_with_a_partition_too_many(log: Log, rng: random.Random) -> Injected | None:
+def target_with_a_partition_too_many(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, _targets(log))
     value = data(log, at)
-    topic = rng.choice(rows_of(value, "topicPartitions"))[0]
+    topic = pick(rng, rows_of(value, "topicPartitions"))[0]
     given(value, "topicPartitions", (topic, rng.randint(20, 30)))
     return injected(log, at)
 
@@ -141,15 +142,15 @@ def _pairs(log: Log) -> list[tuple[int, int]]:
 
 
 @fault
-def target_given_twice(log: Log, rng: random.Random) -> Injected | None:
+def target_given_twice(log: Log, rng: random.Random) -> Injected:
     one, other = pick(rng, _pairs(log))
-    place = rng.choice(rows_of(data(log, one), "topicPartitions"))
+    place = pick(rng, rows_of(data(log, one), "topicPartitions"))
     given(data(log, other), "topicPartitions", place)
     return injected(log, other)
 
 
 @fault
-def unbalanced_target(log: Log, rng: random.Random) -> Injected | None:
+def unbalanced_target(log: Log, rng: random.Random) -> Injected:
     one, other = pick(rng, _pairs(log))
     for place in rows_of(data(log, one), "topicPartitions"):
         without(data(log, one), "topicPartitions", place)
@@ -158,7 +159,7 @@ def unbalanced_target(log: Log, rng: random.Random) -> Injected | None:
 
 
 @fault
-def targets_exchanged(log: Log, rng: random.Random) -> Injected | None:
+def targets_exchanged(log: Log, rng: random.Random) -> Injected:
     """Two members of one operation get each other's targets: not sticky, or not in range order."""
     one, other = pick(rng, _pairs(log))
     a, b = data(log, one), data(log, other)

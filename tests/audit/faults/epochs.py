@@ -7,6 +7,7 @@ import random
 from tests.audit.faults.injecting import (
     Injected,
     Log,
+    NoPlaceError,
     data,
     fault,
     group_of,
@@ -21,58 +22,56 @@ from tests.audit.faults.injecting import (
 
 
 @fault
-def epoch_back(log: Log, rng: random.Random) -> Injected | None:
+def epoch_back(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, [i for i in values(log, "3") if previous(log, i) and data(log, i)["epoch"] > 1])
-    if at is None:
-        return None
     data(log, at)["epoch"] -= rng.randint(1, data(log, at)["epoch"] - 1)
     return injected(log, at)
 
 
 @fault
-def epoch_jump(log: Log, rng: random.Random) -> Injected | None:
+def epoch_jump(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, [i for i in values(log, "3") if log[operation_of(log, i)[0]].kind != "2"])
     data(log, at)["epoch"] += rng.randint(1, 5)
     return injected(log, at)
 
 
 @fault
-def target_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+def target_epoch_off(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "6"))
     data(log, at)["assignmentEpoch"] += rng.choice((-1, 1))
     return injected(log, at)
 
 
 @fault
-def member_ahead_of_group(log: Log, rng: random.Random) -> Injected | None:
+def member_ahead_of_group(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["memberEpoch"] += rng.randint(20, 40)
     return injected(log, at)
 
 
 @fault
-def member_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+def member_epoch_off(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["memberEpoch"] += rng.choice((-1, 1))
     return injected(log, at)
 
 
 @fault
-def member_epoch_minus_one(log: Log, rng: random.Random) -> Injected | None:
+def member_epoch_minus_one(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["memberEpoch"] = -1
     return injected(log, at)
 
 
 @fault
-def wrong_previous_epoch(log: Log, rng: random.Random) -> Injected | None:
+def wrong_previous_epoch(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["previousMemberEpoch"] += rng.choice((-1, 1, 2))
     return injected(log, at)
 
 
 @fault
-def assignment_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+def assignment_epoch_off(log: Log, rng: random.Random) -> Injected:
     rows = [
         (i, row)
         for i in values(log, "8")
@@ -80,15 +79,13 @@ def assignment_epoch_off(log: Log, rng: random.Random) -> Injected | None:
         if row.get("assignmentEpochs") and previous(log, i)
     ]
     found = pick(rng, rows)
-    if found is None:
-        return None
     at, row = found
     row["assignmentEpochs"][rng.randrange(len(row["assignmentEpochs"]))] += rng.choice((-1, 1))
     return injected(log, at)
 
 
 @fault
-def hash_wrong(log: Log, rng: random.Random) -> Injected | None:
+def hash_wrong(log: Log, rng: random.Random) -> Injected:
     hashed = {i for i in values(log, "3") if data(log, i).get("metadataHash")}
     places = [
         i
@@ -97,8 +94,6 @@ def hash_wrong(log: Log, rng: random.Random) -> Injected | None:
         and len([j for j in group_of(log, i) if j in hashed]) > 1
     ]
     at = pick(rng, places)
-    if at is None:
-        return None
     data(log, at)["metadataHash"] += rng.randint(1, 1 << 40)
     return injected(log, at)
 
@@ -112,27 +107,27 @@ def _upgrades(log: Log) -> list[int]:
 
 
 @fault
-def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected | None:
+def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected:
     start = pick(rng, _upgrades(log))
     for i in operation_of(log, start):
         if log[i].kind == "3":
             data(log, i)["epoch"] += rng.choice((-1, 3))
             return injected(log, i)
-    return None
+    raise NoPlaceError
 
 
 @fault
-def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected:
     start = pick(rng, _upgrades(log))
     group = operation_of(log, start)
     at = next(i for i in group if log[i].kind == "8")
     value = data(log, at)
-    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
     return injected(log, at)
 
 
 @fault
-def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected | None:
+def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected:
     places = [
         i
         for i in values(log, "2")
@@ -145,7 +140,7 @@ def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected | No
 
 
 @fault
-def classic_generation_back(log: Log, rng: random.Random) -> Injected | None:
+def classic_generation_back(log: Log, rng: random.Random) -> Injected:
     places = [
         i
         for i in values(log, "2")
