@@ -181,7 +181,7 @@ def _downgrade(
         MIGRATION,
         entry,
         "The group was converted back to the classic protocol, but not with its own epoch as "
-        "generation and its own members: they will be fenced and rejoin.",
+        "generation and its own members: they will be fenced and join anew; see that they did.",
         {"generation": generations[0], "members": sorted(dissolved.classic)},
         {"generation": value["generation"], "members": ids},
         member="",
