@@ -62,6 +62,26 @@ def judge_sense(case: Case, part: Part, entry: Entry) -> None:
         )
     elif _orphan(case, entry):
         never_joined(case.tally, entry)
+    elif _names_one_twice(entry):
+        case.tally.wrong(
+            ORDER,
+            entry,
+            "This record names a partition twice, which no coordinator writes: it was damaged or "
+            "written by something else; compare with another replica of this partition.",
+            "each partition once",
+            entry.record,
+        )
+
+
+def _names_one_twice(entry: Entry) -> bool:
+    value = entry.value or {}
+    for field in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
+        rows = value.get(field, ())
+        if len(rows) > len({row["topicId"] for row in rows}):
+            return True
+        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
+            return True
+    return False
 
 
 def never_joined(tally: Tally, entry: Entry) -> None:

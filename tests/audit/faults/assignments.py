@@ -84,6 +84,14 @@ def revokes_what_it_never_had(log: Log, rng: random.Random) -> Injected:
 
 
 @fault
+def partition_named_twice(log: Log, rng: random.Random) -> Injected:
+    at = pick(rng, [i for i in values(log, "7") if data(log, i)["topicPartitions"]])
+    row = pick(rng, data(log, at)["topicPartitions"])
+    row["partitions"].append(pick(rng, row["partitions"]))
+    return injected(log, at)
+
+
+@fault
 def wrong_state(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     value = data(log, at)
