@@ -44,6 +44,8 @@ class Case:
     held: dict[str, frozenset[Place]] = field(default_factory=dict)
     rejoined: set[str] = field(default_factory=set)
     """Members that took a static member's place in the operation at hand."""
+    began: int | None = None
+    """The epoch of the group, if it was there, when the operation at hand began."""
     generation: int | None = None
     """The last generation on record while the group was classic."""
 

@@ -91,6 +91,11 @@ class GroupAudit:
         self._last = entry.offset
         self._operation.append(entry)
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether the reference has replayed all records but the last one that was added."""
+        return len(self._operation) < 2
+
     def finish(self) -> Tally:
         """No record follows: what is left open is judged, or said to be unknown."""
         at_end = self.settings.coverage.is_end(self.partition, self._last)
@@ -133,6 +138,7 @@ class GroupAudit:
         self.reference.replay(entries, self.case.releases)
         self._dissolved = None
         self.case.rejoined.clear()
+        self.case.began = self.case.consumer.epoch if self.case.consumer is not None else None
         counts = self.settings.counts(entries[-1])
         self.case.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed(entries)

@@ -62,6 +62,26 @@ def judge_sense(case: Case, part: Part, entry: Entry) -> None:
         )
     elif _orphan(case, entry):
         never_joined(case.tally, entry)
+    elif _names_one_twice(entry):
+        case.tally.wrong(
+            ORDER,
+            entry,
+            "This record names a partition twice, which no coordinator writes: it was damaged or "
+            "written by something else; compare with another replica of this partition.",
+            "each partition once",
+            entry.record,
+        )
+
+
+def _names_one_twice(entry: Entry) -> bool:
+    value = entry.value or {}
+    for field in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
+        rows = value.get(field, ())
+        if len(rows) > len({row["topicId"] for row in rows}):
+            return True
+        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
+            return True
+    return False
 
 
 def never_joined(tally: Tally, entry: Entry) -> None:
@@ -102,10 +122,10 @@ def _tombstone(case: Case, part: Part, entry: Entry) -> None:
         there = case.member(entry.member) is not None
     elif entry.kind == records.GROUP:
         there = case.consumer is not None
-    elif entry.kind == records.CLASSIC_GROUP:
-        there = case.group_id in case.shard.groups
     else:
-        return  # the end of a group clears keys 4, 6 and 16 whether or not they are there
+        # The end of a group clears keys 4, 6 and 16 whether or not they are there, and key 2 of a
+        # group that only its commits had made.
+        return
     if not there:
         nothing_there(case.tally, entry)
 

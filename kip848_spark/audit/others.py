@@ -164,7 +164,8 @@ class OtherGroupAudit:
                 EPOCHS,
                 entry,
                 f"The target is marked as made for epoch {epoch}, but the group is at "
-                f"{state.epoch}: members will converge to an epoch that is not the group's.",
+                f"{state.epoch}: members will converge to an epoch that is not the group's; look "
+                "for a lost record, and restart one member of the group.",
                 state.epoch,
                 epoch,
             )
@@ -191,8 +192,7 @@ class OtherGroupAudit:
             EPOCHS,
             entry,
             f"The member's epoch is {epoch}, which must be from {least} up to the target's, "
-            f"{target}, and the one before it {before}: the member will be fenced; let it join "
-            "anew.",
+            f"{target}, and the one before it {before}: the member will be fenced; restart it.",
             {"least": least, "target": target, "previous": before},
             {"memberEpoch": epoch, "previousMemberEpoch": previous},
         )

@@ -7,10 +7,9 @@ own, from a seed of its own: the same plan gives the same bytes however many pro
 from __future__ import annotations
 
 import base64
-import itertools
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kip848_spark.coordinator.javahash import string_hash
 from kip848_spark.coordinator.releases import release_named
@@ -140,8 +139,8 @@ def plan_cluster(
     groups: int | None = None,
     busiest: float = 0.0,
 ) -> ClusterPlan:
-    """The cluster of that seed; ``busiest``: the share of groups that all live in partition 0,
-    beside those that are there anyway. Raises UsageError."""
+    """The cluster of that seed; ``busiest``: the share of all records that one partition has,
+    whatever its groups commit (0: what they do). Raises UsageError."""
     life = profile_named(profile)
     release = release_named(release).name
     if release == "kip":
@@ -170,11 +169,9 @@ def plan_cluster(
         for i in range(max(4, min(count, 200)))
     )
     plans = tuple(_group(rng, life, number, topics) for number in range(count))
-    together = int(busiest * count)
-    plans = tuple(_moved(group, partitions) for group in plans[:together]) + plans[together:]
     return ClusterPlan(
         life, release, seed, records, partitions, topics, plans,
-        _quotas(plans, partitions, records),
+        _quotas(plans, partitions, records, busiest),
     )  # fmt: skip
 
 
@@ -210,19 +207,18 @@ def _group(
     )
 
 
-def _moved(group: GroupPlan, partitions: int) -> GroupPlan:
-    """The group under a name that puts it into partition 0."""
-    names = (f"{group.group_id}-{number}" for number in itertools.count())
-    name = next(name for name in names if partition_of(name, partitions) == 0)
-    return replace(group, group_id=name)
-
-
-def _quotas(groups: tuple[GroupPlan, ...], partitions: int, records: int) -> dict[int, int]:
-    """Records by partition in proportion to what its groups commit; they add up to ``records``."""
+def _quotas(
+    groups: tuple[GroupPlan, ...], partitions: int, records: int, busiest: float
+) -> dict[int, int]:
+    """Records by partition in proportion to what its groups commit, but for the busiest one's
+    share; they add up to ``records``."""
     weights: dict[int, float] = {}
     for group in groups:
         place = partition_of(group.group_id, partitions)
         weights[place] = weights.get(place, 0.0) + group.weight
+    if busiest and len(weights) > 1:
+        most = max(weights, key=lambda place: weights[place])
+        weights[most] = (sum(weights.values()) - weights[most]) * busiest / (1 - busiest)
     whole = sum(weights.values())
     spare = records - len(weights) * LEAST_RECORDS // 2
     quotas = {

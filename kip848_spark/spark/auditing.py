@@ -26,10 +26,14 @@ from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.replay import kinds
 from kip848_spark.spark.gaps import TRANSACTION
+from kip848_spark.spark.in_between import cuts_of, share_of, state_then
 from kip848_spark.spark.judging import (
     DISAGREED,
     FINDING,
+    IN_BETWEEN,
     NOTE,
+    NOW,
+    RECORDS,
     REPLAYED,
     UNREADABLE,
     UNVERIFIABLE,
@@ -76,8 +80,14 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
         asked.release,
         None if asked.since is None else round(asked.since.timestamp() * 1000),
         asked.offsets,
+        cuts_of(run) if asked.after is None else {},
+        share_of(lake) if asked.after is None else 0,
     )
-    rows = _rows(lake, asked).repartition("group_id").sortWithinPartitions("group_id", *_ORDER)
+    rows = (
+        _rows(lake, run, asked, settings)
+        .repartition("group_id")
+        .sortWithinPartitions("group_id", *_ORDER)
+    )
     verdicts = rows.mapInArrow(judge(settings), from_arrow_schema(VERDICT)).persist()
     try:
         tally = _tally(verdicts)
@@ -103,7 +113,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _rows(lake: Lake, asked: Asked) -> DataFrame:
+def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
     """Records and rows of the state tables, of the groups that are asked for."""
     rows = _shaped(_control(lake)).unionByName(_shaped(_commits(lake)))
     rows = rows.unionByName(_shaped(_unreadable(lake)))
@@ -115,6 +125,9 @@ def _rows(lake: Lake, asked: Asked) -> DataFrame:
         replayed = _replayed(lake).where(sampled)
         rows = rows.unionByName(_shaped(replayed))
         rows = rows.unionByName(_shaped(_state(lake, OFFSETS).where(sampled)))
+    if settings.cuts:
+        then = state_then(lake, run, settings.cuts, settings.share)
+        rows = rows.unionByName(_shaped(then.withColumn("last", F.lit(IN_BETWEEN))))
     if asked.groups is not None:
         rows = rows.where(F.col("group_id").isin(list(asked.groups)))
     if asked.after is not None:
@@ -150,7 +163,7 @@ def _control(lake: Lake) -> DataFrame:
         {
             "millis": F.unix_millis("timestamp"),
             "value": F.when(~F.col("tombstone"), F.coalesce(*values)),
-            "last": F.lit(0),
+            "last": F.lit(RECORDS),
         }
     )
 
@@ -184,7 +197,7 @@ def _commits(lake: Lake) -> DataFrame:
         {
             "kind": F.lit(kinds.COMMIT),
             "millis": F.coalesce(F.unix_millis("timestamp"), F.lit(0)),
-            "last": F.lit(0),
+            "last": F.lit(RECORDS),
         }
     )
 
@@ -200,7 +213,7 @@ def _unreadable(lake: Lake) -> DataFrame:
             "offset",
             F.coalesce(F.unix_millis("timestamp"), F.lit(0)).alias("millis"),
             F.lit(UNREADABLE).alias("kind"),
-            F.lit(0).alias("last"),
+            F.lit(RECORDS).alias("last"),
             "run_id",
         )
     )
@@ -215,7 +228,7 @@ def _state(lake: Lake, table: str) -> DataFrame:
         partition.alias("partition"),
         F.lit(table).alias("kind"),
         _json(F.struct(*columns)).alias("value"),
-        F.lit(1).alias("last"),
+        F.lit(NOW).alias("last"),
     )
 
 
@@ -233,7 +246,7 @@ def _replayed(lake: Lake) -> DataFrame:
             F.unix_millis("timestamp").alias("millis"),
             F.lit(REPLAYED).alias("kind"),
             _json(F.struct(*told)).alias("value"),
-            F.lit(0).alias("last"),
+            F.lit(RECORDS).alias("last"),
         )
     )
 

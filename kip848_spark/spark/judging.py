@@ -67,13 +67,16 @@ _DECODED = ("consumerSubscription", "consumerAssignment", "metadataKind")
 _MOST_LINES = 4096
 _MOST_TEXT = 500
 FAILED = "the audit itself failed on a group"
+COMPARED_IN_BETWEEN = "rows compared as they were at an offset in between"
+IN_BETWEEN, RECORDS, NOW = -1, 0, 1
+"""What rows of a group come first: state tables as they were once, its records, those of now."""
 OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
 
 
 def judge(settings: Settings) -> Callable[[Batches], Batches]:
     """Rows of group_id, partition, offset, millis, kind, member_id, regular_expression, dialect
-    and ``value`` (JSON; null for a tombstone) to lines of `VERDICT`. Rows of a state table have
-    its name for a kind and come last in their group."""
+    ``value`` (JSON; null for a tombstone) and ``last`` (`IN_BETWEEN`, `RECORDS` or `NOW`, in that
+    order) to lines of `VERDICT`. Rows of a state table have its name for a kind."""
 
     def run(batches: Batches) -> Batches:
         lines: list[Row] = []
@@ -102,6 +105,9 @@ class _Group:
         self._type = ""
         self._early = 0
         self._commits = False
+        self._cut = settings.cut(first["partition"], self.group_id)
+        self._then: list[StateRow] = []
+        self._compared = Tally()
         self._failure: Exception | None = None
 
     def add(self, row: Row) -> None:
@@ -126,7 +132,9 @@ class _Group:
 
     def _add(self, row: Row) -> None:
         kind = row["kind"]
-        if kind in COMPARED:
+        if row["last"] == IN_BETWEEN:
+            self._then.append(state_row(kind, orjson.loads(row["value"])))
+        elif kind in COMPARED:
             said = orjson.loads(row["value"])
             if kind == GROUPS:
                 self._type = said["type"]
@@ -145,10 +153,27 @@ class _Group:
             item = from_row(row, None if row["value"] is None else _value(row))
             if item is not None:
                 self._audit.add(item)
+                if self._cut is not None and item.offset > self._cut:
+                    self._compare_then()
+
+    def _compare_then(self) -> None:
+        """The state at the cut, which lies right behind what the reference has replayed."""
+        self._cut = None
+        reference = self._audit.reference
+        ours = [row for row in self._then if not _of_commits(row)]
+        theirs = [row for row in reference.rows() if not _of_commits(row)]
+        judged = all(_type(row) in JUDGED_TYPES for row in ours if row.table == GROUPS)
+        if judged and self._audit.at_rest and reference.fault is None:
+            agree(self._compared, ours, theirs)
 
     def _verdicts(self) -> Tally:
         audit = self._audit
         tally = Tally() if self._early else audit.finish()
+        if self._cut is not None and not self._early:
+            self._compare_then()
+        tally.add(self._compared)
+        if compared := self._compared.verified[STATE]:
+            tally.notes[STATE, COMPARED_IN_BETWEEN] = compared
         if self._early:
             tally.unverifiable[ORDER, OTHER_DIALECT] = self._early
         reason = None
@@ -165,6 +190,19 @@ class _Group:
             agree(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
         return tally
+
+
+def _type(row: StateRow) -> str:
+    return str(orjson.loads(row.row)["type"])
+
+
+def _of_commits(row: StateRow) -> bool:
+    """Whether this is a group that only commits have made: not all of them are told here."""
+    return (
+        row.table == GROUPS
+        and not orjson.loads(row.row)["protocol_type"]
+        and (_type(row) == "classic")
+    )
 
 
 def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:

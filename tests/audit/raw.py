@@ -25,15 +25,25 @@ def control_rows(path: Path) -> pa.Table:
     return _control(pq.read_table(path))
 
 
-def _control(table: pa.Table) -> pa.Table:
-    table = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+def _control(capture: pa.Table) -> pa.Table:
+    batches = iter(raw_control(capture).to_batches())
+    decoded = list(control_decoder(CONTROL_PLAN, CONTROL_FIELDS)(batches))
+    return pa.Table.from_batches(decoded) if decoded else pa.table({})
+
+
+def rows_of(raw: pa.Table) -> list[dict[str, Any]]:
+    """The rows of `group_records` of what `raw_control` gives."""
+    batches = control_decoder(CONTROL_PLAN, CONTROL_FIELDS)(iter(raw.to_batches()))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def raw_control(capture: pa.Table) -> pa.Table:
+    """partition, offset, timestamp, raw_key, raw_value of the control records of a capture."""
+    table = capture.sort_by([("partition", "ascending"), ("offset", "ascending")])
     kinds = [int.from_bytes(key[:2], "big") for key in table["key"].to_pylist()]
     table = table.filter(pa.array([kind not in (0, 1) for kind in kinds]))
     raw = table.select(["partition", "offset", "timestamp", "key", "value"])
-    raw = raw.rename_columns(["partition", "offset", "timestamp", "raw_key", "raw_value"])
-    return pa.Table.from_batches(
-        list(control_decoder(CONTROL_PLAN, CONTROL_FIELDS)(iter(raw.to_batches())))
-    )
+    return raw.rename_columns(["partition", "offset", "timestamp", "raw_key", "raw_value"])
 
 
 def entries_of(path: Path) -> list[Entry]:

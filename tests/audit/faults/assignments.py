@@ -84,6 +84,14 @@ def revokes_what_it_never_had(log: Log, rng: random.Random) -> Injected:
 
 
 @fault
+def partition_named_twice(log: Log, rng: random.Random) -> Injected:
+    at = pick(rng, [i for i in values(log, "7") if data(log, i)["topicPartitions"]])
+    row = pick(rng, data(log, at)["topicPartitions"])
+    row["partitions"].append(pick(rng, row["partitions"]))
+    return injected(log, at)
+
+
+@fault
 def wrong_state(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     value = data(log, at)
@@ -127,7 +135,7 @@ def target_with_a_partition_too_many(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, _targets(log))
     value = data(log, at)
     topic = pick(rng, rows_of(value, "topicPartitions"))[0]
-    given(value, "topicPartitions", (topic, rng.randint(20, 30)))
+    given(value, "topicPartitions", (topic, rng.randint(1_000, 2_000)))
     return injected(log, at)
 
 

@@ -12,6 +12,7 @@ from tests.audit.faults.injecting import (
     fault,
     group_of,
     injected,
+    latest,
     operation_of,
     pick,
     previous,
@@ -86,16 +87,29 @@ def assignment_epoch_off(log: Log, rng: random.Random) -> Injected:
 
 @fault
 def hash_wrong(log: Log, rng: random.Random) -> Injected:
-    hashed = {i for i in values(log, "3") if data(log, i).get("metadataHash")}
-    places = [
-        i
-        for i in sorted(hashed)
-        if (previous(log, i) or any(log[j].kind == "6" for j in operation_of(log, i)))
-        and len([j for j in group_of(log, i) if j in hashed]) > 1
-    ]
+    """Of three epochs with one hash and the same subscriptions, the one in the middle."""
+    places = []
+    for i in values(log, "3"):
+        bumps = [j for j in group_of(log, i) if log[j].kind in ("2", "3")]
+        three = bumps[max(bumps.index(i) - 1, 0) : bumps.index(i) + 2]
+        if (
+            len(three) == 3
+            and all(log[j].kind == "3" and log[j].value is not None for j in three)
+            and len({data(log, j).get("metadataHash") for j in three}) == 1
+            and data(log, i).get("metadataHash")
+            and len({_asked_for(log, j) for j in three}) == 1
+        ):
+            places.append(i)
     at = pick(rng, places)
     data(log, at)["metadataHash"] += rng.randint(1, 1 << 40)
     return injected(log, at)
+
+
+def _asked_for(log: Log, at: int) -> frozenset[str]:
+    """Every name and pattern that the members of the group are subscribed to."""
+    members = [item.value or {} for item in latest(log, at, log[at].group, "5").values()]
+    names = {name for value in members for name in value["subscribedTopicNames"]}
+    return frozenset(names | {value["subscribedTopicRegex"] or "" for value in members})
 
 
 def _upgrades(log: Log) -> list[int]:
