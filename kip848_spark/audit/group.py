@@ -173,6 +173,7 @@ class GroupAudit:
             judge_target_epoch(self.case, entry)
         elif entry.kind == records.CLASSIC_GROUP:
             judge_classic(self.case, entry, self._dissolved)
+            self._dissolved = None  # the next one, though of the same moment, is its successor
 
     def _judge_part(self, part: Part) -> None:
         case = self.case

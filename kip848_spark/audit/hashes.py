@@ -88,7 +88,9 @@ class Hashes:
         """A hash is right: those before it are wrong if nothing changed in between."""
         self._last = now
         for open_ in self._open:
-            if open_.before == now and open_.names == now[0]:
+            # A subscribed topic that is not there may have come and gone in between.
+            there = now[1].keys() >= now[0]
+            if open_.before == now and open_.names == now[0] and there:
                 self._wrong(open_, now[1])
             else:
                 self._settle(open_)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
-from kip848_spark.cli.auditing import DISAGREED, MOST_FINDINGS, show_agreement, wrong
+from kip848_spark.cli.auditing import (
+    DISAGREED,
+    MOST_FINDINGS,
+    show_agreement,
+    show_live,
+    wrong,
+)
 from kip848_spark.cli.display import err, out, print_json
 from kip848_spark.cli.options import (
     Call,
@@ -117,6 +123,7 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
     show_outcome(outcome, call.lake_path(), json)
     if nightly and not json:
         show_agreement(agreement, findings)
+        show_live(outcome.live)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kip848_spark.spark.lake import Lake
-    from kip848_spark.spark.sources import Source
+    from kip848_spark.spark.sources import KafkaSource, Source
 
 SourceOption = Annotated[
     str | None,
@@ -86,6 +86,17 @@ class Call:
         if self.settings.source is None:
             raise UsageError("No source is named.", "Add --source kafka:HOST:PORT.")
         return parse_source(self.settings.source, self.settings.topic, self.settings.client())
+
+    def cluster(self, text: str | None) -> KafkaSource | None:
+        """The running cluster that ``text`` names, if any. Raises UsageError for a capture."""
+        from kip848_spark.spark.sources import KafkaSource, parse_source
+
+        if text is None:
+            return None
+        source = parse_source(text, self.settings.topic, self.settings.client())
+        if not isinstance(source, KafkaSource):
+            raise UsageError(f"{text} is a capture: nobody is there to ask.", "Leave --source out.")
+        return source
 
     def lake_path(self) -> str:
         if self.settings.lake is None:
