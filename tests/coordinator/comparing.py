@@ -59,6 +59,8 @@ def plain(response: Any, like: Any = None) -> Any:
             if isinstance(like, dict) and key not in like:
                 continue
             out[key] = plain(value, like.get(key) if isinstance(like, dict) else None)
+            if key == "protocolName" and "protocolType" not in (like or response):
+                out[key] = value or ""  # JoinGroup cannot say null before it has a type as well
         return out
     if isinstance(response, list):
         rows = [

@@ -8,13 +8,11 @@ own tool and compared with the reference's records, group by group, in order.
 
 from __future__ import annotations
 
-import base64
 import itertools
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Uuid
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -29,7 +27,7 @@ from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.config import NUMBERS
 from kip848_spark.local.broker import Broker
 from tests.coordinator.comparing import Difference, Json, aligned, normal, plain, without_order
-from tests.coordinator.wire import Connection
+from tests.coordinator.wire import Connection, base64_form
 
 _WORDS = ("group.consumer.migration.policy", "group.consumer.assignors")
 VERSIONS = {
@@ -120,7 +118,7 @@ class Duel:
             from confluent_kafka import TopicCollection
 
             found = self.admin.describe_topics(TopicCollection([name]))[name].result()
-            self.topic_ids[name] = _kafka_form(found.topic_id)
+            self.topic_ids[name] = base64_form(found.topic_id)
         rack = self.broker.settings.get("broker.rack")
         racks = [[rack]] * partitions if rack else ()
         self._take(self.reference.topic(_now(), name, self.topic_ids[name], partitions, racks))
@@ -220,9 +218,9 @@ class Duel:
         request = {"transactionalId": name, "transactionTimeoutMs": timeout}
         return self.ask_broker("InitProducerId", 4, request)
 
-    def see_marker(self, group: str, producer: int, *, committed: bool) -> None:
+    def see_marker(self, group: str, places: list[Json], producer: int, *, committed: bool) -> None:
         """Wait until nothing is pending on the broker any more; then the reference is told."""
-        asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": None}
+        asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": places}
         for _ in range(250):
             answer = self._broker_says("OffsetFetch", 9, {"groups": [asked], "requireStable": True})
             if "UNSTABLE_OFFSET_COMMIT" not in str(answer):
@@ -287,10 +285,22 @@ class Duel:
         waiting.answer = early or waiting.connection.receive(waiting.number, 6)
         if waiting.answer is None:
             return
+        if " DescribeGroups " in waiting.where:
+            self._learn_from_members(reference, waiting.answer)
         mine, theirs = reference.get("memberId"), waiting.answer.get("memberId")
         same = reference["errorCode"] == waiting.answer["errorCode"] if mine else False
         if mine and theirs and mine != theirs and same:
             self._alias[theirs] = mine
+
+    def _learn_from_members(self, reference: Json, broker: Json) -> None:
+        """Ids of members whose own JoinGroup is not answered yet."""
+        for ours, theirs in zip(reference["groups"], broker["groups"], strict=True):
+            ids = {m["memberId"]: (m["clientId"], m["groupInstanceId"]) for m in ours["members"]}
+            for member in theirs["members"]:
+                who = (member["clientId"], member["groupInstanceId"])
+                if self._renamed(member["memberId"]) not in ids and who in ids.values():
+                    made = next(mine for mine in ids if ids[mine] == who)
+                    self._alias[member["memberId"]] = made
 
     def _compare(self, ticket: int, reference: Json) -> None:
         waiting = self._waiting.pop(ticket, None)
@@ -369,21 +379,9 @@ class Duel:
         return count
 
 
-def _kafka_form(topic_id: Uuid) -> str:
-    raw = (
-        topic_id.get_most_significant_bits() & (2**64 - 1),
-        (topic_id.get_least_significant_bits() & (2**64 - 1)),
-    )
-    return (
-        base64.urlsafe_b64encode(raw[0].to_bytes(8, "big") + raw[1].to_bytes(8, "big"))
-        .decode()
-        .rstrip("=")
-    )
-
-
 def _own_group(response: Json, where: str) -> Json:
     """Of a list of all groups only the conversation's own: the others change by themselves."""
-    if not any("groupType" in row for row in response.get("groups") or ()):
+    if " ListGroups " not in where:
         return response
     own = f"g-{where.split(':', maxsplit=1)[0]}"
     return response | {"groups": [r for r in response["groups"] if r["groupId"] == own]}

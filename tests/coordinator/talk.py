@@ -261,6 +261,7 @@ class TransactionSide:
     name: str
     producer: int = -1
     epoch: int = -1
+    places: list[Json] = field(default_factory=list)
 
     def begin(self, timeout: int = 60_000) -> None:
         answer = self.talk.duel.begin_transaction(self.name, timeout)
@@ -276,16 +277,27 @@ class TransactionSide:
 
     def commit(self, topic: str, partition: int, offset: int, **more: Any) -> Any:
         rows = self.talk.commit_rows(topic, partition, offset, "")
-        request = self._ids() | {"memberId": "", "generationId": -1, "topics": rows}
-        return self.talk.ask("producer", "TxnOffsetCommit", **(request | more))
+        request = self._ids() | {"memberId": "", "generationId": -1, "topics": rows} | more
+        self.places += [
+            {
+                "name": row["name"],
+                "partitionIndexes": [part["partitionIndex"] for part in row["partitions"]],
+            }
+            for row in request["topics"]
+        ]
+        return self.talk.ask("producer", "TxnOffsetCommit", **request)
 
     def end(self, *, committed: bool) -> None:
         self.talk.duel.ask_broker("EndTxn", 3, self._ids() | {"committed": committed})
-        self.talk.duel.see_marker(self.talk.group, self.producer, committed=committed)
+        self._see_marker(committed=committed)
 
     def is_aborted(self) -> None:
         """By its coordinator, since its time is over."""
-        self.talk.duel.see_marker(self.talk.group, self.producer, committed=False)
+        self._see_marker(committed=False)
+
+    def _see_marker(self, *, committed: bool) -> None:
+        talk, places = self.talk, self.places
+        talk.duel.see_marker(talk.group, places, self.producer, committed=committed)
 
 
 Conversation = Iterator[float]

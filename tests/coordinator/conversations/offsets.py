@@ -167,9 +167,30 @@ def commits_by_topic_id(talk: Talk, topic: str, partition: int) -> None:
     talk.ask("A", "OffsetFetch", version=10, groups=[group], requireStable=False)
 
 
+@story(api=["OffsetCommit", "TxnOffsetCommit"])
+def commits_of_what_is_there_and_what_is_not(talk: Talk, api: str) -> None:
+    """Each partition has its answer; what is not there is answered first."""
+    talk.shared("foo", 6)
+    talk.shared("bar", 2)
+    rows = [
+        {**talk.commit_rows(topic, 0, 5, "")[0], "partitions": parts}
+        for topic, numbers in (("bar", [1, 7]), ("none", [0]), ("foo", [99, 3]), ("gone", [1]))
+        for parts in [[talk.commit_rows(topic, n, 5, "")[0]["partitions"][0] for n in numbers]]
+    ]
+    one = talk.transaction()
+    one.begin()
+    who = {"generationIdOrMemberEpoch": -1, "memberId": ""}
+    if api == "TxnOffsetCommit":
+        one.commit("foo", 0, 9, topics=rows)
+    else:
+        talk.ask("A", api, topics=rows, **who)
+    one.end(committed=True)
+    talk.offsets("bar")
+
+
 @story(version=[2, 5, 7, 9], partition=[0, 99])
 def commits_by_name(talk: Talk, version: int, partition: int) -> None:
-    """Older versions cannot say all; a partition that is not there is committed all the same."""
+    """Older versions cannot say all; a partition that is not there is an error."""
     talk.shared("foo", 6)
     a = talk.consumer("A", "foo", member_id="")
     a.commit("foo", partition, 5, "text", generationIdOrMemberEpoch=-1, version=version)

@@ -36,7 +36,8 @@ def story(
         for values in itertools.product(*dimensions.values()):
             words = [tell.__name__, *map(_word, values), *([] if broker == "plain" else [broker])]
             name = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(words)).strip("-")
-            assert name not in STORIES, f"two conversations are called {name}"
+            if name in STORIES:  # of values that are all signs
+                name += f"-{len(STORIES)}"
             chosen = dict(zip(dimensions, values, strict=True))
             STORIES[name] = Story(name, partial(tell, **chosen), broker, tell.__module__)
         return tell

@@ -145,6 +145,13 @@ def expression(talk: Talk, number: int) -> Conversation:
     talk.look()
 
 
+@story(expression=["*", "+a", "|*", "(*)", "\\", "(?i", "x{2}{3}", "[b-a]", "[]", "\\8", "a)("])
+def wrong_expression(talk: Talk, expression: str) -> None:
+    """Nothing to repeat, or no end."""
+    talk.consumer("A", regex=expression).join()
+    talk.look()
+
+
 CHANGES = ["to_names", "to_nothing", "to_another", "to_a_wrong_one", "to_both", "to_another_s"]
 
 
@@ -174,8 +181,9 @@ def expression_changes(talk: Talk, change: str) -> Conversation:
         a.beat(subscribedTopicRegex=prefix + "b.*")
     yield 0.3
     for _ in range(2):
-        a.ack()
-        b.ack()
+        for member in (a, b):
+            member.ack()
+            yield 0.1  # it may have ordered a resolution
     talk.look()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.coordinator.conversations.classic_phases import CLASSIC_PHASES
 from tests.coordinator.conversations.consumer_phases import CONSUMER_PHASES
 from tests.coordinator.conversations.registry import story
-from tests.coordinator.talk import Talk
+from tests.coordinator.talk import Conversation, Talk
 
 STATES = [
     "empty",
@@ -23,9 +23,10 @@ STATES = [
 
 
 @story(phase=CONSUMER_PHASES + CLASSIC_PHASES)
-def listed(talk: Talk, phase: Callable[[Talk], Any]) -> None:
+def listed(talk: Talk, phase: Callable[[Talk], Any]) -> Conversation:
     """By each state and type, in any case of letters."""
     phase(talk)
+    yield 0.1  # a list shows what is written for good
     for state in STATES:
         talk.ask("x", "ListGroups", statesFilter=[state], typesFilter=[])
     for kind in ("classic", "Consumer", "share", "nonsense"):
@@ -34,11 +35,12 @@ def listed(talk: Talk, phase: Callable[[Talk], Any]) -> None:
 
 
 @story(version=[0, 4, 5, 6])
-def described_by_older_clients(talk: Talk, version: int) -> None:
+def described_by_older_clients(talk: Talk, version: int) -> Conversation:
     talk.shared("foo", 6)
     member = talk.classic("C", "foo")
     member.join()
     groups = [talk.group, talk.group + "-x"]
+    yield 0.1
     talk.ask("x", "DescribeGroups", version=version, groups=groups)
     member.sync({member.member_id: {"foo": [0, 1]}})
     talk.ask("x", "DescribeGroups", version=version, groups=groups)
@@ -56,7 +58,7 @@ SETTINGS = [
 
 
 @story(number=range(len(SETTINGS)))
-def settings(talk: Talk, number: int) -> Any:
+def settings(talk: Talk, number: int) -> Conversation:
     """Of a group: what is taken shows in the next response, what is refused changes nothing."""
     talk.shared("foo", 6)
     configs = [
