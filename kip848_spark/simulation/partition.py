@@ -63,7 +63,7 @@ class PartitionLife:
         self.known_topics: dict[str, TopicEvent] = {}
         self.open_transactions: dict[int, bool] = {}
         self.written: dict[str, Json] = {}
-        """Groups with a control record, and what key 2 last said of them."""
+        """Groups with a control record, and what key 2 or key 3 last said of them."""
         self.calm = False
         """No more deeds, no lost messages."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -245,8 +245,10 @@ class PartitionLife:
             self.written[key["group"]] = record["value"]["data"]
         elif kind in (CLASSIC_GROUP, GROUP) and record["value"] is None:
             self.written.pop(key.get("group") or key.get("groupId"), None)
+        elif kind == GROUP:
+            self.written[key["groupId"]] = record["value"]["data"]
         elif kind == MEMBER:
-            self.written[key["groupId"]] = {}
+            self.written.setdefault(key["groupId"], {})
 
     def _unsettle(self, step: Step, cause: int, group_id: str | None) -> None:
         """Members whose commits would be refused now were at rest up to here at most. A request
