@@ -50,7 +50,7 @@ COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 50_000
 given those of some keys, about so many."""
 _COLLECTED = 10_000
 """Findings up to which they are written by the driver, without another job."""
-_BUCKETS = 10_000
+_KEY_BUCKETS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,8 @@ def _sampled(commits: int) -> Column:
     of groups: one group may have half of all commits."""
     if commits <= COMMITS_REPLAYED:
         return F.lit(True)
-    share = _BUCKETS * COMMITS_SAMPLED // commits
-    return F.pmod(F.xxhash64("group_id", "topic", "topic_partition"), F.lit(_BUCKETS)) < share
+    share = _KEY_BUCKETS * COMMITS_SAMPLED // commits
+    return F.pmod(F.xxhash64("group_id", "topic", "topic_partition"), F.lit(_KEY_BUCKETS)) < share
 
 
 def _changed(lake: Lake, after: str) -> DataFrame:
