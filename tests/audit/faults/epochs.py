@@ -98,11 +98,19 @@ def hash_wrong(log: Log, rng: random.Random) -> Injected:
             and len({data(log, j).get("metadataHash") for j in three}) == 1
             and data(log, i).get("metadataHash")
             and len({_asked_for(log, j) for j in three}) == 1
+            # a topic that is not there might have come and gone
+            and len(_shown(log, i)) >= len(_asked_for(log, i) - {""})
         ):
             places.append(i)
     at = pick(rng, places)
     data(log, at)["metadataHash"] += rng.randint(1, 1 << 40)
     return injected(log, at)
+
+
+def _shown(log: Log, at: int) -> set[str]:
+    """The topics of the group's targets."""
+    targets = [item.value or {} for item in latest(log, at, log[at].group, "7").values()]
+    return {row["topicId"] for value in targets for row in value["topicPartitions"]}
 
 
 def _asked_for(log: Log, at: int) -> frozenset[str]:
