@@ -2,10 +2,11 @@
 
     python -m benchmarks.audit [MILLIONS ...]
 
-Simulated clusters of the quiet kind, so most records are commits: 50 partitions of
-`__consumer_offsets`, one of which has half of the records, and a group for every 2,000 records: a
-million records, and more of them with the groups renamed. Each capture is ingested, replayed and audited as a whole, one after the other in one warm session; the figure is
-the audit's time by the ingest's. Simulating is not timed.
+A simulated cluster of the quiet kind, so most records are commits: 50 partitions of
+`__consumer_offsets`, one of which has half of the records, and a group for every 2,000 of them. A
+million records are simulated; larger captures hold them several times, the groups renamed. Each is
+ingested, replayed and audited as a whole, one after the other in one warm session; the figure is the
+audit's time by the ingest's.
 """
 
 from __future__ import annotations
