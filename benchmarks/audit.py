@@ -5,8 +5,8 @@
 A simulated cluster of the quiet kind, so most records are commits: 50 partitions of
 `__consumer_offsets`, one of which has half of the records, and a group for every 2,000 of them. A
 million records are simulated; larger captures hold them several times, the groups renamed. Each is
-ingested, replayed and audited as a whole, one after the other in one warm session; the figure is the
-audit's time by the ingest's.
+ingested, replayed and audited as a whole, one after the other in one warm session; the figure is
+the audit's time by the ingest's.
 """
 
 from __future__ import annotations
