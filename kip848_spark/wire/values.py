@@ -120,8 +120,10 @@ class Values:
         order = np.argsort(codes, kind="stable")
         of_row = codes[order]
         read = int(np.searchsorted(of_row, self.unread))
+        if not read:
+            return
         order, of_row = order[:read], of_row[:read]
-        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1])) if read else order
+        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1]))
         ends = np.append(begins[1:], read)
         small: dict[int, list[Rows]] = {}
         for first, last in zip(begins.tolist(), ends.tolist(), strict=True):
