@@ -45,11 +45,12 @@ from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
 
-COMMITS_REPLAYED = 200_000
-"""Commits that the reference replays, about: beyond, it is given those of some of the groups."""
+COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 50_000
+"""A lake of so many records has all its commits replayed by the reference; of a larger one it is
+given those of some keys, about so many."""
 _COLLECTED = 10_000
 """Findings up to which they are written by the driver, without another job."""
-_BUCKETS = 10_000
+_KEY_BUCKETS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -252,9 +253,12 @@ def _replayed(lake: Lake) -> DataFrame:
 
 
 def _sampled(commits: int) -> Column:
-    """Groups of which all commits are replayed: all of them if ``commits`` are few."""
-    share = _BUCKETS * COMMITS_REPLAYED // max(commits, COMMITS_REPLAYED)
-    return F.pmod(F.xxhash64("group_id"), F.lit(_BUCKETS)) < share
+    """The keys of which all commits are replayed: all if ``commits`` are few. A sample of keys, not
+    of groups: one group may have half of all commits."""
+    if commits <= COMMITS_REPLAYED:
+        return F.lit(True)
+    share = _KEY_BUCKETS * COMMITS_SAMPLED // commits
+    return F.pmod(F.xxhash64("group_id", "topic", "topic_partition"), F.lit(_KEY_BUCKETS)) < share
 
 
 def _changed(lake: Lake, after: str) -> DataFrame:

@@ -70,7 +70,7 @@ FAILED = "the audit itself failed on a group"
 COMPARED_IN_BETWEEN = "rows compared as they were at an offset in between"
 IN_BETWEEN, RECORDS, NOW = -1, 0, 1
 """What rows of a group come first: state tables as they were once, its records, those of now."""
-OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
+OFFSETS_COMPARED = "groups of which committed offsets were replayed and compared"
 
 
 def judge(settings: Settings) -> Callable[[Batches], Batches]:
@@ -143,8 +143,7 @@ class _Group:
             self._commits = True
             self._audit.commit(_replayed(row))
         elif kind == kinds.COMMIT:
-            if not self._commits:
-                self._audit.commit(_commit(row))
+            self._audit.commit(_commit(row))
         elif kind == UNREADABLE:
             self._audit.unreadable(row["offset"], row["millis"])
         elif row["dialect"] != SHIPPED:

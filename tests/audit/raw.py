@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from kip848_spark.audit.entries import Entry, from_row
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
-from kip848_spark.spark.decoding import control_decoder
+from kip848_spark.spark.decoding import control_decoder, read
+from kip848_spark.spark.gaps import TRANSACTION
 from kip848_spark.spark.tables import CONTROL_FIELDS, CONTROL_PLAN
 from tests.captures import read_live
 
@@ -81,6 +82,27 @@ def _name(snake: str) -> str:
 
 
 _DERIVED = ("consumer_subscription", "consumer_assignment", "metadata_kind")
+
+
+def holes_of(
+    capture: pa.Table, starts: Mapping[int, int] | None = None
+) -> tuple[list[tuple[int, int]], dict[int, int]]:
+    """(partition, last offset) of the gaps in which an ingest would say that control records may be
+    missing, and each partition's last offset. Read from ``starts`` on, or from 0."""
+    holes: list[tuple[int, int]] = []
+    ends: dict[int, int] = {}
+    table = capture.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    partitions = set(table["partition"].to_pylist())
+    begin = {partition: (starts or {}).get(partition, 0) for partition in partitions}
+    batches = iter(table.combine_chunks().to_batches())
+    for _, columns in read(CONTROL_PLAN.plan, begin, False, batches):
+        causes = columns["gap_cause"].to_pylist()
+        places = zip(columns["partition"].to_pylist(), columns["offset"].to_pylist(), strict=True)
+        for (partition, offset), cause in zip(places, causes, strict=True):
+            ends[partition] = offset
+            if cause not in (None, TRANSACTION):
+                holes.append((partition, offset - 1))
+    return holes, ends
 
 
 def topics_of(path: Path) -> KnownTopics:

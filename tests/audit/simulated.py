@@ -8,7 +8,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,10 +17,7 @@ from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.simulation.profiles import PROFILES
-from kip848_spark.spark.decoding import read
-from kip848_spark.spark.gaps import TRANSACTION
-from kip848_spark.spark.tables import CONTROL_PLAN
-from tests.audit.raw import entries_in
+from tests.audit.raw import entries_in, holes_of
 
 RELEASES = ("4.3", "4.2", "4.1", "4.0")
 KINDS = [(p, r, c) for c in (False, True) for r in RELEASES for p in PROFILES]
@@ -58,26 +54,10 @@ def simulated_log(seed: int) -> SimulatedLog:
         simulate(plan, out, compact=compact, workers=1)
         topics = _topics(out / "_truth" / "topics.jsonl")
         table = pa.concat_tables(pq.read_table(path) for path in sorted(out.glob("*.parquet")))
-    holes, ends = _holes(table)
+    holes, ends = holes_of(table)
     cleaned = "compacted" if compact else "whole"
     name = f"{seed}: {profile} {release} {cleaned}, {records} records"
     return SimulatedLog(name, entries_in(table), holes, ends, topics)
-
-
-def _holes(table: pa.Table) -> tuple[list[tuple[int, int]], dict[int, int]]:
-    """Where an ingest would see gaps that no transaction left, and each partition's last offset."""
-    holes: list[tuple[int, int]] = []
-    ends: dict[int, int] = {}
-    starts = dict.fromkeys(np.unique(table["partition"].to_numpy()).tolist(), 0)
-    batches = iter(table.combine_chunks().to_batches())
-    for _, columns in read(CONTROL_PLAN.plan, starts, False, batches):
-        causes = columns["gap_cause"].to_pylist()
-        places = zip(columns["partition"].to_pylist(), columns["offset"].to_pylist(), strict=True)
-        for (partition, offset), cause in zip(places, causes, strict=True):
-            ends[partition] = offset
-            if cause not in (None, TRANSACTION):
-                holes.append((partition, offset - 1))
-    return holes, ends
 
 
 def _topics(path: Path) -> KnownTopics:

@@ -168,8 +168,35 @@ def unbalanced_target(log: Log, rng: random.Random) -> Injected:
 
 @fault
 def targets_exchanged(log: Log, rng: random.Random) -> Injected:
-    """Two members of one operation get each other's targets: not sticky, or not in range order."""
-    one, other = pick(rng, _pairs(log))
+    """Two members of one operation get each other's targets: not sticky, or not in range order.
+
+    Only where the target could be no other: members of one bucket of a broker's table may have been
+    visited in either order, more than 12 partitions come in the order of a table, too, and where no
+    member votes the broker's setting chooses the assignor.
+    """
+    certain = [
+        (i, j)
+        for i, j in _pairs(log)
+        if _bucket(log[i].member) != _bucket(log[j].member)
+        and all(n < 12 for k in group_of(log, i) if log[k].kind == "7" for n in _numbers(log[k]))
+        and any(
+            (m.value or {}).get("serverAssignor")
+            for m in latest(log, i, log[i].group, "5").values()
+        )
+    ]
+    one, other = pick(rng, certain)
     a, b = data(log, one), data(log, other)
     a["topicPartitions"], b["topicPartitions"] = b["topicPartitions"], a["topicPartitions"]
     return injected(log, other)
+
+
+def _numbers(item: Entry) -> set[int]:
+    return {n for row in (item.value or {}).get("topicPartitions", ()) for n in row["partitions"]}
+
+
+def _bucket(member: str) -> int:
+    """Where a small `java.util.HashMap` keeps a member id."""
+    code = 0
+    for letter in member:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return (code ^ code >> 16) & 15
