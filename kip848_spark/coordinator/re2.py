@@ -8,6 +8,7 @@ is the set of ASCII characters in it, and what concerns lines or greed changes n
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 
 _ASCII = [chr(code) for code in range(128)]
@@ -44,29 +45,40 @@ _SCRIPT = re.compile(
     "Tibetan|Yi"
 )
 
+_SCRIPTS: dict[str, Callable[[str], bool]] = {
+    "Latin": str.isalpha,
+    "Common": lambda char: not char.isalpha(),
+}
+"""Those with ASCII characters."""
 
-def compile_re2(expression: str) -> re.Pattern[str]:
-    """The expression for ``fullmatch``; raises ValueError where RE2 does not take it."""
-    return re.compile(_Rewriter(expression).rewritten(), re.DOTALL)
+
+def compile_re2(expression: str, *, short_names: bool = True) -> re.Pattern[str]:
+    """The expression for ``fullmatch``; raises ValueError where RE2 does not take it.
+
+    ``short_names``: a group may be named by ``(?<name>``, not only by ``(?P<name>`` (RE2J 1.8).
+    """
+    return re.compile(_Rewriter(expression, short_names).rewritten(), re.DOTALL)
 
 
 class _Rewriter:
     """One pass over an expression, from left to right."""
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, short_names: bool) -> None:
         self.text = expression
+        self.name = r"\?P?<\w+>" if short_names else r"\?P<\w+>"
         self.at = 0
         self.out: list[str] = []
-        self.opened: list[list[str]] = [[]]
-        """For each group that is open, the flags set within it: a group of their own each."""
-        self.repeatable = False
+        self.atom: int | None = None
+        """Where in ``out`` begins what a repetition would repeat."""
+        self.ignores_case = False
+        self.opened: list[tuple[int, bool]] = []
+        """For each open group where it begins, and whether case was ignored before it."""
 
     def rewritten(self) -> str:
         while self.at < len(self.text):
             self._next()
-        if len(self.opened) > 1:
+        if self.opened:
             raise ValueError("a parenthesis is not closed")
-        self.out.append(")" * len(self.opened[0]))
         return "".join(self.out)
 
     def _take(self, pattern: str) -> re.Match[str] | None:
@@ -75,65 +87,70 @@ class _Rewriter:
             self.at = found.end()
         return found
 
-    def _emit(self, text: str, *, repeatable: bool = True) -> None:
+    def _emit(self, text: str) -> None:
+        self.atom = len(self.out)
         self.out.append(text)
-        self.repeatable = repeatable
 
     def _next(self) -> None:
         if found := self._take(r"\\Q(.*?)(?:\\E|$)"):
             for char in found[1]:
-                self._emit(re.escape(char))
-        elif (found := self._take(r"\{(\d+)(?:(,)(\d*))?\}")) or (found := self._take("[*+?]")):
+                self._emit(self._class_of({char}))
+        elif (found := self._take(r"\{(\d+)(?:,(\d*))?\}")) or (found := self._take("[*+?]")):
             self._repeat(found)
+        elif self._take(r"\{"):
+            self._emit(r"\{")
+            self._refuse_repetition()
         elif found := self._take(r"\\([AzbB])"):
             self._emit({"A": r"(?:\A)", "z": r"(?:\Z)"}.get(found[1], rf"(?:\{found[1]})"))
         elif found := self._take(r"[()|\[^$.]"):
             self._sign(found[0])
         else:
-            self._emit(_class_of(self._one(), single=True))
+            self._emit(self._class_of(self._one()))
 
     def _sign(self, sign: str) -> None:
         if sign == "(":
             self._open()
         elif sign == ")":
-            if len(self.opened) == 1:
+            if not self.opened:
                 raise ValueError("a parenthesis was not opened")
-            self._emit(")" * (1 + len(self.opened.pop())))
+            self.out.append(")")
+            self.atom, self.ignores_case = self.opened.pop()
         elif sign == "|":
-            flags = self.opened[-1]
-            self._emit(")" * len(flags) + "|" + "".join(flags), repeatable=False)
+            self.out.append("|")
+            self.atom = None
         elif sign == "[":
-            self._emit(_class_of(self._members()))
+            self._emit(self._class_of(self._members()))
         else:
             self._emit({"^": r"(?:\A)", "$": r"(?:\Z)"}.get(sign, sign))
 
     def _repeat(self, found: re.Match[str]) -> None:
-        if not self.repeatable:
+        if self.atom is None:
             raise ValueError(f"{found[0]} has nothing to repeat")
-        if found.re.groups and found[1] is not None:
-            least, most = int(found[1]), int(found[3] or found[1])
+        if found.re.groups:
+            least, most = int(found[1]), int(found[2] or found[1])
             if max(least, most) > _MOST_REPEATS or most < least:
                 raise ValueError(f"{found[0]} is no count")
         self._take(r"\?")  # the shortest match or the longest: both are a match
+        self._refuse_repetition()
+        self.out[self.atom :] = [f"(?:{''.join(self.out[self.atom :])}){found[0]}"]
+
+    def _refuse_repetition(self) -> None:
         if re.compile(r"[*+?]|\{\d+(,\d*)?\}").match(self.text, self.at):
             raise ValueError("a repetition is repeated")
-        self._emit(found[0])
 
     def _open(self) -> None:
-        if self._take(r"\?P?<\w+>") or not self._take(r"\?"):
-            self.opened.append([])
-            self._emit("(", repeatable=False)
-            return
-        found = self._take(r"([imsU]*)(?:(-)([imsU]+))?([:)])")
-        if found is None:
-            raise ValueError("no such group or flag")
-        on, off = found[1], found[3] or ""
-        flags = "(?i:" if "i" in on else "(?-i:" if "i" in off else "(?:"
-        if found[4] == ":":
-            self.opened.append([])
-        else:
-            self.opened[-1].append(flags)
-        self._emit(flags, repeatable=False)
+        before = self.ignores_case
+        if self._take(self.name) is None and self._take(r"\?") is not None:
+            found = self._take(r"([imsU]*)(?:-([imsU]+))?([:)])")
+            if found is None:
+                raise ValueError("no such group or flag")
+            if "i" in found[1] + (found[2] or ""):
+                self.ignores_case = "i" not in (found[2] or "")
+            if found[3] == ")":
+                return
+        self.opened.append((len(self.out), before))
+        self.out.append("(?:")
+        self.atom = None
 
     # Classes and single characters: each is a set of ASCII characters
 
@@ -144,12 +161,10 @@ class _Rewriter:
         first = True
         while first or not self._take(r"\]"):
             first = False
-            if self.at >= len(self.text):
-                raise ValueError("a class is not closed")
             if found := self._take(r"\[:(\^?)(\w*):\]"):
                 if found[2] not in _POSIX:
                     raise ValueError(f"no class {found[0]}")
-                members |= _those(_POSIX[found[2]], negated=bool(found[1]))
+                members |= self._those(_POSIX[found[2]], negated=bool(found[1]))
                 continue
             low = self._one()
             if len(low) == 1 and self._take(r"-(?!\])"):
@@ -159,18 +174,17 @@ class _Rewriter:
                 members |= {chr(code) for code in range(ord(min(low)), ord(max(high)) + 1)}
             else:
                 members |= low
-        return _those(lambda char: char in members, negated=negated)
+        return self._those(members.__contains__, negated=negated)
 
     def _one(self) -> set[str]:
         """The character, or the characters, that come next."""
-        if not self._take(r"\\"):
-            char = self.text[self.at]
-            self.at += 1
-            return {char}
+        if found := self._take(r"[^\\]"):
+            return {found[0]}
+        self._take(r"\\")
         if found := self._take(r"([dswDSW])"):
-            return _those(_PERL[found[1].lower()], negated=found[1].isupper())
+            return self._those(_PERL[found[1].lower()], negated=found[1].isupper())
         if found := self._take(r"([pP])(?:\{(\^?)(\w+)\}|(\w))"):
-            return _property(found[3] or found[4], negated=(found[1] == "P") != bool(found[2]))
+            return self._property(found[3] or found[4], negated=(found[1] == "P") != bool(found[2]))
         if found := self._take(r"x(?:\{([0-9a-fA-F]+)\}|([0-9a-fA-F]{2}))"):
             return {chr(int(found[1] or found[2], 16))}
         if found := self._take(r"0[0-7]{0,2}|[1-7][0-7]{1,2}"):
@@ -179,30 +193,28 @@ class _Rewriter:
             return {_CONTROLS[found[0]]}
         if found := self._take(r"[^a-zA-Z0-9]"):
             return {found[0]}
-        raise ValueError("no such escape")
+        raise ValueError("no such escape, or nothing at all")
 
+    def _property(self, name: str, *, negated: bool) -> set[str]:
+        """A Unicode category or script, as far as it is ASCII."""
+        if _CATEGORY.fullmatch(name):
+            return self._those(lambda c: unicodedata.category(c).startswith(name), negated=negated)
+        if _SCRIPT.fullmatch(name):
+            return self._those(_SCRIPTS.get(name, lambda _: False), negated=negated)
+        if name == "Any":
+            return self._those(lambda _: True, negated=negated)
+        raise ValueError(f"no category or script {name}")
 
-def _those(test: Callable[[str], bool], *, negated: bool = False) -> set[str]:
-    return {char for char in _ASCII if test(char) != negated}
+    def _those(self, test: Callable[[str], bool], *, negated: bool = False) -> set[str]:
+        """The characters of a class; case is ignored before the class is negated."""
+        members = self._cased({char for char in _ASCII if test(char)})
+        return set(_ASCII) - members if negated else members
 
+    def _cased(self, members: set[str]) -> set[str]:
+        return members | {char.swapcase() for char in members} if self.ignores_case else members
 
-def _property(name: str, *, negated: bool) -> set[str]:
-    """A Unicode category or script, as far as it is ASCII."""
-    import unicodedata
-
-    if _CATEGORY.fullmatch(name):
-        return _those(lambda char: unicodedata.category(char).startswith(name), negated=negated)
-    if _SCRIPT.fullmatch(name):
-        scripts = {"Latin": str.isalpha, "Common": lambda char: not char.isalpha()}
-        return _those(scripts.get(name, lambda _: False), negated=negated)
-    if name == "Any":
-        return _those(lambda _: True, negated=negated)
-    raise ValueError(f"no category or script {name}")
-
-
-def _class_of(members: set[str], *, single: bool = False) -> str:
-    if single and len(members) == 1:
-        return re.escape(next(iter(members)))
-    if not members:
-        return "(?!)"
-    return "[" + "".join(re.escape(char) for char in sorted(members)) + "]"
+    def _class_of(self, members: set[str]) -> str:
+        either = sorted(self._cased(members))
+        if not either:
+            return "(?!)"
+        return "[" + "".join(map(re.escape, either)) + "]" if either[1:] else re.escape(either[0])

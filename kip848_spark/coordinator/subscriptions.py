@@ -19,6 +19,7 @@ from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, Resol
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.javahash import string_order, table_size
 from kip848_spark.coordinator.re2 import compile_re2
+from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.shard import Shard
 
 _MIN_REFRESH_MS = 10_000
@@ -33,10 +34,10 @@ class RegexChange(Enum):
     UPDATED_AND_RESOLVED = 2
 
 
-def compile_regex(regex: str) -> re.Pattern[str]:
+def compile_regex(regex: str, release: Release) -> re.Pattern[str]:
     """The expression, or INVALID_REGULAR_EXPRESSION."""
     try:
-        return compile_re2(regex)
+        return compile_re2(regex, short_names=release.short_group_names)
     except ValueError as bad:
         raise GroupError("INVALID_REGULAR_EXPRESSION", f"{regex!r}: {bad}") from None
 
@@ -47,7 +48,7 @@ def regex_change(old: Member, new: Member, group: ConsumerGroup) -> RegexChange:
         return RegexChange.NONE
     if new.regex:
         if not group.regex_counts[new.regex]:
-            compile_regex(new.regex)
+            compile_regex(new.regex, group.release)
         elif new.regex in group.resolved:
             return RegexChange.UPDATED_AND_RESOLVED
         return RegexChange.UPDATED
@@ -137,7 +138,7 @@ def _resolve(shard: Shard, group_id: str, regexes: list[str]) -> None:
         if not group.regex_counts[regex]:
             continue
         try:
-            pattern = compile_regex(regex)
+            pattern = compile_regex(regex, shard.release)
         except GroupError:
             topics: list[str] = []
         else:

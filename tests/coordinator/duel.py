@@ -295,9 +295,9 @@ class Duel:
     def _learn_from_members(self, reference: Json, broker: Json) -> None:
         """Ids of members whose own JoinGroup is not answered yet."""
         for ours, theirs in zip(reference["groups"], broker["groups"], strict=True):
-            ids = {m["memberId"]: (m["clientId"], m["groupInstanceId"]) for m in ours["members"]}
+            ids = {m["memberId"]: m["clientId"] for m in ours["members"]}
             for member in theirs["members"]:
-                who = (member["clientId"], member["groupInstanceId"])
+                who = member["clientId"]
                 if self._renamed(member["memberId"]) not in ids and who in ids.values():
                     made = next(mine for mine in ids if ids[mine] == who)
                     self._alias[member["memberId"]] = made
