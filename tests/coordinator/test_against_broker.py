@@ -32,7 +32,7 @@ BROKERS: dict[str, dict[str, str]] = {
         "offsets.retention.minutes": "1",
         "offsets.retention.check.interval.ms": "500",
         "broker.rack": "here",
-        "group.initial.rebalance.delay.ms": "400",
+        "group.initial.rebalance.delay.ms": "1000",
     },
 }
 """What differs from the usual broker, by the name that stories ask for one with."""

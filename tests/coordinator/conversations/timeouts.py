@@ -345,9 +345,9 @@ def offsets_of_an_emptied_group_expire(talk: Talk, protocol: str) -> Conversatio
     if protocol == "classic":
         c = talk.classic("C", "bar")
         c.join()
-        yield 1
+        yield 1.5
         c.joined(c.join())
-        yield 1
+        yield 1.5
         c.sync({c.member_id: {"bar": [0]}})
         rows = talk.commit_rows("foo", 0, 5, "")
         talk.ask(
