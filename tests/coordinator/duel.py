@@ -246,8 +246,8 @@ class Duel:
         """Let the reference make the id that the broker made."""
         shard = self.reference.shard
         patience = 5.0
-        if api == "JoinGroup" and not request.get("memberId") and version >= 4:
-            if request.get("groupInstanceId") is not None:
+        if api == "JoinGroup" and not request.get("memberId"):
+            if request.get("groupInstanceId") is not None or version < 4:
                 patience = 0.3  # it may have to wait for others
         elif not (api == "ConsumerGroupHeartbeat" and version == 0):
             return None
