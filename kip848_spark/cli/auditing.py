@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,8 +15,8 @@ from kip848_spark.cli.options import (
     KafkaOption,
     LakeOption,
     VerboseOption,
+    moment,
 )
-from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
     from kip848_spark.audit.live import Comparison
@@ -72,7 +71,7 @@ def audit(
     call = Call.of(config, kafka_option, verbose, lake=lake)
     call.lake_path()
     cluster = call.cluster(source)
-    asked = Asked(list(group) if group else None, _time(since), release)
+    asked = Asked(list(group) if group else None, moment("--since", since), release)
     with call.spark() as (session, say):
         whole = call.lake(session)
         outcome = run_audit(whole, asked, say, cluster)
@@ -88,18 +87,6 @@ def audit(
         show_live(outcome.live)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
-
-
-def _time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--since {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def wrong(agreement: list[dict[str, Any]]) -> int:

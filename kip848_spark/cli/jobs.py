@@ -118,8 +118,7 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
         agreement, findings = [], []
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
-            if wrong(agreement):
-                findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
+            findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
     show_outcome(outcome, call.lake_path(), json)
     if nightly and not json:
         show_agreement(agreement, findings)

@@ -125,7 +125,7 @@ def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> 
                 "group_id": group.group_id,
                 "member_id": member["memberId"],
                 "instance_id": member["groupInstanceId"],
-                "rack_id": member["subscription"].get("rackId"),  # from version 3 on
+                "rack_id": member["subscription"].get("rackId"),
                 "client_id": member["clientId"],
                 "subscribed_topics": sorted(member["subscription"]["topics"]),
                 "subscribed_regex": None,

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-import xxhash
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.live import Comparison, Moved, Rebuilt, compare
+from kip848_spark.audit.settings import BUCKETS, bucket_of
 from kip848_spark.errors import SourceError
 from kip848_spark.live import LiveEnds, snapshot
 from kip848_spark.replay import kinds
 from kip848_spark.spark.choosing import control_plan
 from kip848_spark.spark.decoding import records_decoder
+from kip848_spark.spark.in_between import sampled
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.sources import KafkaSource, Range
@@ -24,36 +25,29 @@ from kip848_spark.spark.tables import record_output
 
 GROUPS_ASKED = 5_000
 """Groups that are compared, about: each costs a request, and comes to the driver."""
-_BUCKETS = 1_000_000
-_SEED = 42
-"""Spark's for xxhash64."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Groups to compare: those named, or those whose hash is below ``buckets``."""
+    """Groups to compare: those named, or those in one of the first ``share`` of `BUCKETS`."""
 
-    buckets: int = _BUCKETS
+    share: int = BUCKETS
     names: frozenset[str] | None = None
 
     @classmethod
     def of(cls, groups: int, names: Sequence[str] | None) -> Sample:
+        """A sample of so many groups, or the groups with these ``names``."""
         if names is not None:
             return cls(names=frozenset(names))
-        return cls(min(_BUCKETS, _BUCKETS * GROUPS_ASKED // max(1, groups)))
+        return cls(BUCKETS * GROUPS_ASKED // max(groups, GROUPS_ASKED))
 
     def has(self, name: str) -> bool:
         """Whether the group is one of them."""
-        if self.names is not None:
-            return name in self.names
-        unsigned = xxhash.xxh64_intdigest(name.encode(), _SEED)
-        return (unsigned - (1 << 64) if unsigned >> 63 else unsigned) % _BUCKETS < self.buckets
+        return bucket_of(name) < self.share if self.names is None else name in self.names
 
-    def of_rows(self, group: Column) -> Column:
-        """The same of a column of names."""
-        if self.names is not None:
-            return group.isin(*self.names)
-        return F.pmod(F.xxhash64(group), F.lit(_BUCKETS)) < self.buckets
+    def rows(self) -> Column:
+        """Whether the group of a row is."""
+        return sampled(self.share) if self.names is None else F.col("group_id").isin(*self.names)
 
 
 def judge_live(
@@ -79,7 +73,7 @@ def compare_live(
     """The state tables as they are, up to the ends of ``run``, against what the cluster says now:
     of ``groups``, else of all or, where there are many, a sample. Raises SourceError."""
     sample = Sample.of(lake.read("groups").count(), groups)
-    chosen = sample.of_rows(F.col("group_id"))
+    chosen = sample.rows()
     rebuilt = Rebuilt(
         *(
             [row.asDict(recursive=True) for row in lake.read(table).where(chosen).collect()]

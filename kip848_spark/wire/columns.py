@@ -44,8 +44,8 @@ def slices(
         [None, pa.py_buffer(bounds), pa.py_buffer(data)],
     )
     taken = every.take(integers(even_offsets(count - 1, 2)))
-    _, offsets, content = (taken.cast(pa.binary()) if wide else taken).buffers()
-    return pa.Array.from_buffers(type_, count, [_bitmap(null), offsets, content])
+    _, offsets, octets = (taken.cast(pa.binary()) if wide else taken).buffers()
+    return pa.Array.from_buffers(type_, count, [_bitmap(null), offsets, octets])
 
 
 def from_buffers(
@@ -53,11 +53,11 @@ def from_buffers(
     count: int,
     null: Mask | None,
     offsets: npt.NDArray[np.int32],
-    content: Bytes | bytes,
+    octets: Bytes | bytes,
 ) -> pa.Array:
     """string or binary[n] of its parts."""
     return pa.Array.from_buffers(
-        type_, count, [_bitmap(null), pa.py_buffer(offsets), pa.py_buffer(content)]
+        type_, count, [_bitmap(null), pa.py_buffer(offsets), pa.py_buffer(octets)]
     )
 
 
@@ -114,9 +114,18 @@ def part_of(
     every: pa.Array, first: int, count: int, null: Mask | None, type_: pa.DataType
 ) -> pa.Array:
     """string or binary[count]: a part of a binary array, as an array of its own."""
-    _, offsets, content = every.buffers()
+    _, offsets, octets = every.buffers()
     part = offsets.slice(4 * (every.offset + first), 4 * (count + 1))
-    return pa.Array.from_buffers(type_, count, [_bitmap(null), part, content])
+    return pa.Array.from_buffers(type_, count, [_bitmap(null), part, octets])
+
+
+def content(array: pa.Array) -> Bytes:
+    """The bytes of a string or binary array, its rows' one after the other."""
+    _, offsets, octets = array.buffers()
+    if octets is None or not len(array):
+        return np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(octets, np.uint8)[int(bounds[0]) : int(bounds[-1])]
 
 
 def strided(block: npt.NDArray[np.void], offset: int, dtype: str) -> npt.NDArray[Any]:
@@ -147,8 +156,8 @@ def uuid_text(ids: pa.Array) -> pa.Array:
     raw = encoded.dictionary
     count = len(raw)
     octets = np.zeros((count, 18), np.uint8)
-    content = np.frombuffer(raw.buffers()[1], np.uint8)[raw.offset * 16 :]
-    octets[:, :16] = content[: count * 16].reshape(count, 16)
+    plain = np.frombuffer(raw.buffers()[1], np.uint8)[raw.offset * 16 :]
+    octets[:, :16] = plain[: count * 16].reshape(count, 16)
     triples = octets.reshape(count, 6, 3).astype(np.uint32)
     word = (triples[:, :, 0] << 16) | (triples[:, :, 1] << 8) | triples[:, :, 2]
     sextets = np.stack([(word >> shift) & 63 for shift in (18, 12, 6, 0)], axis=2)
@@ -217,14 +226,11 @@ def invalid_utf8(strings: pa.Array) -> Mask | None:
     one more. Surrogates, overlong forms and code points above U+10FFFF are invalid, as for Java's
     strict decoder.
     """
-    offsets = np.frombuffer(strings.buffers()[1], np.int32)
-    offsets = offsets[strings.offset : strings.offset + len(strings) + 1]
-    content = strings.buffers()[2]
-    if content is None or not len(strings):
-        return None
-    octets = np.frombuffer(content, np.uint8)[int(offsets[0]) : int(offsets[-1])]
+    octets = content(strings)
     if not len(octets) or octets.max() < 0x80 or _all_utf8(strings):
         return None
+    offsets = np.frombuffer(strings.buffers()[1], np.int32)
+    offsets = offsets[strings.offset : strings.offset + len(strings) + 1]
     ends = offsets[1:].astype(np.int64) - int(offsets[0])
     wrong = np.flatnonzero(_malformed(octets, ends))
     if not len(wrong):

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows, rows_where
+from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows
+from kip848_spark.wire.layout import Node
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
 from kip848_spark.wire.values import Values, Walk, binary_bounds
 from kip848_spark.wire.walk import read_message
@@ -124,7 +125,10 @@ def _places(plan: Plan, keys: list[Part], distinct: int) -> npt.NDArray[np.intp]
 
 
 def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], list[Part], Faults]:
-    """Key types (int32[n]) and key fields of distinct keys; the faults are at bytes of the key."""
+    """Key types (int32[n]) and key fields of distinct keys; the faults are at bytes of the key.
+
+    Many types have the same fields in their keys: these are read together.
+    """
     data, start, end = binary_bounds(keys)
     count = len(keys)
     faults = Faults(count)
@@ -133,15 +137,27 @@ def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], lis
     types = cursor.number(">i2").astype(np.int32)
     if cursor.parked is not None:
         types[cursor.parked] = NO_TYPE
-    parts = []
-    for key_type in np.unique(types).tolist():
-        which = rows_where(types == key_type)
+    order = np.argsort(types, kind="stable")
+    of_type = types[order]
+    alike: dict[tuple[Node | None, ...], list[tuple[RecordPlan, Rows]]] = {}
+    for key_type in np.unique(of_type).tolist():
+        first, last = np.searchsorted(of_type, (key_type, key_type + 1)).tolist()
         record = plan.records.get(key_type)
         if record is None:
+            which = order[first:last]
             faults.record(which, Reason.UNKNOWN_KEY_TYPE, start[which])
             continue
-        body = cursor.select(which)
-        parts.append(Part(record, 0, which, record.key, read_message(body, record.key)))
+        layout = tuple(slot.node for slot in record.key.slots)
+        alike.setdefault(layout, []).append((record, order[first:last]))
+    parts = []
+    for same in alike.values():
+        body = cursor.select(np.concatenate([which for _, which in same]))
+        fields = read_message(body, same[0][0].key)
+        first = 0
+        for record, which in same:
+            of_record = [field.slice(first, len(which)) for field in fields]
+            parts.append(Part(record, 0, which, record.key, of_record))
+            first += len(which)
     failed = faults.reason != 0
     if np.count_nonzero(failed):
         faults.at -= np.where(failed, start, 0)

@@ -36,17 +36,12 @@ NARROW = 12
 
 
 def element_starts(data: Bytes, node: Node, at: Rows, end: Rows, count: Rows) -> Rows:
-    """int64[sum(count)]: where the elements of arrays begin, row after row.
+    """int64[sum(count)]: where elements of no fixed width begin, row after row.
 
     ``at`` is where the first element of each row begins, ``count`` how many there are.
     """
     ends = count.cumsum()
     first = ends - count
-    total = int(ends[-1]) if len(ends) else 0
-    width = fixed_width(node)
-    if width is not None:
-        begins: Rows = np.arange(0, total * width, width) + (at - first * width).repeat(count)
-        return begins
     starts = end.repeat(count)
     rows = rows_where(count)
     starts[first[rows]] = place = at[rows]

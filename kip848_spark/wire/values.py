@@ -21,16 +21,13 @@ from kip848_spark.wire.shapes import Shape
 from kip848_spark.wire.walk import read_message
 
 ENOUGH = 512
-"""Fewer rows of one shape are cheaper to walk over."""
+"""Fewer rows of one shape are cheaper to walk over; of long rows (see `enough_of`) even more."""
 
-TRIES = 6
-"""So many shapes are tried for rows of one kind and length."""
+TRIES, FAILED = 6, 4
+"""So many shapes are tried for rows of one kind and length, and so many that are rare."""
 
-SCANNED = 1 / 32
-"""Groups with that share of all rows are found by looking at all rows, the others by sorting."""
-
-SAMPLED = 8
-"""One row in so many is looked at to learn which groups these are."""
+WALKED = 8192
+"""So many rows are walked over at a time: what the walk remembers stays in the cache."""
 
 _LENGTH_BITS = 11
 LONGEST = (1 << _LENGTH_BITS) - 2
@@ -96,7 +93,8 @@ class Values:
                 walked.setdefault(number, []).append(left)
         for number, pieces in sorted(walked.items()):
             rows = pieces[0] if len(pieces) == 1 else np.sort(np.concatenate(pieces))
-            parts.extend(self._walk(self.records[number], rows))
+            for some in np.array_split(rows, -(-len(rows) // WALKED)):
+                parts.extend(self._walk(self.records[number], some))
         return parts
 
     # -- groups ------------------------------------------------------------------------------
@@ -118,38 +116,32 @@ class Values:
         return len(self.records) << _LENGTH_BITS
 
     def _groups(self, codes: Codes) -> Iterator[Group]:
-        loose = codes < self.unread
-        seen, counts = np.unique(codes[::SAMPLED], return_counts=True)
-        for code in seen[counts * SAMPLED >= max(SCANNED * self.count, ENOUGH)].tolist():
-            number, length = code >> _LENGTH_BITS, code & (LONGEST + 1)
-            if code < self.unread and length <= LONGEST:
-                this = codes == code
-                loose &= ~this
-                yield number, length, rows_where(this)
-        yield from self._sorted(rows_where(loose), codes)
-
-    def _sorted(self, rows: Rows, codes: Codes) -> Iterator[Group]:
-        """What is left of the groups: the larger ones, and the rest by record."""
-        of_row = codes[rows]
-        order = np.argsort(of_row, kind="stable")
-        rows, of_row = rows[order], of_row[order]
-        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1])) if len(rows) else rows
-        ends = np.append(begins[1:], len(rows))
-        small = np.ones(len(rows), bool)
-        for first, last in zip(begins.tolist(), ends.tolist(), strict=False):
-            code = int(of_row[first])
-            if last - first >= ENOUGH and code & (LONGEST + 1) <= LONGEST:
-                yield code >> _LENGTH_BITS, code & (LONGEST + 1), rows[first:last]
-                small[first:last] = False
-        rows, number_of = rows[small], of_row[small] >> _LENGTH_BITS
-        for number in np.unique(number_of).tolist():
-            yield number, None, np.sort(rows[number_of == number])
+        """The larger groups of rows of one record and length, and the rest by record."""
+        order = np.argsort(codes, kind="stable")
+        of_row = codes[order]
+        read = int(np.searchsorted(of_row, self.unread))
+        if not read:
+            return
+        order, of_row = order[:read], of_row[:read]
+        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1]))
+        ends = np.append(begins[1:], read)
+        small: dict[int, list[Rows]] = {}
+        for first, last in zip(begins.tolist(), ends.tolist(), strict=True):
+            number, length = divmod(int(of_row[first]), LONGEST + 2)
+            if last - first >= enough_of(length) and length <= LONGEST:
+                yield number, length, order[first:last]
+            else:
+                small.setdefault(number, []).append(order[first:last])
+        for number, pieces in small.items():
+            yield number, None, np.sort(np.concatenate(pieces))
 
     # -- reads -------------------------------------------------------------------------------
 
     def _read_alike(self, record: RecordPlan, rows: Rows, length: int, parts: list[Part]) -> Rows:
         """Reads the rows that have the shape of the first, and so on; gives those left over."""
         over: list[Rows] = []
+        enough = enough_of(length)
+        failed = 0
         for _ in range(TRIES):
             start = self.offsets.take(rows)
             first = int(start[0])
@@ -157,15 +149,17 @@ class Values:
             if shape is None:
                 over.append(rows[:1])
                 rows = rows[1:]
+                failed += 1
             else:
-                alike = shape.read(self.data, start, ENOUGH)
+                alike = shape.read(self.data, start, enough)
                 these = rows if not len(alike.others) else rows[alike.rows]
                 if alike.fields is None:
                     over.append(these)
+                    failed += 1
                 else:
                     parts.append(Part(record, shape.version, these, shape.struct, alike.fields))
                 rows = rows[alike.others]
-            if len(rows) < ENOUGH:
+            if len(rows) < enough or failed == FAILED:
                 break
         return np.sort(np.concatenate([*over, rows])) if over else rows
 
@@ -198,3 +192,9 @@ class Values:
         for body, value, fields in parts:
             part = Part(record, value, rows[body.rows], record.values[value], fields)
             yield part.without(failed[body.rows]) if np.count_nonzero(failed) else part
+
+
+def enough_of(length: int) -> int:
+    """So many rows of that length it takes to look for their shape: the longer they are, the more
+    there is to work out first."""
+    return ENOUGH * max(1, length // 32)

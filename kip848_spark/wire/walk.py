@@ -20,7 +20,6 @@ from kip848_spark.wire.layout import (
     Struct,
     Text,
     Uuid,
-    fixed_width,
 )
 from kip848_spark.wire.measure import One, element_starts
 from kip848_spark.wire.texts import Lazy, Texts
@@ -130,16 +129,18 @@ class Walk:
 
     def _array(self, cursor: Cursor, node: Array) -> Lazy:
         count, null = cursor.length(node.prefix, node.nullable)
-        if fixed_width(node.element) is not None:
+        if isinstance(node.element, Number | Uuid):
             elements, count = self._fixed_elements(cursor, node.element, count)
         else:
             elements = self._elements(cursor, node, count)
         return lambda: columns.lists(count, elements(), null, node.arrow)
 
-    def _fixed_elements(self, cursor: Cursor, node: Node, count: Rows) -> tuple[Lazy, Rows]:
-        """The elements of arrays of numbers or ids, row after row; and the counts that were
-        there."""
-        width = fixed_width(node) or 0
+    def _fixed_elements(
+        self, cursor: Cursor, node: Number | Uuid, count: Rows
+    ) -> tuple[Lazy, Rows]:
+        """The elements of arrays of numbers or ids, row after row, which are taken over as the
+        bytes that they are; and the counts that were there."""
+        width = node.width
         size = count * width
         left = cursor.end - cursor.at
         short = size > left
@@ -147,10 +148,12 @@ class Walk:
             cursor.fail(short, Reason.TRUNCATED, cursor.at + left // width * width)
             count = np.where(short, 0, count)
             size = count * width
-        at = element_starts(cursor.data, node, cursor.at, cursor.end, count)
-        flat = Cursor(cursor.data, at, at + width, at, cursor.faults)
-        elements = self.read(flat, node)
+        octets = self.blobs.add(cursor, cursor.at, size, None, pa.binary())
         cursor.skip(size)
+
+        def elements() -> pa.Array:
+            return _fixed(columns.content(octets()).view(f"V{width}"), 0, node)()
+
         return elements, count
 
     def _elements(self, cursor: Cursor, node: Array, count: Rows) -> Lazy:

@@ -107,8 +107,9 @@ def _check_shuffled(pairs: list[Pair], first: Decoded, draw: random.Random, fold
     keys, vals = arrays([*head, *(every[row] for row in order.tolist())], type_)
     enough, seen, tries = draw.choice([(2, 50_000, 6), (2, 50, 2), (40, 500, 3), (256, 50_000, 6)])
     with (
-        mock.patch.object(values, "ENOUGH", enough),
+        mock.patch.object(values, "enough_of", return_value=enough),
         mock.patch.object(values, "TRIES", tries),
+        mock.patch.object(values, "WALKED", draw.choice([40, 700, 8192])),
         mock.patch.object(shapes, "MOST_SEEN", seen),
     ):
         second = decode(plan(folder), keys.slice(len(head)), vals.slice(len(head)))

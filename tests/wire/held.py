@@ -151,7 +151,7 @@ def assert_held(pairs: Sequence[Pair], folder: str = "shipped") -> list[Row]:
 @contextlib.contextmanager
 def shapes_of_two() -> Iterator[None]:
     """Two rows that look alike are read as such, instead of hundreds."""
-    with mock.patch.object(values_module, "ENOUGH", 2):
+    with mock.patch.object(values_module, "enough_of", return_value=2):
         yield
 
 
