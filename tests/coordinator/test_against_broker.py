@@ -30,7 +30,7 @@ BROKERS: dict[str, dict[str, str]] = {
         "group.consumer.assignors": "range",
         "offset.metadata.max.bytes": "8",
         "offsets.retention.minutes": "1",
-        "offsets.retention.check.interval.ms": "500",
+        "offsets.retention.check.interval.ms": "2000",
         "broker.rack": "here",
         "group.initial.rebalance.delay.ms": "1000",
     },

@@ -14,7 +14,7 @@ def offsets_expire(talk: Talk) -> Conversation:
     a.commit("foo", 0, 5, generationIdOrMemberEpoch=-1)
     yield 30
     a.commit("foo", 1, 5, generationIdOrMemberEpoch=-1)
-    yield 32
+    yield 33.5
     talk.offsets("foo")
     yield 31
     talk.look()
@@ -28,10 +28,10 @@ def offsets_of_a_living_group_expire(talk: Talk, subscribed: str) -> Conversatio
     a = talk.consumer("A", subscribed)
     a.join()
     a.commit("foo", 0, 5)
-    yield 62
+    yield 63.5
     talk.offsets("foo")
     a.leave()
-    yield 2
+    yield 3
     talk.offsets("foo")
     talk.look()
 
@@ -66,7 +66,7 @@ def offsets_of_an_emptied_group_expire(talk: Talk, protocol: str) -> Conversatio
         a.leave()
     yield 51.5
     talk.offsets("foo")
-    yield 11
+    yield 12.5
     talk.offsets("foo")
     talk.look()
 
@@ -79,7 +79,7 @@ def commit_with_its_own_retention(talk: Talk, version: int) -> Conversation:
     a.commit("foo", 1, 5, generationIdOrMemberEpoch=-1, version=version)
     yield 0.9
     talk.offsets("foo")
-    yield 1.6
+    yield 3
     talk.offsets("foo")
     talk.look()
 
@@ -97,6 +97,6 @@ def pending_offset_keeps_a_group(talk: Talk, committed: bool) -> Conversation:
     talk.offsets("foo", requireStable=True)
     talk.look()
     transaction.end(committed=committed)
-    yield 1.2
+    yield 3
     talk.offsets("foo", requireStable=True)
     talk.look()

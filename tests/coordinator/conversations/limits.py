@@ -130,7 +130,7 @@ def third_classic_member_is_refused(talk: Talk, version: int) -> Conversation:
     talk.look()
     for member in (a, b):
         member.leave()
-    yield 1.3  # the empty group is swept away
+    yield 3  # the empty group is swept away
     c.join(version)
     yield 2.3
     talk.look()
