@@ -74,6 +74,18 @@ def test_a_million_of_anything(name: str) -> None:
     assert_held([LARGE[name]])
 
 
+def test_a_million_of_nothing_take_a_small_multiple_of_their_bytes() -> None:
+    """Empty strings: a byte each in the record, and so little that all else is much beside it."""
+    keys, values = binary([REGEX]), binary([b"\0\0" + MANY + b"\1" * MILLION + bytes(17)])
+    decode(plan(), keys, values)
+    tracemalloc.start()
+    decoded = decode(plan(), keys, values)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not decoded.reason.any()
+    assert most < 32 * MILLION
+
+
 def test_many_rows_with_many_elements() -> None:
     """More rows than are passed over one after another."""
     topics = one_after_another(300, bytes(16) + b"\2\0\0\0\1\0")
