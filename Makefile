@@ -29,8 +29,9 @@ test-long: install ## the tests that take minutes
 fuzz: install ## five million damaged records through the codec
 	$(BIN)/python -m tests.wire.fuzz
 
-bench: install ## ingest beside writing the raw bytes: the ratio; the simulation
+bench: install ## ingest beside writing the raw bytes, the audit beside ingest: the ratios; the simulation
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.audit
 	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records

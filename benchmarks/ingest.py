@@ -16,14 +16,12 @@ import shutil
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,6 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.memory import WorkerMemory
 from benchmarks.topic import fill
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.local.broker import Broker
@@ -49,36 +48,6 @@ RECORDS = 2_100_000
 """Sent; those of aborted transactions are not read, and two million are to be left."""
 ROUNDS = 3
 RAW, INGEST = "raw bytes to Delta", "ingest"
-
-
-class WorkerMemory:
-    """The largest resident size (bytes) of one Python worker of Spark, and of all together."""
-
-    def __init__(self) -> None:
-        self.peak = self.peak_of_all = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> WorkerMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        me = psutil.Process()
-        while not self._stop.wait(0.1):
-            sizes = [0]
-            for child in me.children(recursive=True):
-                try:
-                    if any(word.startswith("pyspark.") for word in child.cmdline()):
-                        sizes.append(child.memory_info().rss)
-                except psutil.Error:
-                    continue
-            self.peak = max(self.peak, *sizes)
-            self.peak_of_all = max(self.peak_of_all, sum(sizes))
 
 
 def main(records: int = RECORDS) -> None:

@@ -1,4 +1,4 @@
-"""How long `kip848 simulate` takes: records a second with one process a core.
+"""How long `kip848 simulate` takes: records a second with one process a core, and its memory.
 
 python -m benchmarks.simulate [PROFILE] [RECORDS]
 """
@@ -6,6 +6,7 @@ python -m benchmarks.simulate [PROFILE] [RECORDS]
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ RECORDS = 10_000_000
 
 
 def main() -> None:
-    """Simulate one cluster and say how long it took, and how large it is."""
+    """Simulate one cluster and say how long it took, how large it is, and what memory it took."""
     profile = sys.argv[1] if len(sys.argv) > 1 else "churn"
     records = int(sys.argv[2]) if len(sys.argv) > 2 else RECORDS
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as folder:
@@ -28,8 +29,16 @@ def main() -> None:
         size = sum(file.stat().st_size for file in out.glob("*.parquet"))
     print(
         f"{profile}: {outcome.records:,} records of {outcome.groups} groups in {took:.0f} s on "
-        f"{os.cpu_count()} cores: {outcome.records / took:,.0f} a second, {size / 1e6:,.0f} MB"
+        f"{os.cpu_count()} cores: {outcome.records / took:,.0f} a second, {size / 1e6:,.0f} MB; "
+        f"peak memory {_peak(resource.RUSAGE_SELF):,} MB, "
+        f"of the largest worker {_peak(resource.RUSAGE_CHILDREN):,} MB"
     )
+
+
+def _peak(who: int) -> int:
+    """The most memory that was resident, in MB: Linux counts KB, macOS bytes."""
+    peak = resource.getrusage(who).ru_maxrss
+    return peak // (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
 if __name__ == "__main__":

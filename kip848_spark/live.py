@@ -122,10 +122,12 @@ def snapshot(
     config: Mapping[str, Any] | None = None,
     topic: str = OFFSETS_TOPIC,
     timeout: float = 30.0,
+    chosen: Callable[[list[str]], Sequence[str]] = list,
 ) -> Snapshot:
-    """Everything the live comparison needs, asked now."""
+    """Everything the live comparison needs, asked now. ``chosen``: which groups to ask for, out of
+    the names of those that the client may see; others may be among them."""
     cluster = Cluster(bootstrap, config, timeout)
-    ids = cluster.group_ids()
+    ids = chosen(cluster.group_ids())
     groups, refused = cluster.describe(ids)
     offsets, also_refused = cluster.committed(ids)
     return Snapshot(
@@ -243,7 +245,8 @@ class Cluster:
                 except KafkaException as cause:
                     if cause.args[0].name() in _UNREACHABLE:
                         raise self._fault(cause) from cause
-                    refused[name] = _reason(cause)
+                    if cause.args[0].name() not in _ABSENT:
+                        refused[name] = _reason(cause)
 
         for ask in asked:
             if len(under_way) >= _REQUESTS_AT_ONCE:
@@ -261,14 +264,16 @@ class Cluster:
         return sorted(group.group_id for group in listed.valid)
 
     def describe(self, ids: Sequence[str]) -> tuple[dict[str, LiveGroup], dict[str, str]]:
-        """Groups with their members, and those that were refused with the reason."""
+        """Groups with their members, and those that were refused with the reason. A group that
+        is not there is in neither."""
         answers, refused = self._wait_each(
             lambda some=ids[i : i + _GROUPS_A_REQUEST]: self.admin.describe_consumer_groups(  # type: ignore[misc]
                 list(some), request_timeout=self.timeout
             )
             for i in range(0, len(ids), _GROUPS_A_REQUEST)
         )
-        return {name: _group(answer) for name, answer in sorted(answers.items())}, refused
+        groups = {name: _group(answer) for name, answer in sorted(answers.items())}
+        return {name: group for name, group in groups.items() if group.state != _DEAD}, refused
 
     def committed(
         self, ids: Sequence[str]
@@ -332,6 +337,9 @@ class Cluster:
 
 
 _UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
+_ABSENT = {"GROUP_ID_NOT_FOUND"}
+_DEAD = "Dead"
+"""What a broker before Kafka 4.0 calls the state of a group that is not there."""
 _REFUSALS = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"}
 
 

@@ -33,18 +33,7 @@ from kip848_spark.live import (
 )
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, drive
-
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
-"""The columns of Spark's Kafka source that a capture keeps."""
+from kip848_spark.simulation.log import SCHEMA
 
 RECORDS, COMMITTED, DUMP, LIVE = (
     "records.parquet",

@@ -29,10 +29,12 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from kip848_spark.live import Cluster, LiveEnds, admin_client, snapshot
 from kip848_spark.local.broker import Broker
+from kip848_spark.simulation.log import SCHEMA
 from tests import other_groups
-from tests.captures import COMMITTED, DUMP, LIVE, RECORDS, SCHEMA, read_topic, write_dump
+from tests.captures import COMMITTED, DUMP, LIVE, RECORDS, read_topic, write_dump
 from tests.coordinator import generated
-from tests.coordinator.duel import VERSIONS, Conversation, Json, Talk
+from tests.coordinator.duel import VERSIONS
+from tests.coordinator.talk import Conversation, Json, Talk
 from tests.coordinator.wire import Connection
 
 FIRST = "first.parquet"

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.coordinator.duel import Conversation, Json, Talk
+from tests.coordinator.talk import Conversation, Json, Talk
 
 SETTINGS = {
     "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",

@@ -59,7 +59,8 @@ def _ownership(case: Case, entry: Entry, value: Json) -> None:
             OWNERSHIP,
             entry,
             f"Partition {case.known.name_of(topic) or topic}-{number} is assigned to the member "
-            "and being taken from it at once: a broker refuses to load that.",
+            "and being taken from it at once: a broker refuses to load that. Restart that consumer "
+            "before any broker, so that a newer record takes this one's place.",
             "disjoint lists",
             recorded_as(value, epochs=False),
             severity=CRITICAL,
@@ -85,7 +86,7 @@ def _epochs(case: Case, entry: Entry, value: Json) -> None:
             entry,
             f"The member's epoch is {epoch}, which must be from {floor} up to the target's, "
             f"{group.target_epoch}, and that up to the group's, {group.epoch}: the member will be "
-            "fenced or commit what it does not own; let it join anew.",
+            "fenced or commit what it does not own; restart that consumer.",
             {"least": floor, "target": group.target_epoch, "group": group.epoch},
             epoch,
         )
@@ -116,8 +117,8 @@ def _transition(case: Case, part: Part, entry: Entry, left: Member | None) -> No
             TRANSITIONS,
             entry,
             "No answer of the client brings the member from its last record to this one: the "
-            f"coordinator can only have written one of {len(possible)} others; compare the "
-            "member's log at this time, and let it join anew if it is stuck.",
+            f"coordinator can only have written one of {len(possible)} others; compare that "
+            "consumer's own log at this time, and restart it if it is stuck.",
             {"from": seen_as(member, epochs=epochs), "to one of": possible},
             recorded_as(value, epochs=epochs),
         )
@@ -138,7 +139,7 @@ def _rejoined(case: Case, entry: Entry, left: Member | None) -> None:
         TRANSITIONS,
         entry,
         f"This static member takes the place of {left.member_id} and must be given what that one "
-        "had; what is missing stays unread until the next rebalance.",
+        "had; what is missing stays unread until the group rebalances: restart one consumer.",
         expected,
         recorded,
     )

@@ -44,6 +44,8 @@ class Case:
     held: dict[str, frozenset[Place]] = field(default_factory=dict)
     rejoined: set[str] = field(default_factory=set)
     """Members that took a static member's place in the operation at hand."""
+    began: int | None = None
+    """The epoch of the group, if it was there, when the operation at hand began."""
     generation: int | None = None
     """The last generation on record while the group was classic."""
 
@@ -102,6 +104,10 @@ class Case:
         except ReplayError as error:
             fault = str(error)
         self.seen.add(entry.key)
+        if self.census and entry.kind == records.MEMBER and entry.value is None:
+            # Members come and go under ever new ids.
+            gone = (records.MEMBER, records.TARGET_MEMBER, records.CURRENT)
+            self.seen.difference_update((kind, entry.member) for kind in gone)
         if entry.kind == records.CURRENT or (entry.kind == records.MEMBER and entry.value is None):
             self.hold(entry.member)
         if entry.kind == records.CLASSIC_GROUP or (

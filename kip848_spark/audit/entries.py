@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from kip848_spark.coordinator import records
@@ -47,8 +44,6 @@ OTHERS = frozenset(OTHER_TYPES.values())
 """Key types of share and streams groups."""
 
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
-_DERIVED = ("consumer_subscription", "consumer_assignment", "metadata_kind")
-"""Columns that `group_records` has beside the bytes they were decoded from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,32 +84,20 @@ def entry(partition: int, offset: int, timestamp: int, record: Record) -> Entry:
     )
 
 
-def from_row(row: Mapping[str, Any], timestamp_ms: int) -> Entry | None:
-    """An entry from a row of `group_records`; None for a kind that is not judged here."""
+def from_row(row: Mapping[str, Any], value: dict[str, Any] | None) -> Entry | None:
+    """An entry from a row of `group_records` (``millis`` its time in ms) and its value in the form
+    `kip848 dump` prints, which may have null for what is left out there; None for a kind that is
+    not judged here."""
     kind = _TYPES.get(row["kind"])
     if kind is None or kind == records.OFFSET:
         return None
-    key: dict[str, Any] = {"group" if kind in _BY_GROUP else "groupId": row["group_id"]}
-    if row["member_id"] is not None:
-        key["memberId"] = row["member_id"]
-    if row["regular_expression"] is not None:
-        key["regularExpression"] = row["regular_expression"]
-    value = None if row["tombstone"] else _camel(row[row["kind"]])
-    version = 3 if kind == records.CLASSIC_GROUP else 0
-    record = records.record(kind, version, key, value)
-    return entry(row["partition"], row["offset"], timestamp_ms, record)
-
-
-def _camel(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {_name(k): _camel(v) for k, v in value.items() if k not in _DERIVED}
-    if isinstance(value, bytes | bytearray):
-        return base64.b64encode(value).decode()
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return value
-    return [_camel(item) for item in value]
-
-
-@lru_cache(maxsize=512)
-def _name(snake: str) -> str:
-    return re.sub(r"_(.)", lambda found: found.group(1).upper(), snake)
+    group, member, regex = row["group_id"], row["member_id"], row["regular_expression"]
+    key: dict[str, Any] = {"group" if kind in _BY_GROUP else "groupId": group}
+    if member is not None:
+        key["memberId"] = member
+    if regex is not None:
+        key["regularExpression"] = regex
+    record = records.record(kind, 3 if kind == records.CLASSIC_GROUP else 0, key, value)
+    return Entry(
+        row["partition"], row["offset"], row["millis"], record, kind, group, member or regex or ""
+    )

@@ -58,7 +58,7 @@ def judge_target_epoch(case: Case, entry: Entry) -> None:
         entry,
         f"The target is marked as made for epoch {epoch}, but the group is at {expected}"
         f"{' and has that target already' if again else ''}: members will converge to an epoch "
-        "that is not the group's.",
+        "that is not the group's; look for a lost record, and restart one consumer of the group.",
         expected,
         epoch,
     )
@@ -85,6 +85,8 @@ class Bump:
         known = True
         for entry in part.of(records.MEMBER):
             known = known and case.knows(records.MEMBER, entry.member)
+            if regex := (entry.value or {}).get("subscribedTopicRegex"):  # resolved before?
+                known = known and case.knows(records.REGEX, regex)
             cause, sure = _subscription(case, group, entry)
             if cause:
                 causes.append(cause)
@@ -159,7 +161,8 @@ def judge_bump(case: Case, part: Part, bump: Bump) -> None:
                 CAUSES,
                 at,
                 f"This calls for a new group epoch ({', '.join(bump.causes)}), but none is "
-                "recorded: the members may keep an assignment that does not fit any more.",
+                "recorded: the members may keep an assignment that does not fit any more; restart "
+                "one of them, so that the group rebalances.",
                 "a record of key 3 in the same operation",
                 list(bump.causes),
             )

@@ -69,12 +69,15 @@ class GroupAudit:
         self._repeatable: set[tuple[str, str]] = set()
         self._dissolved: Dissolved | None = None
         self._others: OtherGroupAudit | None = None
+        self._unread = False
 
     def add(self, entry: Entry) -> None:
         """The next record of the group."""
         if entry.kind in OTHERS:
             if self._others is None:
                 self._others = OtherGroupAudit(self.partition, self.group_id, self.settings)
+                if self._unread:
+                    self._others.doubt()
             self._others.add(entry)
             return
         doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
@@ -87,6 +90,11 @@ class GroupAudit:
             self._judge()
         self._last = entry.offset
         self._operation.append(entry)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the reference has replayed all records but the last one that was added."""
+        return len(self._operation) < 2
 
     def finish(self) -> Tally:
         """No record follows: what is left open is judged, or said to be unknown."""
@@ -109,10 +117,14 @@ class GroupAudit:
         self._judge()
         self.reference.replay([entry], self.case.releases)
 
-    def unreadable(self, offset: int) -> None:
-        """A control record at ``offset`` that nobody could read: what it said is missing."""
+    def unreadable(self, offset: int, timestamp: int) -> None:
+        """A control record that nobody could read: what it said is missing."""
+        self._unread = True
+        if self._others is not None:
+            self._others.doubt()
         self._judge(closed=False)
-        self.tally.unknown(LOADING, UNREAD)
+        if self.settings.counts_at(self.partition, offset, timestamp):
+            self._counted.unknown(LOADING, UNREAD)
         self.case.doubt(forget=True)
         self._repeatable.clear()
         self._last = offset
@@ -126,6 +138,7 @@ class GroupAudit:
         self.reference.replay(entries, self.case.releases)
         self._dissolved = None
         self.case.rejoined.clear()
+        self.case.began = self.case.consumer.epoch if self.case.consumer is not None else None
         counts = self.settings.counts(entries[-1])
         self.case.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed(entries)
@@ -173,6 +186,7 @@ class GroupAudit:
             judge_target_epoch(self.case, entry)
         elif entry.kind == records.CLASSIC_GROUP:
             judge_classic(self.case, entry, self._dissolved)
+            self._dissolved = None  # the next one, though of the same moment, is its successor
 
     def _judge_part(self, part: Part) -> None:
         case = self.case

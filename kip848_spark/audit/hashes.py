@@ -21,6 +21,10 @@ from kip848_spark.coordinator.topics import Topic
 TOPICS_THEN = "the topics as they were then, or the racks of their replicas, are not known"
 
 
+_MOST_OPEN = 1_000
+"""Hashes of a group that may wait for later records to explain them."""
+
+
 @dataclass(frozen=True)
 class _Open:
     entry: Entry
@@ -72,6 +76,8 @@ class Hashes:
             case.tally.right(HASH)
             return
         self._open.append(_Open(entry, value["epoch"], names, self._last))
+        if len(self._open) > _MOST_OPEN:
+            self._settle(self._open.pop(0))
 
     def _counts(self) -> dict[str, int]:
         """Partitions of each topic as far as the targets show them."""
@@ -88,7 +94,9 @@ class Hashes:
         """A hash is right: those before it are wrong if nothing changed in between."""
         self._last = now
         for open_ in self._open:
-            if open_.before == now and open_.names == now[0]:
+            # A subscribed topic that is not there may have come and gone in between.
+            there = now[1].keys() >= now[0]
+            if open_.before == now and open_.names == now[0] and there:
                 self._wrong(open_, now[1])
             else:
                 self._settle(open_)

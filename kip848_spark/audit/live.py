@@ -1,15 +1,17 @@
 """The rebuilt state against what the live broker says of the same groups.
 
-The admin API names no offset, so an answer may be newer than the records that were read. Only
-groups in partitions whose end did not move in between are judged; the rest are *moving*.
+The admin API names no offset, so an answer may be newer than the records that were read. What the
+records written in between say something about is not judged: it has *moved*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kip848_spark.audit.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.live import LiveGroup, LiveMember, LiveOffset, Snapshot
 
 JUDGED_TYPES = ("classic", "consumer")
@@ -17,8 +19,18 @@ JUDGED_TYPES = ("classic", "consumer")
 
 UNNAMED = "Unknown"
 """What the client library says of a state it has no name for (Assigning and Reconciling)."""
+REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+"""States of a classic group that a broker has in memory only."""
+
+MOVING = "moving: new records since"
+IN_MEMORY = "a classic group that the broker has in memory only"
+IN_REBALANCE = "a classic group in a rebalance, which is on record when it is over"
+NO_NAME = "a state that the client library has no name for"
+INVISIBLE = "a topic that the client may not see"
+REFUSED = "the broker refused to describe it"
 
 Row = Mapping[str, Any]
+Place = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -32,61 +44,96 @@ class Rebuilt:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """What later records are about: groups (control records), committed offsets (group, topic,
+    partition), and whole partitions of the topic where a record does not say."""
+
+    groups: Collection[str] = frozenset()
+    offsets: Collection[Place] = frozenset()
+    partitions: Collection[int] = frozenset()
+
+
+@dataclass(frozen=True)
 class Difference:
-    """One thing that the lake and the broker say differently."""
+    """One thing that the lake and the broker say differently; ``partition`` and ``offset`` are of
+    the newest record the lake has of it."""
 
     group_id: str
     what: str
     rebuilt: Any
     live: Any
+    member_id: str | None = None
+    partition: int | None = None
+    offset: int | None = None
 
     def __str__(self) -> str:
         return f"{self.group_id}: {self.what}: rebuilt {self.rebuilt!r}, live {self.live!r}"
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """What was compared: groups, members, assigned and target partitions, offsets; and what
-    differs. ``moving`` groups were not judged."""
-
-    differences: tuple[Difference, ...]
-    compared: Mapping[str, int]
-    moving: tuple[str, ...] = ()
+    def finding(self) -> Finding:
+        """The row of `findings`: expected is what the broker says."""
+        return Finding(
+            LIVE,
+            ERROR,
+            self.group_id,
+            self.member_id,
+            self.partition,
+            self.offset,
+            None,
+            as_json(self.live),
+            as_json(self.rebuilt),
+            f"The broker and the lake say differently what the {self.what} is, and no record "
+            "since then explains it. Run again; if it stays, records are missing from the lake "
+            "(see the table gaps), or the coordinator has lost what it wrote.",
+        )
 
 
 @dataclass
-class _Tally:
+class Comparison:
+    """What came of it: differences, how many of what were compared (groups, members, assigned and
+    target partitions, offsets), and why others were not. ``moving``: groups with new control
+    records, to be asked again."""
+
     differences: list[Difference] = field(default_factory=list)
-    compared: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("groups", "members", "partitions", "offsets"), 0)
-    )
+    compared: Counter[str] = field(default_factory=Counter)
+    moving: list[str] = field(default_factory=list)
+    same: int = 0
+    unjudged: Counter[str] = field(default_factory=Counter)
 
-    def same(self, group: str, what: str, rebuilt: Any, live: Any) -> None:
-        if rebuilt != live:
-            self.differences.append(Difference(group, what, rebuilt, live))
+    def tally(self) -> Tally:
+        """Counts and findings of the check `live`."""
+        tally = Tally(findings=[difference.finding() for difference in self.differences])
+        tally.verified[LIVE] = self.same
+        tally.disagreed[LIVE] = len(self.differences)
+        tally.unverifiable.update({(LIVE, why): n for why, n in self.unjudged.items()})
+        return tally
 
 
-def compare(rebuilt: Rebuilt, live: Snapshot, ends: Mapping[int, int]) -> Comparison:
-    """Every difference between the two. ``ends``: the offset that each partition was read up to."""
-    moved = {p for p, at in live.ends.items() if ends.get(p, 0) != at.stable}
+def compare(rebuilt: Rebuilt, live: Snapshot, moved: Moved) -> Comparison:
+    """Every difference between the two, but in what has moved."""
     groups = {row["group_id"]: row for row in rebuilt.groups if row["type"] in JUDGED_TYPES}
-    moving = sorted(name for name, row in groups.items() if row["partition"] in moved)
-    if moved:  # a group that the lake lacks may have just come to a partition that moved
-        moving += sorted(live.groups.keys() - groups.keys())
     members = _by_group(rebuilt.members)
     assignments = _by_group(rebuilt.assignments)
     offsets = _by_group(rebuilt.offsets)
-    tally = _Tally()
-    for name in sorted((groups.keys() | live.groups.keys()) - set(moving)):
+    result = Comparison()
+    for name in sorted(groups.keys() | live.groups.keys()):
         ours, theirs = groups.get(name), live.groups.get(name)
-        if ours is None or theirs is None:
-            tally.same(name, "group", ours and ours["state"], theirs and theirs.state)
+        if name in live.refused:
+            result.unjudged[REFUSED] += 1
             continue
-        tally.compared["groups"] += 1
-        _group(tally, ours, theirs)
-        _members(tally, theirs, members.get(name, []), assignments.get(name, []))
-        _offsets(tally, name, offsets.get(name, []), live.offsets.get(name, ()))
-    return Comparison(tuple(tally.differences), tally.compared, tuple(moving))
+        judged = _Group(result, name, ours, live, moved)
+        if ours is None or theirs is None:
+            judged.one_sided(theirs)
+            continue
+        if judged.has_moved():
+            continue
+        result.compared["groups"] += 1
+        if theirs.state in REBALANCING and theirs.type == ours["type"]:
+            result.unjudged[IN_REBALANCE] += 1
+        else:
+            judged.itself(ours, theirs)
+            judged.members(theirs, members.get(name, []), assignments.get(name, []))
+        judged.offsets(offsets.get(name, []), live.offsets.get(name, ()))
+    return result
 
 
 def _by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -96,42 +143,116 @@ def _by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _group(tally: _Tally, ours: Row, theirs: LiveGroup) -> None:
-    name = theirs.group_id
-    tally.same(name, "type", ours["type"], theirs.type)
-    if theirs.state != UNNAMED:
-        tally.same(name, "state", ours["state"], theirs.state)
-    assignor = ours["assignor"] if ours["type"] == "consumer" else ours["protocol"] or ""
-    tally.same(name, "assignor", assignor, theirs.assignor)
+class _Group:
+    """One group, thing by thing."""
 
+    def __init__(
+        self, result: Comparison, name: str, ours: Row | None, live: Snapshot, moved: Moved
+    ) -> None:
+        self.result = result
+        self.name = name
+        self.live = live
+        self.moved = moved
+        self.partition: int | None = ours["partition"] if ours else None
+        self.offset: int | None = ours["last_offset"] if ours else None
 
-def _members(tally: _Tally, theirs: LiveGroup, members: list[Row], assignments: list[Row]) -> None:
-    name = theirs.group_id
-    live = {member.member_id: member for member in theirs.members}
-    ours = {row["member_id"]: row for row in members}
-    tally.same(name, "members", sorted(ours), sorted(live))
-    for member_id in sorted(ours.keys() & live.keys()):
-        tally.compared["members"] += 1
-        _member(tally, name, ours[member_id], live[member_id])
-        own = [row for row in assignments if row["member_id"] == member_id]
+    def has_moved(self) -> bool:
+        """Whether later records are, or may be, about this group itself."""
+        unknown = self.moved.partitions
+        moved = self.name in self.moved.groups
+        moved |= bool(unknown) if self.partition is None else self.partition in unknown
+        if moved:
+            self.result.moving.append(self.name)
+            self.result.unjudged[MOVING] += 1
+        return moved
+
+    def one_sided(self, theirs: LiveGroup | None) -> None:
+        """A group that the lake, or the broker, does not have."""
+        if self.has_moved():
+            return
+        committed = self.live.offsets.get(self.name, ())
+        if any((self.name, o.topic, o.partition) in self.moved.offsets for o in committed):
+            self.result.unjudged[MOVING] += 1  # its first commit
+        elif theirs is not None and theirs.state in REBALANCING:
+            self.result.unjudged[IN_REBALANCE] += 1
+        elif theirs is not None and not theirs.members and not committed:
+            self.result.unjudged[IN_MEMORY] += 1
+        elif theirs is None and any(place[0] == self.name for place in self.moved.offsets):
+            self.result.unjudged[MOVING] += 1  # its last commit deleted
+        else:
+            ours = None if self.partition is None else "there"
+            self._same("group", ours, None if theirs is None else "there")
+
+    def itself(self, ours: Row, theirs: LiveGroup) -> None:
+        """Type, state and assignor."""
+        self._same("type", ours["type"], theirs.type)
+        if theirs.state == UNNAMED:
+            self.result.unjudged[NO_NAME] += 1
+        else:
+            self._same("state", ours["state"], theirs.state)
+        assignor = ours["assignor"] if ours["type"] == "consumer" else ours["protocol"] or ""
+        self._same("assignor", assignor, theirs.assignor)
+
+    def members(self, theirs: LiveGroup, members: list[Row], assignments: list[Row]) -> None:
+        """Who is in it, and what everyone has and is to have."""
+        live = {member.member_id: member for member in theirs.members}
+        ours = {row["member_id"]: row for row in members}
+        held: dict[str, list[Row]] = {}
+        for row in assignments:
+            held.setdefault(row["member_id"], []).append(row)
+        self._same("members", sorted(ours), sorted(live))
+        for member_id in sorted(ours.keys() & live.keys()):
+            self.result.compared["members"] += 1
+            self._member(ours[member_id], live[member_id], held.get(member_id, []))
+
+    def _member(self, ours: Row, theirs: LiveMember, held: list[Row]) -> None:
+        who = theirs.member_id
+        for column in ("instance_id", "client_id", "client_host"):
+            self._same(f"{column} of {who}", ours[column], getattr(theirs, column), who)
         # Kafka 4.3 counts partitions that are to be given up as still assigned, older ones don't.
-        said = sorted(live[member_id].assigned)
-        held = _partitions(own, "assigned", "pending_revocation")
-        if said != held:
-            held = _partitions(own, "assigned")
-        tally.same(name, f"assignment of {member_id}", held, said)
-        tally.compared["partitions"] += len(held)
-        target = live[member_id].target
-        if target is not None:
-            wanted = _partitions(own, "target")
-            tally.same(name, f"target of {member_id}", wanted, sorted(target))
-            tally.compared["partitions"] += len(wanted)
+        said = sorted(theirs.assigned)
+        own = _partitions(held, "assigned", "pending_revocation")
+        if said != own:
+            own = _partitions(held, "assigned")
+        self._same(f"assignment of {who}", own, said, who)
+        self.result.compared["partitions"] += len(own)
+        if theirs.target is not None:
+            wanted = _partitions(held, "target")
+            self._same(f"target of {who}", wanted, sorted(theirs.target), who)
+            self.result.compared["partitions"] += len(wanted)
 
+    def offsets(self, ours: list[Row], theirs: tuple[LiveOffset, ...]) -> None:
+        """What it has committed."""
+        rebuilt = {(row["topic"], row["topic_partition"]): row for row in ours}
+        live = {(o.topic, o.partition): (o.offset, o.leader_epoch, o.metadata) for o in theirs}
+        for place in sorted(rebuilt.keys() | live.keys()):
+            topic, number = place
+            if (self.name, topic, number) in self.moved.offsets:
+                self.result.unjudged[MOVING] += 1
+            elif topic not in self.live.topics:
+                self.result.unjudged[INVISIBLE] += 1
+            else:
+                self.result.compared["offsets"] += 1
+                row = rebuilt.get(place)
+                what = f"committed offset of {topic}-{number}"
+                at = None if row is None else row["offset"]
+                self._same(what, row and _committed(row), live.get(place), offset=at)
 
-def _member(tally: _Tally, group: str, ours: Row, theirs: LiveMember) -> None:
-    for column in ("instance_id", "client_id", "client_host"):
-        said = getattr(theirs, column)
-        tally.same(group, f"{column} of {theirs.member_id}", ours[column], said)
+    def _same(
+        self,
+        what: str,
+        rebuilt: Any,
+        live: Any,
+        member: str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        if rebuilt == live:
+            self.result.same += 1
+            return
+        at = self.offset if offset is None else offset
+        self.result.differences.append(
+            Difference(self.name, what, rebuilt, live, member, self.partition, at)
+        )
 
 
 def _partitions(rows: list[Row], *roles: str) -> list[tuple[str | None, int]]:
@@ -139,17 +260,8 @@ def _partitions(rows: list[Row], *roles: str) -> list[tuple[str | None, int]]:
     return sorted(found, key=lambda pair: (pair[0] or "", pair[1]))
 
 
-def _offsets(tally: _Tally, group: str, ours: list[Row], theirs: tuple[LiveOffset, ...]) -> None:
-    rebuilt = {
-        (row["topic"], row["topic_partition"]): (
-            row["committed_offset"],
-            None if row["leader_epoch"] in (None, -1) else row["leader_epoch"],
-            # The client library ends text at a NUL, and itself commits text with one at the end.
-            row["metadata"].partition("\0")[0],
-        )
-        for row in ours
-    }
-    live = {(o.topic, o.partition): (o.offset, o.leader_epoch, o.metadata) for o in theirs}
-    tally.compared["offsets"] += len(rebuilt.keys() & live.keys())
-    for place in sorted(rebuilt.keys() | live.keys()):
-        tally.same(group, f"offset of {place[0]}-{place[1]}", rebuilt.get(place), live.get(place))
+def _committed(row: Row) -> tuple[int, int | None, str]:
+    """Offset, leader epoch and text as the client library gives them: it ends text at a NUL, and
+    itself commits text with one at the end."""
+    epoch = None if row["leader_epoch"] in (None, -1) else row["leader_epoch"]
+    return row["committed_offset"], epoch, row["metadata"].partition("\0")[0]

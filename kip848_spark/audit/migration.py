@@ -20,9 +20,12 @@ Named = set[tuple[str, int]]
 class Dissolved:
     """A consumer group as it was when its tombstones were written."""
 
-    def __init__(self, group: ConsumerGroup, census: bool) -> None:
+    def __init__(self, group: ConsumerGroup, census: bool, began: int | None) -> None:
+        """``began``: the group's epoch as the operation at hand began."""
         self.census = census
-        self.epoch = group.epoch
+        # A member that is replaced by one of the classic protocol may raise the epoch, but the
+        # conversion takes the one before; two operations of one millisecond look the same.
+        self.epochs = sorted({group.epoch, group.epoch if began is None else began})
         self.members = {member.member_id for member in group.members.values()}
         self.classic = {member.member_id for member in group.classic_members}
         self.targets = {member: group.target_of(member) for member in group.members}
@@ -168,18 +171,18 @@ def _downgrade(
     if not dissolved.census:
         case.tally.unknown(MIGRATION, GAP)
         return
-    generation = dissolved.epoch if ids else 0
+    generations = dissolved.epochs if ids else [0]
     strangers = sorted(set(ids) - dissolved.members)
     missing = sorted(dissolved.classic - set(ids)) if ids else []
-    if value["generation"] == generation and not strangers and not missing:
+    if value["generation"] in generations and not strangers and not missing:
         case.tally.right(MIGRATION)
         return
     case.tally.wrong(
         MIGRATION,
         entry,
         "The group was converted back to the classic protocol, but not with its own epoch as "
-        "generation and its own members: they will be fenced and rejoin.",
-        {"generation": generation, "members": sorted(dissolved.classic)},
+        "generation and its own members: they will be fenced and join anew; see that they did.",
+        {"generation": generations[0], "members": sorted(dissolved.classic)},
         {"generation": value["generation"], "members": ids},
         member="",
     )

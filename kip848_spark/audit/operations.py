@@ -28,14 +28,15 @@ BROKEN = "broken"
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        # A letter a kind, in the order of the key types; a capital is a tombstone.
-        (UPGRADE, r"Ad+c?bf*eg+"),
+        # A letter a kind, in the order of the key types; a capital is a tombstone. "k" is a member
+        # that speaks the classic protocol: a group without any is not upgraded but made anew.
+        (UPGRADE, r"Ak+c?bf*eg+"),
         (CLASSIC, r"[aA]"),
-        (REJOIN, r"GFDdfg"),
+        (REJOIN, r"GFD[dk]fg"),
         (LEAVE, r"(?:GFD)+H*c?b"),
         (DELETE, r"G*F*ED*H*CB"),
         (REGEX, r"h+(?:c?b)?C?"),
-        (HEARTBEAT, r"d?H*(?:c?b)?C?(?:f*e)?g?"),
+        (HEARTBEAT, r"[dk]?H*(?:c?b)?C?(?:f*e)?g?"),
     )
 )
 
@@ -55,7 +56,9 @@ class Part:
 def letter(entry: Entry) -> str:
     """One letter for a kind of record, a capital for its tombstone."""
     found = _LETTERS[entry.kind]
-    return found if entry.value is not None else found.upper()
+    if entry.value is None:
+        return found.upper()
+    return "k" if entry.value.get("classicMemberMetadata") is not None else found
 
 
 def same_operation(before: Entry, after: Entry) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.operations import BROKEN, DELETE, Part
-from kip848_spark.audit.results import ORDER, WARNING
+from kip848_spark.audit.results import ORDER, WARNING, Tally
 from kip848_spark.coordinator import records
 
 
@@ -61,14 +61,52 @@ def judge_sense(case: Case, part: Part, entry: Entry) -> None:
             severity=WARNING,
         )
     elif _orphan(case, entry):
+        never_joined(case.tally, entry)
+    elif _names_one_twice(entry):
         case.tally.wrong(
             ORDER,
             entry,
-            f"Member {entry.member} has an assignment but never said what it subscribes to "
-            "(key 5): that record is lost, or this one is another group's.",
-            "a member with a record of key 5",
+            "This record names a partition twice, which no coordinator writes: it was damaged or "
+            "written by something else; compare with another replica of this partition.",
+            "each partition once",
             entry.record,
         )
+
+
+def _names_one_twice(entry: Entry) -> bool:
+    value = entry.value or {}
+    for field in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
+        rows = value.get(field, ())
+        if len(rows) > len({row["topicId"] for row in rows}):
+            return True
+        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
+            return True
+    return False
+
+
+def never_joined(tally: Tally, entry: Entry) -> None:
+    """The finding that a member has an assignment, but no record of its own."""
+    tally.wrong(
+        ORDER,
+        entry,
+        f"Member {entry.member} has an assignment but never said what it subscribes to: that "
+        "record is lost, or this one is another group's.",
+        "an earlier record by which the member joined",
+        entry.record,
+    )
+
+
+def nothing_there(tally: Tally, entry: Entry) -> None:
+    """The finding that a tombstone is of a record that is not there."""
+    tally.wrong(
+        ORDER,
+        entry,
+        "This tombstone takes away what is not there: the record it belongs to is lost, or it "
+        "was appended twice.",
+        "something to take away",
+        entry.record,
+        severity=WARNING,
+    )
 
 
 def _orphan(case: Case, entry: Entry) -> bool:
@@ -84,20 +122,12 @@ def _tombstone(case: Case, part: Part, entry: Entry) -> None:
         there = case.member(entry.member) is not None
     elif entry.kind == records.GROUP:
         there = case.consumer is not None
-    elif entry.kind == records.CLASSIC_GROUP:
-        there = case.group_id in case.shard.groups
     else:
-        return  # the end of a group clears keys 4, 6 and 16 whether or not they are there
+        # The end of a group clears keys 4, 6 and 16 whether or not they are there, and key 2 of a
+        # group that only its commits had made.
+        return
     if not there:
-        case.tally.wrong(
-            ORDER,
-            entry,
-            "This tombstone takes away what is not there: the record it belongs to is lost, or "
-            "it was appended twice.",
-            "something to take away",
-            entry.record,
-            severity=WARNING,
-        )
+        nothing_there(case.tally, entry)
 
 
 def _repeats(case: Case, entry: Entry) -> bool:

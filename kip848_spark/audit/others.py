@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.order import never_joined, nothing_there
 from kip848_spark.audit.results import (
     CRITICAL,
     EPOCHS,
@@ -18,7 +19,6 @@ from kip848_spark.audit.results import (
     OWNERSHIP,
     TARGETS,
     TRANSITIONS,
-    WARNING,
     Tally,
 )
 from kip848_spark.audit.settings import Settings
@@ -68,8 +68,7 @@ class OtherGroupAudit:
     def add(self, entry: Entry) -> None:
         """The next record of the group."""
         if self.settings.coverage.doubt(self.partition, self._last, entry.offset) is not None:
-            self._state, self._sure, self._census = _State(), False, False
-            self._seen.clear()
+            self.doubt()
         self._last = entry.offset
         self._tally = self._counted if self.settings.counts(entry) else Tally()
         role = _ROLES.get(entry.kind)
@@ -83,6 +82,11 @@ class OtherGroupAudit:
             self._sure = entry.key in self._seen
         self._seen.add(entry.key)
         self._apply(role, entry)
+
+    def doubt(self) -> None:
+        """Records may be missing here: nothing is known of the group any more."""
+        self._state, self._sure, self._census = _State(), False, False
+        self._seen.clear()
 
     def finish(self) -> Tally:
         """What it came to."""
@@ -126,24 +130,9 @@ class OtherGroupAudit:
         if there or not self._census:
             self._tally.right(ORDER)
         elif entry.value is not None and role in (TARGET, CURRENT):
-            self._tally.wrong(
-                ORDER,
-                entry,
-                f"Member {entry.member} has an assignment but never said what it subscribes to: "
-                "that record is lost, or this one is another group's.",
-                "a member with a record of its own",
-                entry.record,
-            )
+            never_joined(self._tally, entry)
         elif entry.value is None and role == MEMBER:
-            self._tally.wrong(
-                ORDER,
-                entry,
-                "This tombstone takes away what is not there: the record it belongs to is lost, or "
-                "it was appended twice.",
-                "something to take away",
-                entry.record,
-                severity=WARNING,
-            )
+            nothing_there(self._tally, entry)
         else:
             self._tally.right(ORDER)
 
@@ -175,7 +164,8 @@ class OtherGroupAudit:
                 EPOCHS,
                 entry,
                 f"The target is marked as made for epoch {epoch}, but the group is at "
-                f"{state.epoch}: members will converge to an epoch that is not the group's.",
+                f"{state.epoch}: members will converge to an epoch that is not the group's; look "
+                "for a lost record, and restart one member of the group.",
                 state.epoch,
                 epoch,
             )
@@ -202,8 +192,7 @@ class OtherGroupAudit:
             EPOCHS,
             entry,
             f"The member's epoch is {epoch}, which must be from {least} up to the target's, "
-            f"{target}, and the one before it {before}: the member will be fenced; let it join "
-            "anew.",
+            f"{target}, and the one before it {before}: the member will be fenced; restart it.",
             {"least": least, "target": target, "previous": before},
             {"memberEpoch": epoch, "previousMemberEpoch": previous},
         )

@@ -20,8 +20,9 @@ TARGETS = "targets"
 TRANSITIONS = "transitions"
 OWNERSHIP = "ownership"
 MIGRATION = "migration"
+LIVE = "live"
 CHECKS = (
-    STATE, LOADING, ORDER, EPOCHS, CAUSES, HASH, TARGETS, TRANSITIONS, OWNERSHIP, MIGRATION,
+    STATE, LOADING, ORDER, EPOCHS, CAUSES, HASH, TARGETS, TRANSITIONS, OWNERSHIP, MIGRATION, LIVE,
 )  # fmt: skip
 """Every check, in the order they are told."""
 

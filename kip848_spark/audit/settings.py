@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.topics import KnownTopics
+
+BUCKETS = 10_000
+
+
+def bucket_of(group_id: str) -> int:
+    """A number below `BUCKETS` by which samples of groups are drawn."""
+    return zlib.crc32(group_id.encode()) % BUCKETS
 
 
 @dataclass(frozen=True)
@@ -21,9 +29,21 @@ class Settings:
     """Verdicts on operations before this time are not counted, though their effects are."""
     since_offsets: Mapping[int, int] = field(default_factory=dict)
     """Nor those on operations that end before this offset of their partition."""
+    cuts: Mapping[int, int] = field(default_factory=dict)
+    """By partition: where in between the state of some groups is compared, too."""
+    share: int = 0
+    """How many groups that are, of `BUCKETS`."""
+
+    def cut(self, partition: int, group_id: str) -> int | None:
+        """Up to which offset (inclusive) a group's state is compared, if it is."""
+        return self.cuts.get(partition) if bucket_of(group_id) < self.share else None
 
     def counts(self, last: Entry) -> bool:
         """Whether verdicts on an operation that ends with this record are counted."""
-        if self.since_ms is not None and last.timestamp < self.since_ms:
+        return self.counts_at(last.partition, last.offset, last.timestamp)
+
+    def counts_at(self, partition: int, offset: int, timestamp: int) -> bool:
+        """The same, by the record's place and its time in ms."""
+        if self.since_ms is not None and timestamp < self.since_ms:
             return False
-        return last.offset >= self.since_offsets.get(last.partition, 0)
+        return offset >= self.since_offsets.get(partition, 0)

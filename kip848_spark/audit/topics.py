@@ -69,14 +69,18 @@ class Prover:
     def __post_init__(self) -> None:
         self._last: Proven = {}
         self._found: dict[tuple[int, frozenset[str]], Proven] = {}
+        self._missed: object = None
+        """What was last looked for in vain: with racks that nobody knows, every hash is."""
 
     def prove(self, metadata_hash: int, names: frozenset[str], counts: Mapping[str, int]) -> bool:
         """Whether topics of these names give the hash. ``counts``: partitions seen in targets,
         by topic id."""
         key = (metadata_hash, names)
         found = self._found.get(key)
-        if found is None:
+        wanted = (*key, frozenset(counts.items()), tuple(self._last.values()))
+        if found is None and wanted != self._missed:
             found = self._search(metadata_hash, sorted(names), counts)
+            self._missed = None if found is not None else wanted
         self.proven = found
         if found is None:
             return False

@@ -43,7 +43,7 @@ class Before:
         if group is None:
             return cls(UNNEEDED, {}) if part.of(records.TARGET_EPOCH) else cls()
         if part.name == DELETE:
-            return cls(dissolved=Dissolved(group, case.census))
+            return cls(dissolved=Dissolved(group, case.census, case.began))
         if part.of(records.TARGET_EPOCH):
             # Whose vote changed does not matter: of a tie, either assignor is accepted.
             tables = Tables(group.walk_members(), group.homogeneous(), Counter(), None)
@@ -65,7 +65,7 @@ def judge_target(case: Case, part: Part, before: Before) -> None:
             TARGETS,
             at,
             f"Partition {_named(case, *twice)} is in the targets of two members: one of them "
-            "will wait for it for ever; make the group rebalance.",
+            "will wait for it for ever; restart one of the two, so that the group rebalances.",
             "disjoint targets",
             shares,
         )
@@ -79,7 +79,7 @@ def judge_target(case: Case, part: Part, before: Before) -> None:
             TARGETS,
             at,
             f"Member {min(missing)} is not in the target, or not in the group, though a target "
-            "covers every member: a record of key 5 or 7 is lost.",
+            "covers every member: a record of key 5 or 7 is lost; restart that consumer.",
             sorted(group.members),
             sorted(group.targets),
             member=min(missing),
@@ -101,7 +101,8 @@ def judge_target(case: Case, part: Part, before: Before) -> None:
         TARGETS,
         at,
         f"The target {verdict.fault}; the assignor ({' or '.join(names)}) gives another one for "
-        "these members: check the brokers' versions, then make the group rebalance.",
+        "these members: check that all brokers run one version, then restart one consumer, so that "
+        "the group rebalances.",
         verdict.expected,
         shares,
     )

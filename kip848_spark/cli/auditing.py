@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from kip848_spark.cli.display import err, out, print_json, print_rows
-from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
-from kip848_spark.errors import UsageError
+from kip848_spark.cli.options import (
+    Call,
+    ConfigOption,
+    JsonOption,
+    KafkaOption,
+    LakeOption,
+    VerboseOption,
+    moment,
+)
+
+if TYPE_CHECKING:
+    from kip848_spark.audit.live import Comparison
 
 MOST_FINDINGS = 20
 """Findings a terminal shows; `--json` and the table `findings` have all of them."""
@@ -24,6 +33,14 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     lake: LakeOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help="The lake's cluster, kafka:HOST:PORT: compare with what it says now, too.",
+            metavar="SOURCE",
+        ),
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option("--since", help="Count verdicts from then on only (UTC).", metavar="TIME"),
@@ -36,6 +53,7 @@ def audit(
         str | None,
         typer.Option("--release", help="The Kafka release that wrote it all.", metavar="R"),
     ] = None,
+    kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
@@ -50,12 +68,13 @@ def audit(
 
     if release is not None:
         release_named(release)  # a name that is wrong is told before Spark starts
-    call = Call.of(config, verbose=verbose, lake=lake)
+    call = Call.of(config, kafka_option, verbose, lake=lake)
     call.lake_path()
-    asked = Asked(list(group) if group else None, _time(since), release)
+    cluster = call.cluster(source)
+    asked = Asked(list(group) if group else None, moment("--since", since), release)
     with call.spark() as (session, say):
         whole = call.lake(session)
-        outcome = run_audit(whole, asked, say)
+        outcome = run_audit(whole, asked, say, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)
         findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_FINDINGS)
@@ -65,20 +84,9 @@ def audit(
         if outcome.recovered:
             err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
         _show(agreement, findings)
+        show_live(outcome.live)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
-
-
-def _time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--since {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def wrong(agreement: list[dict[str, Any]]) -> int:
@@ -98,6 +106,22 @@ def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any
         f"[{colour}]{disagreed:,} disagreed[/]."
     )
     _show_findings(findings, disagreed)
+
+
+def show_live(live: Comparison | None) -> None:
+    """What comparing with the cluster came to, and the differences."""
+    if live is None:
+        return
+    done = live.compared
+    colour = "red" if live.differences else "green"
+    out.print(
+        f"Against the live broker: {done['groups']} groups, {done['members']} members, "
+        f"{done['partitions']} assigned and target partitions, "
+        f"{done['offsets']} committed offsets; "
+        f"[{colour}]{len(live.differences)} differences[/]."
+    )
+    for why, number in sorted(live.unjudged.items()):
+        out.print(f"  not judged: {number:,} × {escape(why)}")
 
 
 def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:

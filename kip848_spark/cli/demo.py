@@ -80,11 +80,11 @@ def _tell(shown: Steps, title: str, step: str) -> None:
 
 
 def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, Rows, Rows]:
-    """The nightly job on the broker's topic, and its state held against the broker's answers: the
-    last run, the comparison, the groups, and what the audit came to."""
+    """The nightly job on the broker's topic: the last run, what comparing with the broker came to,
+    the groups, and what the audit came to."""
+    from kip848_spark.audit.live import MOVING
     from kip848_spark.live import OFFSETS_TOPIC
     from kip848_spark.spark.auditing import agreement_rows
-    from kip848_spark.spark.comparing import compare_live
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.runner import run_ingest
     from kip848_spark.spark.sources import KafkaSource
@@ -96,17 +96,18 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
         agreement: Rows = []
         for _ in range(ATTEMPTS):
             outcome = run_ingest(source, lake, say, then_replay=True, then_audit=True)
-            if outcome.changed and outcome.run is not None:
-                agreement += agreement_rows(lake, outcome.run.run_id)
-            say("comparing with what the broker says")
-            comparison = compare_live(lake, source)
-            if not comparison.moving:
+            if outcome.run is None or outcome.live is None:  # nothing new
                 break
-        assert outcome.run is not None
-        return outcome.run, comparison, State(call.lake_path()).rows("groups"), agreement
+            run, comparison = outcome.run, outcome.live
+            agreement += agreement_rows(lake, run.run_id)
+            if not (comparison.moving or MOVING in comparison.unjudged):
+                break
+        return run, comparison, State(call.lake_path()).rows("groups"), agreement
 
 
 def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, lake: str) -> None:
+    from kip848_spark.audit.results import LIVE
+
     counts = run.counts
     assert counts is not None
     table = Table(title="Groups", title_justify="left", box=None, pad_edge=False)
@@ -123,11 +124,12 @@ def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, la
         f"+ {counts.quarantined:,} quarantined"
         f"\n        {counts.missing:,} offsets hold no record (markers and aborted transactions)"
     )
-    verified, unverifiable = (sum(r[n] for r in agreement) for n in ("verified", "unverifiable"))
-    colour = "red" if wrong(agreement) else "green"
+    judged = [row for row in agreement if row["check"] != LIVE]
+    verified, unverifiable = (sum(r[n] for r in judged) for n in ("verified", "unverifiable"))
+    colour = "red" if wrong(judged) else "green"
     out.print(
         f"\n[bold]Audit[/]   {verified:,} decisions and rows verified, {unverifiable:,} "
-        f"unverifiable, [{colour}]{wrong(agreement):,} disagreed[/]"
+        f"unverifiable, [{colour}]{wrong(judged):,} disagreed[/]"
     )
     compared = comparison.compared
     out.print(
@@ -137,8 +139,8 @@ def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, la
     )
     for difference in comparison.differences:
         out.print(f"  [red]{escape(str(difference))}[/]")
-    if comparison.moving:
-        out.print(f"  [yellow]still moving, not judged: {', '.join(comparison.moving)}[/]")
+    for why, number in sorted(comparison.unjudged.items()):
+        out.print(f"  [yellow]not judged: {number:,} × {escape(why)}[/]")
     colour = "red" if comparison.differences else "green"
     out.print(f"[bold {colour}]{len(comparison.differences)} differences[/]")
     tries = "\n".join(

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
-from kip848_spark.cli.auditing import DISAGREED, MOST_FINDINGS, show_agreement, wrong
+from kip848_spark.cli.auditing import (
+    DISAGREED,
+    MOST_FINDINGS,
+    show_agreement,
+    show_live,
+    wrong,
+)
 from kip848_spark.cli.display import err, out, print_json
 from kip848_spark.cli.options import (
     Call,
@@ -112,11 +118,11 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
         agreement, findings = [], []
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
-            if wrong(agreement):
-                findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
+            findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
     show_outcome(outcome, call.lake_path(), json)
     if nightly and not json:
         show_agreement(agreement, findings)
+        show_live(outcome.live)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from kip848_spark.cli.display import err, out, print_json, print_rows
-from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
+from kip848_spark.cli.options import (
+    Call,
+    ConfigOption,
+    JsonOption,
+    LakeOption,
+    VerboseOption,
+    moment,
+)
 from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +55,7 @@ def groups(
     """
     from kip848_spark.state import State, described
 
-    state_ = State(Call.of(config, lake=lake).lake_path(), _time(as_of))
+    state_ = State(Call.of(config, lake=lake).lake_path(), moment("--as-of", as_of))
     found = described(state_, None if all_ or not describe else list(describe))
     if not (describe or all_):
         _list(found, json)
@@ -63,18 +69,6 @@ def groups(
         return
     for group in found:
         _show(group, wanted)
-
-
-def _time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--as-of {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
-        ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _json_group(group: dict[str, Any], kept: set[str]) -> dict[str, Any]:
@@ -150,10 +144,10 @@ def sql(
 
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()
-    moment = _time(as_of)
+    time = moment("--as-of", as_of)
     with call.spark() as (session, say):
         say("reading the lake")
-        Views(call.lake(session), moment).register()
+        Views(call.lake(session), time).register()
         if query is not None:
             rows = query_rows(session, query, None if json else MOST_ROWS + 1)
         else:

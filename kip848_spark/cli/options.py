@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kip848_spark.spark.lake import Lake
-    from kip848_spark.spark.sources import Source
+    from kip848_spark.spark.sources import KafkaSource, Source
 
 SourceOption = Annotated[
     str | None,
@@ -44,6 +45,19 @@ DialectOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's own log.")]
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """The time that an option names. Raises UsageError."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option} {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,17 @@ class Call:
         if self.settings.source is None:
             raise UsageError("No source is named.", "Add --source kafka:HOST:PORT.")
         return parse_source(self.settings.source, self.settings.topic, self.settings.client())
+
+    def cluster(self, text: str | None) -> KafkaSource | None:
+        """The running cluster that ``text`` names, if any. Raises UsageError for a capture."""
+        from kip848_spark.spark.sources import KafkaSource, parse_source
+
+        if text is None:
+            return None
+        source = parse_source(text, self.settings.topic, self.settings.client())
+        if not isinstance(source, KafkaSource):
+            raise UsageError(f"{text} is a capture: nobody is there to ask.", "Leave --source out.")
+        return source
 
     def lake_path(self) -> str:
         if self.settings.lake is None:

@@ -69,7 +69,10 @@ def join(shard: Shard, call: Call) -> None:
         raise GroupError("INVALID_SESSION_TIMEOUT", f"{timeout} is not within {least} and {most}")
     existing = shard.groups.get(group_id)
     if isinstance(existing, ConsumerGroup) and existing.members:
-        join_consumer_group(shard, existing, call)
+        try:
+            join_consumer_group(shard, existing, call)
+        except GroupError as bad:  # here a refusal does not repeat the member's id
+            shard.answer(call.ticket, join_response(errorCode=bad.code))
         return
 
     member_id = request.get("memberId") or ""

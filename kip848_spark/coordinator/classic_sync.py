@@ -40,10 +40,15 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Group, Shard
 
 
-def _group(shard: Shard, request: Json) -> Group:
-    group_id = request.get("groupId") or ""
+def _check_group_id(request: Json) -> str:
+    group_id: str = request.get("groupId") or ""
     if not group_id:
         raise GroupError("INVALID_GROUP_ID", "the group id is empty")
+    return group_id
+
+
+def _group(shard: Shard, request: Json) -> Group:
+    group_id = _check_group_id(request)
     group = shard.groups.get(group_id)
     if group is None:
         raise GroupError("UNKNOWN_MEMBER_ID", f"there is no group {group_id!r}")
@@ -126,11 +131,14 @@ def classic_heartbeat(shard: Shard, request: Json) -> Json:
 
 def leave_group(shard: Shard, request: Json) -> Json:
     """Members leave, by their id, or by their instance id alone (an administrator's way)."""
-    group = _group(shard, request)
     identities = request.get("members")
     if identities is None:
         identities = [{"memberId": request.get("memberId") or ""}]
-    if isinstance(group, ConsumerGroup):
+    group = shard.groups.get(request.get("groupId") or "")
+    if group is None:
+        _check_group_id(request)
+        rows = [_left(identity, "UNKNOWN_MEMBER_ID") for identity in identities]
+    elif isinstance(group, ConsumerGroup):
         rows = leave_consumer_group(shard, group, identities)
     else:
         if group.state == DEAD:
@@ -144,10 +152,18 @@ def leave_group(shard: Shard, request: Json) -> Json:
     return {"throttleTimeMs": 0, "errorCode": "NONE", "members": rows}
 
 
+def _left(identity: Json, code: str) -> Json:
+    return {
+        "memberId": identity.get("memberId") or "",
+        "groupInstanceId": identity.get("groupInstanceId"),
+        "errorCode": code,
+    }
+
+
 def _leave(shard: Shard, group: ClassicGroup, identity: Json) -> Json:
     member_id = identity.get("memberId") or ""
     instance_id = identity.get("groupInstanceId")
-    row = {"memberId": member_id, "groupInstanceId": instance_id, "errorCode": "NONE"}
+    row = _left(identity, "NONE")
     try:
         if not member_id:
             if instance_id is None or instance_id not in group.static_ids:

@@ -59,7 +59,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     owned = partitions_of(request.get("topicPartitions"))
     member_id = request.get("memberId") or ""
 
-    group = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
+    group, walked = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
     check_not_full(shard, group, member_id)
     member_id = member_id or shard.new_uuid()
     before, replaced = joining_member(
@@ -71,7 +71,8 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     shard.groups[group.group_id] = group
     says_more = replaced is not None or after.metadata() != before.metadata()
     idle = at_rest(shard, group) and not says_more
-    known, resolved = UNNEEDED if idle else before_request(group, before), dict(group.resolved)
+    known = UNNEEDED if idle else before_request(group, before, walked)
+    resolved = dict(group.resolved)
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         take_place(shard, group, replaced, before)

@@ -132,14 +132,17 @@ def change_topic(shard: Shard, topic: Topic) -> None:
 
 
 def _forget_offsets(shard: Shard, topic: Topic) -> None:
-    """Every group's offsets of a deleted topic go, pending ones included."""
+    """Every group's offsets of a deleted topic go, then the pending ones of each producer: one
+    with both has two tombstones."""
     for group_id in list(shard.groups):
-        for place in list(shard.offsets.places(group_id)):
-            if place[0] != topic.name:
-                continue
-            kept = shard.offsets.group(group_id).get(place)
-            other_id = kept is not None and kept.topic_id not in (None, topic.topic_id)
-            if shard.release.deletes_offsets_by_topic_id and other_id:
+        there = [
+            (place, shard.offsets.group(group_id)[place]) for place in shard.offsets.walk(group_id)
+        ]
+        for groups in shard.offsets.pending.values():
+            there += groups.get(group_id, {}).items()
+        for place, offset in there:
+            other_id = offset.topic_id not in (None, topic.topic_id)
+            if place[0] != topic.name or (shard.release.deletes_offsets_by_topic_id and other_id):
                 continue
             shard.append(offset_tombstone(group_id, place))
 

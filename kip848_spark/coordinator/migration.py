@@ -26,22 +26,29 @@ from kip848_spark.coordinator.sessions import cancel_timers, keep_session
 from kip848_spark.coordinator.shard import Shard
 
 
-def group_to_join(shard: Shard, group_id: str, member_id: str, *, joins: bool) -> ConsumerGroup:
-    """The consumer group a heartbeat is for; a joiner may create it or convert a classic one."""
+def group_to_join(
+    shard: Shard, group_id: str, member_id: str, *, joins: bool
+) -> tuple[ConsumerGroup, list[str] | None]:
+    """The consumer group a heartbeat is for; a joiner may create it or convert a classic one.
+
+    Beside it the order in which a converted group's members are walked during this request: a
+    broker then still has the table it converted them into, and from then on the one that the
+    records written out of that make, where members of one slot come the other way round.
+    """
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return group
+        return group, None
     if not joins:
-        return shard.consumer_group(group_id)
+        return shard.consumer_group(group_id), None
     if group is None:
-        return ConsumerGroup(group_id, shard.release)
+        return ConsumerGroup(group_id, shard.release), None
     if not group.members:
         # Nobody is there: the classic group ends and the epoch starts anew (facts A).
         from kip848_spark.coordinator.classic import forget_timers
 
         forget_timers(shard, group)
         shard.append(records.tombstone("2", group=group_id))
-        return ConsumerGroup(group_id, shard.release)
+        return ConsumerGroup(group_id, shard.release), None
     if len(group.members) >= shard.config.number(MAX_SIZE) and member_id not in group.members:
         check_upgrade(shard, group)
         raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group_id!r} is full")
@@ -66,8 +73,11 @@ def check_upgrade(shard: Shard, group: ClassicGroup) -> None:
         )
 
 
-def upgrade(shard: Shard, group: ClassicGroup) -> ConsumerGroup:
-    """Convert: group tombstone, members, epoch, targets, target epoch, current assignments."""
+def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]]:
+    """Convert: group tombstone, members, epoch, targets, target epoch, current assignments.
+
+    Gives the new group, and its members in the order they were written.
+    """
     from kip848_spark.coordinator.classic import abort_waiting, forget_timers
 
     check_upgrade(shard, group)
@@ -103,7 +113,7 @@ def upgrade(shard: Shard, group: ClassicGroup) -> ConsumerGroup:
     for member in walked:
         shard.append(new.current_record(member))
         keep_session(shard, new, member)
-    return new
+    return new, [member.member_id for member in walked]
 
 
 def _walk(group: ClassicGroup) -> list[str]:

@@ -43,23 +43,47 @@ def commit(shard: Shard, request: Json, version: int) -> Json:
 
 
 def _answered(shard: Shard, request: Json, handle: Callable[[Json], list[Json]]) -> Json:
-    """Commit the known topics of a request; give each of them the error if it is refused."""
+    """Commit what a request names of partitions there are; each gets the error if it is refused.
+
+    Answers come in a broker's order: first what is not there, then what the group answered.
+    """
     asked = request.get("topics") or []
-    known = [topic for topic in asked if _find_topic(shard, topic)[0] is not None]
-    done: list[Json] = []
+    known: list[Json] = []
+    rows: list[Json] = []
+    for row in asked:
+        topic, missing = _find_topic(shard, row)
+        there: list[Json] = []
+        gone: list[Json] = []
+        for part in row.get("partitions") or ():
+            found = topic is not None and part["partitionIndex"] < topic.partitions
+            (there if found else gone).append(part)
+        if gone or topic is None:
+            code = missing if topic is None else "UNKNOWN_TOPIC_OR_PARTITION"
+            rows.append(_row({**row, "partitions": gone}, code))
+        if there:
+            known.append({**row, "partitions": there})
     if known or not asked:
         try:
             done = handle({**request, "topics": known})
         except GroupError as bad:
-            done = [_row(topic, bad.code) for topic in known]
-    rows = iter(done)
-    return {
-        "throttleTimeMs": 0,
-        "topics": [
-            next(rows) if topic in known else _row(topic, _find_topic(shard, topic)[1])
-            for topic in asked
-        ],
-    }
+            done = [_row(row, bad.code) for row in known]
+        rows = _merged(rows, done)
+    return {"throttleTimeMs": 0, "topics": rows}
+
+
+def _merged(rows: list[Json], more: list[Json]) -> list[Json]:
+    """Rows of both, with one for each topic."""
+
+    def name(row: Json) -> tuple[Any, Any]:
+        return row.get("topicId"), row.get("name")
+
+    merged = {name(row): row for row in rows}
+    for row in more:
+        if name(row) in merged:
+            merged[name(row)]["partitions"] += row["partitions"]
+        else:
+            merged[name(row)] = row
+    return list(merged.values())
 
 
 def _row(topic: Json, code: str) -> Json:
@@ -158,7 +182,7 @@ def _check_classic(
 ) -> None:
     if group.state == DEAD:
         raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
-    if not transactional and generation < 0 and group.state == EMPTY:
+    if generation < 0 and group.state == EMPTY:
         return
     if generation >= 0 or member_id or instance_id is not None:
         check_member(group, member_id, instance_id)
@@ -254,30 +278,24 @@ def _fetch_group(shard: Shard, request: Json, stable: bool) -> Json:
         return {"groupId": group_id, "topics": [], "errorCode": bad.code}
     topics = request.get("topics")
     if topics is None:
-        found: dict[str, list[int]] = {}
-        if group is not None:
-            for name, number in sorted(shard.offsets.places(group_id)):
-                found.setdefault(name, []).append(number)
-        wanted = [({"name": name}, name, numbers) for name, numbers in found.items()]
-    else:
-        wanted = []
-        for row in topics:
-            topic = _find_topic(shard, row)[0] if "topicId" in row else None
-            name = row.get("name") or (topic.name if topic else "")
-            shown = {key: row[key] for key in ("name", "topicId") if key in row}
-            wanted.append((shown, name, row["partitionIndexes"]))
-    rows = []
-    for shown, name, numbers in wanted:
-        parts = [_fetched(shard, group_id, (name, number), stable) for number in numbers]
-        if topics is None:
-            parts = [
-                part
-                for part in parts
-                if part["committedOffset"] >= 0 or part["errorCode"] != "NONE"
-            ]
-        if parts or topics is not None:
-            rows.append({**shown, "partitions": parts})
-    return {"groupId": group_id, "topics": rows, "errorCode": "NONE"}
+        places: dict[str, list[int]] = {}
+        for name, number in shard.offsets.walk(group_id):
+            places.setdefault(name, []).append(number)
+        topics = [{"name": name, "partitionIndexes": places[name]} for name in places]
+    rows, unknown = [], []
+    for asked in topics:
+        name = asked.get("name") or ""
+        row: Json = {key: asked[key] for key in ("name", "topicId") if key in asked}
+        if "topicId" in asked:
+            topic, missing = _find_topic(shard, asked)
+            if topic is None:
+                parts = [_not_fetched(number, missing) for number in asked["partitionIndexes"]]
+                unknown.append({**row, "partitions": parts})
+                continue
+            name = topic.name
+        parts = [_fetched(shard, group_id, (name, n), stable) for n in asked["partitionIndexes"]]
+        rows.append({**row, "partitions": parts})
+    return {"groupId": group_id, "topics": rows + unknown, "errorCode": "NONE"}
 
 
 def _check_fetch(group: ConsumerGroup, request: Json) -> None:
@@ -292,14 +310,24 @@ def _check_fetch(group: ConsumerGroup, request: Json) -> None:
 def _fetched(shard: Shard, group_id: str, place: Place, stable: bool) -> Json:
     offset = shard.offsets.group(group_id).get(place)
     if stable and shard.offsets.is_pending(group_id, place):
-        offset, code = None, "UNSTABLE_OFFSET_COMMIT"
-    else:
-        code = "NONE"
+        return _not_fetched(place[1], "UNSTABLE_OFFSET_COMMIT")
+    if offset is None:
+        return _not_fetched(place[1], "NONE")
     return {
         "partitionIndex": place[1],
-        "committedOffset": _NOWHERE if offset is None else offset.offset,
-        "committedLeaderEpoch": -1 if offset is None else offset.leader_epoch,
-        "metadata": "" if offset is None else offset.metadata,
+        "committedOffset": offset.offset,
+        "committedLeaderEpoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "errorCode": "NONE",
+    }
+
+
+def _not_fetched(number: int, code: str) -> Json:
+    return {
+        "partitionIndex": number,
+        "committedOffset": _NOWHERE,
+        "committedLeaderEpoch": -1,
+        "metadata": "",
         "errorCode": code,
     }
 

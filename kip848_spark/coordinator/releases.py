@@ -34,6 +34,8 @@ class Release:
     """Replay lets a higher epoch take a partition over (KAFKA-19862: 4.0.2, 4.1.2, 4.2)."""
     clearing_regex_bumps: bool = True
     """Taking a regular expression back bumps the epoch at once (4.1)."""
+    short_group_names: bool = True
+    """Expressions may name a group by ``(?<name>`` (4.1, with RE2J 1.8)."""
     join_is_never_fenced: bool = True
     """Epoch 0 passes the epoch check of a member already there (4.2)."""
     partition_epochs: bool = False
@@ -87,6 +89,7 @@ _40 = replace(
     partition_metadata_record=True,
     metadata_hash=False,
     clearing_regex_bumps=False,
+    short_group_names=False,
     offset_topic_ids=False,
     legacy_offset_key_any_version=True,
 )

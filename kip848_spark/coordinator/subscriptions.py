@@ -5,9 +5,7 @@ when the names a member asks for change, when its regular expression changes and
 resolved already (or gone), when a resolution gives other topics, when the topics' metadata
 changes, and when a member goes. Nothing else a member says bumps it.
 
-A regular expression is matched by the whole topic name with Python's ``re``; brokers use RE2J.
-The two agree on the common ground; look-around and back references, which RE2J refuses, are
-refused here too.
+A regular expression (:mod:`.re2`) is matched by the whole topic name.
 """
 
 from __future__ import annotations
@@ -19,12 +17,13 @@ from kip848_spark.coordinator import records
 from kip848_spark.coordinator.config import INT_MAX, REGEX_REFRESH
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, ResolvedRegex
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.javahash import string_order
+from kip848_spark.coordinator.javahash import string_order, table_size
+from kip848_spark.coordinator.re2 import compile_re2
+from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.shard import Shard
 
 _MIN_REFRESH_MS = 10_000
 """A group's expressions are not resolved again within ten seconds."""
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!]|<[=!]|>|\()|\\[1-9]|\(\?P=|[*+?}]\+|\(\?\#")
 
 
 class RegexChange(Enum):
@@ -35,13 +34,11 @@ class RegexChange(Enum):
     UPDATED_AND_RESOLVED = 2
 
 
-def compile_regex(regex: str) -> re.Pattern[str]:
+def compile_regex(regex: str, release: Release) -> re.Pattern[str]:
     """The expression, or INVALID_REGULAR_EXPRESSION."""
     try:
-        if _NOT_IN_RE2.search(re.sub(r"\\\\|\[[^\]]*\]", "", regex)):
-            raise re.error("not within RE2's language")
-        return re.compile(regex)
-    except re.error as bad:
+        return compile_re2(regex, short_names=release.short_group_names)
+    except ValueError as bad:
         raise GroupError("INVALID_REGULAR_EXPRESSION", f"{regex!r}: {bad}") from None
 
 
@@ -51,7 +48,7 @@ def regex_change(old: Member, new: Member, group: ConsumerGroup) -> RegexChange:
         return RegexChange.NONE
     if new.regex:
         if not group.regex_counts[new.regex]:
-            compile_regex(new.regex)
+            compile_regex(new.regex, group.release)
         elif new.regex in group.resolved:
             return RegexChange.UPDATED_AND_RESOLVED
         return RegexChange.UPDATED
@@ -137,11 +134,11 @@ def _resolve(shard: Shard, group_id: str, regexes: list[str]) -> None:
     if not isinstance(group, ConsumerGroup):
         return
     bump = False
-    for regex in string_order(regexes):
+    for regex in string_order(regexes, table_size(len(regexes))):
         if not group.regex_counts[regex]:
             continue
         try:
-            pattern = compile_regex(regex)
+            pattern = compile_regex(regex, shard.release)
         except GroupError:
             topics: list[str] = []
         else:

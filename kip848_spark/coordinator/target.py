@@ -56,9 +56,11 @@ def at_rest(shard: Shard, group: ConsumerGroup) -> bool:
     return 0 < group.epoch <= group.target_epoch and shard.now < group.metadata_deadline
 
 
-def before_request(group: ConsumerGroup, member: Member) -> Before:
-    """Remember the group before a request of this member changes it."""
-    return Before(group.walk_members(), group.homogeneous(), _votes(group), member.server_assignor)
+def before_request(group: ConsumerGroup, member: Member, walked: list[str] | None = None) -> Before:
+    """Remember the group before a request of this member changes it; ``walked`` is the order of
+    its members if that is not their table's."""
+    order = group.walk_members() if walked is None else walked
+    return Before(order, group.homogeneous(), _votes(group), member.server_assignor)
 
 
 def _votes(group: ConsumerGroup) -> Counter[str]:

@@ -34,7 +34,8 @@ class Topic:
             parts.append(struct.pack("<i", partition))
             racks = self.racks[partition] if partition < len(self.racks) else ()
             for rack in sorted(racks):
-                parts.append(struct.pack("<i", len(rack)) + _text(rack)[:-4])
+                text = _text(rack)  # its length stands before it and, as of any text, behind it
+                parts.append(text[-4:] + text)
         return _xxh3(b"".join(parts))
 
 

@@ -203,30 +203,12 @@ class ClassicConsumer(Client):
         found = (topics.named(name) for name in self.assigned_topics)
         return tuple((topic.topic_id, topic.partitions) if topic else None for topic in found)
 
-    def stop(self, *, for_good: bool = True) -> None:
-        if not self.running:
-            return
-        self.tell(self.life.now)
-        self.at_rest = False
-        if self.cut_off:
-            self.crash()
-            return
-        self.commit(lambda _: None)
-        self.turn()
-        self.leaving = True
-        self.running = False
-        self.owned, self.rows = {}, []
+    def goodbye(self, *, for_good: bool) -> tuple[str, int, Json] | None:
         static = self.instance_id is not None
-        if self.member_id and (for_good or not static) and not self.life.is_lost():
-            identity = {"memberId": self.member_id, "groupInstanceId": self.instance_id}
-            self.life.request(
-                "LeaveGroup",
-                {"groupId": self.group.plan.group_id, "members": [identity]},
-                self.sender,
-                lambda _: None,
-                version=5,
-                group=self.group,
-            )
+        if not self.member_id or (static and not for_good):
+            return None
+        identity = {"memberId": self.member_id, "groupInstanceId": self.instance_id}
+        return "LeaveGroup", 5, {"groupId": self.group.plan.group_id, "members": [identity]}
 
     # The leader's part
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ REQUEST_TIMEOUT = 30_000
 BACKOFF = 100
 
 
-class Client:
+class Client(ABC):
     """A consumer in a process of its own.
 
     While it is *at rest*, what it commits can't be refused: it is then written in bulk, when
@@ -119,13 +120,35 @@ class Client:
         self.set_owned({})
         self.enter()
 
+    @abstractmethod
     def enter(self) -> None:
         """Join the group."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def goodbye(self, *, for_good: bool) -> tuple[str, int, Json] | None:
+        """The API, version and request that tell of its leaving; None if nobody is told."""
 
     def stop(self, *, for_good: bool = True) -> None:
         """The process ends in order: it commits, and says that it leaves."""
-        raise NotImplementedError
+        if not self.running:
+            return
+        life = self.life
+        self.tell(life.now)
+        self.at_rest = False
+        if self.cut_off:
+            self.crash()
+            return
+        self.commit(lambda _: None)
+        self.turn()
+        self.leaving = True
+        self.running = False
+        self.owned, self.rows = {}, []
+        words = self.goodbye(for_good=for_good)
+        if words is not None and not life.is_lost():
+            api, version, request = words
+            life.request(
+                api, request, self.sender, lambda _: None, version=version, group=self.group
+            )
 
     def crash(self) -> None:
         """The process is gone; nobody is told."""

@@ -157,28 +157,13 @@ class Consumer(Client):
 
     # The end
 
-    def stop(self, *, for_good: bool = True) -> None:
-        if not self.running:
-            return
-        self.tell(self.life.now)
-        self.at_rest = False
-        if self.cut_off:
-            self.crash()
-            return
-        self.commit(lambda _: None)
+    def goodbye(self, *, for_good: bool) -> tuple[str, int, Json] | None:
+        if self.epoch <= 0:
+            return None
         leaves_for_a_while = self.instance_id is not None and not for_good
         epoch = -2 if leaves_for_a_while else -1
         request = self._request(full=False, owned=False) | {"memberEpoch": epoch}
-        self.turn()
-        self.leaving = True
-        self.running = False
-        self.owned, self.rows = {}, []
-        life = self.life
-        if self.epoch > 0 and not life.is_lost():
-            life.request(
-                "ConsumerGroupHeartbeat", request, self.sender, lambda _: None,
-                version=1, group=self.group,
-            )  # fmt: skip
+        return "ConsumerGroupHeartbeat", 1, request
 
     def _subscription(self) -> tuple[object, ...]:
         """What the application asks for: the next heartbeat says all of it if it changed."""

@@ -36,6 +36,9 @@ class ManualConsumer(Client):
         group = self.life.coordinator.shard.groups.get(self.group.plan.group_id)
         return isinstance(group, ClassicGroup) and group.state == EMPTY
 
+    def goodbye(self, *, for_good: bool) -> None:
+        return None
+
     def stop(self, *, for_good: bool = True) -> None:
         self.crash()
 
@@ -61,7 +64,7 @@ class GroupLife:
     def new_client(self, *, classic: bool | None = None) -> Client:
         """Another process of the group, not yet started."""
         self._names += 1
-        kind: type[Client] = Consumer
+        kind: Callable[[PartitionLife, GroupLife, str], Client] = Consumer
         if self.plan.kind == "simple":
             kind = ManualConsumer
         elif self.classic if classic is None else classic:

@@ -63,7 +63,7 @@ class PartitionLife:
         self.known_topics: dict[str, TopicEvent] = {}
         self.open_transactions: dict[int, bool] = {}
         self.written: dict[str, Json] = {}
-        """Groups with a control record, and what key 2 last said of them."""
+        """Groups with a control record, and what key 2 or key 3 last said of them."""
         self.calm = False
         """No more deeds, no lost messages."""
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -74,6 +74,7 @@ class PartitionLife:
         self._waiting: dict[int, Callable[[Json], None]] = {}
         self._unsynced: dict[int, dict[int, list[Any]]] = {}
         self.groups = [GroupLife(self, group) for group in plan.groups_in(partition)]
+        self._named = {group.plan.group_id: group for group in self.groups}
         self._members: dict[str, Client] = {}
 
     # -- the queue ---------------------------------------------------------------------------
@@ -232,7 +233,7 @@ class PartitionLife:
                 if self.invariants is not None:
                     self.invariants.check(step.records)
             if step.records or cause == BY_TIMER or api != "ConsumerGroupHeartbeat":
-                self._unsettle(step, cause)
+                self._unsettle(step, cause, (request or {}).get("groupId"))
             for ticket, answer in step.answers:
                 then = self._waiting.pop(ticket, None)
                 if then is not None:
@@ -244,13 +245,17 @@ class PartitionLife:
             self.written[key["group"]] = record["value"]["data"]
         elif kind in (CLASSIC_GROUP, GROUP) and record["value"] is None:
             self.written.pop(key.get("group") or key.get("groupId"), None)
+        elif kind == GROUP:
+            self.written[key["groupId"]] = record["value"]["data"]
         elif kind == MEMBER:
-            self.written[key["groupId"]] = {}
+            self.written.setdefault(key["groupId"], {})
 
-    def _unsettle(self, step: Step, cause: int) -> None:
-        """Members whose commits would be refused now were at rest up to here at most."""
+    def _unsettle(self, step: Step, cause: int, group_id: str | None) -> None:
+        """Members whose commits would be refused now were at rest up to here at most. A request
+        to one group changes that group alone."""
         before = step.at if cause == BY_REQUEST else step.at - 1
-        for group in self.groups:
+        own = self._named.get(group_id) if group_id is not None else None
+        for group in self.groups if own is None else [own]:
             for client in group.clients:
                 if client.at_rest:
                     client.unsettle(before)

@@ -137,8 +137,10 @@ def plan_cluster(
     release: str = "4.3",
     partitions: int = 50,
     groups: int | None = None,
+    busiest: float = 0.0,
 ) -> ClusterPlan:
-    """The cluster of that seed. Raises UsageError."""
+    """The cluster of that seed; ``busiest``: the share of all records that one partition has,
+    whatever its groups commit (0: what they do). Raises UsageError."""
     life = profile_named(profile)
     release = release_named(release).name
     if release == "kip":
@@ -169,7 +171,7 @@ def plan_cluster(
     plans = tuple(_group(rng, life, number, topics) for number in range(count))
     return ClusterPlan(
         life, release, seed, records, partitions, topics, plans,
-        _quotas(plans, partitions, records),
+        _quotas(plans, partitions, records, busiest),
     )  # fmt: skip
 
 
@@ -205,12 +207,18 @@ def _group(
     )
 
 
-def _quotas(groups: tuple[GroupPlan, ...], partitions: int, records: int) -> dict[int, int]:
-    """Records by partition in proportion to what its groups commit; they add up to ``records``."""
+def _quotas(
+    groups: tuple[GroupPlan, ...], partitions: int, records: int, busiest: float
+) -> dict[int, int]:
+    """Records by partition in proportion to what its groups commit, but for the busiest one's
+    share; they add up to ``records``."""
     weights: dict[int, float] = {}
     for group in groups:
         place = partition_of(group.group_id, partitions)
         weights[place] = weights.get(place, 0.0) + group.weight
+    if busiest and len(weights) > 1:
+        most = max(weights, key=lambda place: weights[place])
+        weights[most] = (sum(weights.values()) - weights[most]) * busiest / (1 - busiest)
     whole = sum(weights.values())
     spare = records - len(weights) * LEAST_RECORDS // 2
     quotas = {

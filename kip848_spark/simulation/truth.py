@@ -52,6 +52,7 @@ def truth_of(life: PartitionLife) -> dict[str, Rows]:
 
 
 def _consumer(out: dict[str, Rows], life: PartitionLife, group: ConsumerGroup) -> None:
+    said = life.written.get(group.group_id)  # nothing until there is an epoch record
     out["groups"].append(
         {
             "group_id": group.group_id,
@@ -60,6 +61,7 @@ def _consumer(out: dict[str, Rows], life: PartitionLife, group: ConsumerGroup) -
             "protocol_type": "consumer",
             "epoch": group.epoch,
             "target_epoch": group.target_epoch,
+            "metadata_hash": said.get("metadataHash", 0) if said else None,
             "members": len(group.members),
             "partition": life.partition,
             "live_state": group.state,
@@ -71,6 +73,7 @@ def _consumer(out: dict[str, Rows], life: PartitionLife, group: ConsumerGroup) -
                 "group_id": group.group_id,
                 "member_id": member_id,
                 "instance_id": member.instance_id,
+                "rack_id": member.rack_id,
                 "client_id": member.client_id,
                 "subscribed_topics": sorted(member.topic_names),
                 "subscribed_regex": member.regex or None,
@@ -110,6 +113,7 @@ def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> 
             "protocol_type": value.get("protocolType") or "",
             "epoch": value.get("generation", 0),
             "target_epoch": None,
+            "metadata_hash": None,
             "members": len(members),
             "partition": life.partition,
             "live_state": group.state,
@@ -121,6 +125,7 @@ def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> 
                 "group_id": group.group_id,
                 "member_id": member["memberId"],
                 "instance_id": member["groupInstanceId"],
+                "rack_id": member["subscription"].get("rackId"),
                 "client_id": member["clientId"],
                 "subscribed_topics": sorted(member["subscription"]["topics"]),
                 "subscribed_regex": None,

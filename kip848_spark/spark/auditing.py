@@ -6,6 +6,7 @@ where records are missing and what the topics are called, and both are small.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.coverage import Coverage
@@ -24,10 +26,14 @@ from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.replay import kinds
 from kip848_spark.spark.gaps import TRANSACTION
+from kip848_spark.spark.in_between import cuts_of, share_of, state_then
 from kip848_spark.spark.judging import (
     DISAGREED,
     FINDING,
+    IN_BETWEEN,
     NOTE,
+    NOW,
+    RECORDS,
     REPLAYED,
     UNREADABLE,
     UNVERIFIABLE,
@@ -39,11 +45,12 @@ from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
 
-COMMITS_REPLAYED = 200_000
-"""Commits that the reference replays, about: beyond, it is given those of some of the groups."""
+COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 50_000
+"""A lake of so many records has all its commits replayed by the reference; of a larger one it is
+given those of some keys, about so many."""
 _COLLECTED = 10_000
 """Findings up to which they are written by the driver, without another job."""
-_BUCKETS = 10_000
+_KEY_BUCKETS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -74,20 +81,26 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
         asked.release,
         None if asked.since is None else round(asked.since.timestamp() * 1000),
         asked.offsets,
+        cuts_of(run) if asked.after is None else {},
+        share_of(lake) if asked.after is None else 0,
     )
-    rows = _rows(lake, asked).repartition("group_id").sortWithinPartitions("group_id", *_ORDER)
+    rows = (
+        _rows(lake, run, asked, settings)
+        .repartition("group_id")
+        .sortWithinPartitions("group_id", *_ORDER)
+    )
     verdicts = rows.mapInArrow(judge(settings), from_arrow_schema(VERDICT)).persist()
     try:
         tally = _tally(verdicts)
         cluster_id = run.identity.cluster_id
         lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
-        if number := tally.disagreed.total():
-            found = _findings(verdicts)
-            if number <= _COLLECTED:
-                told = [row.asDict() for row in found.collect()]
-                lake.append_rows("findings", told, run.run_id, cluster_id)
-            else:
-                lake.append("findings", with_run(found, run.run_id, cluster_id))
+        found = _findings(verdicts)
+        told = found.limit(_COLLECTED + 1).collect()
+        if len(told) <= _COLLECTED:
+            few = [row.asDict() for row in told]
+            lake.append_rows("findings", few, run.run_id, cluster_id)
+        else:
+            lake.append("findings", with_run(found, run.run_id, cluster_id))
     finally:
         verdicts.unpersist()
 
@@ -101,7 +114,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _rows(lake: Lake, asked: Asked) -> DataFrame:
+def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
     """Records and rows of the state tables, of the groups that are asked for."""
     rows = _shaped(_control(lake)).unionByName(_shaped(_commits(lake)))
     rows = rows.unionByName(_shaped(_unreadable(lake)))
@@ -113,6 +126,9 @@ def _rows(lake: Lake, asked: Asked) -> DataFrame:
         replayed = _replayed(lake).where(sampled)
         rows = rows.unionByName(_shaped(replayed))
         rows = rows.unionByName(_shaped(_state(lake, OFFSETS).where(sampled)))
+    if settings.cuts:
+        then = state_then(lake, run, settings.cuts, settings.share)
+        rows = rows.unionByName(_shaped(then.withColumn("last", F.lit(IN_BETWEEN))))
     if asked.groups is not None:
         rows = rows.where(F.col("group_id").isin(list(asked.groups)))
     if asked.after is not None:
@@ -139,23 +155,36 @@ def _json(value: Column) -> Column:
 
 
 def _control(lake: Lake) -> DataFrame:
-    value = F.coalesce(
-        *(F.when(F.col("kind") == k, _json(F.col(k))) for k in KINDS if k in _STRUCTS)
+    rows = lake.read("group_records")
+    values = (
+        F.when(F.col("kind") == k, _json(F.col(k).cast(_as_kafka(rows.schema[k].dataType))))
+        for k in _STRUCTS
     )
-    return (
-        lake.read("group_records")
-        .where(F.col("kind").isin(*_STRUCTS))
-        .withColumns(
-            {
-                "millis": F.unix_millis("timestamp"),
-                "value": F.when(~F.col("tombstone"), value),
-                "last": F.lit(0),
-            }
-        )
+    return rows.where(F.col("kind").isin(*_STRUCTS)).withColumns(
+        {
+            "millis": F.unix_millis("timestamp"),
+            "value": F.when(~F.col("tombstone"), F.coalesce(*values)),
+            "last": F.lit(RECORDS),
+        }
     )
 
 
 _STRUCTS = tuple(kind for kind in KINDS if kind != kinds.COMMIT)
+
+
+def _as_kafka(type_: T.DataType) -> T.DataType:
+    """``type_`` with the names of its fields as Kafka has them."""
+    if isinstance(type_, T.ArrayType):
+        return T.ArrayType(_as_kafka(type_.elementType), type_.containsNull)
+    if isinstance(type_, T.StructType):
+        return T.StructType(
+            [T.StructField(_camel(f.name), _as_kafka(f.dataType), f.nullable) for f in type_.fields]
+        )
+    return type_
+
+
+def _camel(snake: str) -> str:
+    return re.sub(r"_(.)", lambda found: found.group(1).upper(), snake)
 
 
 def _commits(lake: Lake) -> DataFrame:
@@ -169,7 +198,7 @@ def _commits(lake: Lake) -> DataFrame:
         {
             "kind": F.lit(kinds.COMMIT),
             "millis": F.coalesce(F.unix_millis("timestamp"), F.lit(0)),
-            "last": F.lit(0),
+            "last": F.lit(RECORDS),
         }
     )
 
@@ -179,8 +208,15 @@ def _unreadable(lake: Lake) -> DataFrame:
     return (
         lake.read("records")
         .where(F.col("error").isNotNull() & F.col("group_id").isNotNull() & (F.col("key_type") > 1))
-        .select("group_id", "partition", "offset")
-        .withColumns({"kind": F.lit(UNREADABLE), "last": F.lit(0)})
+        .select(
+            "group_id",
+            "partition",
+            "offset",
+            F.coalesce(F.unix_millis("timestamp"), F.lit(0)).alias("millis"),
+            F.lit(UNREADABLE).alias("kind"),
+            F.lit(RECORDS).alias("last"),
+            "run_id",
+        )
     )
 
 
@@ -193,7 +229,7 @@ def _state(lake: Lake, table: str) -> DataFrame:
         partition.alias("partition"),
         F.lit(table).alias("kind"),
         _json(F.struct(*columns)).alias("value"),
-        F.lit(1).alias("last"),
+        F.lit(NOW).alias("last"),
     )
 
 
@@ -211,20 +247,25 @@ def _replayed(lake: Lake) -> DataFrame:
             F.unix_millis("timestamp").alias("millis"),
             F.lit(REPLAYED).alias("kind"),
             _json(F.struct(*told)).alias("value"),
-            F.lit(0).alias("last"),
+            F.lit(RECORDS).alias("last"),
         )
     )
 
 
 def _sampled(commits: int) -> Column:
-    """Groups of which all commits are replayed: all of them if ``commits`` are few."""
-    share = _BUCKETS * COMMITS_REPLAYED // max(commits, COMMITS_REPLAYED)
-    return F.pmod(F.xxhash64("group_id"), F.lit(_BUCKETS)) < share
+    """The keys of which all commits are replayed: all if ``commits`` are few. A sample of keys, not
+    of groups: one group may have half of all commits."""
+    if commits <= COMMITS_REPLAYED:
+        return F.lit(True)
+    share = _KEY_BUCKETS * COMMITS_SAMPLED // commits
+    return F.pmod(F.xxhash64("group_id", "topic", "topic_partition"), F.lit(_KEY_BUCKETS)) < share
 
 
 def _changed(lake: Lake, after: str) -> DataFrame:
-    """Groups with new control records, and those that have none at all."""
-    new = lake.read("group_records").where(F.col("run_id") > after).select("group_id")
+    """Groups with new control records, read or not, and those that have none at all."""
+    new = lake.read("group_records").select("group_id", "run_id")
+    new = new.unionByName(_unreadable(lake).select("group_id", "run_id"))
+    new = new.where(F.col("run_id") > after).select("group_id")
     simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
     return new.unionByName(simple.where(F.col("type") == "classic").select("group_id")).distinct()
 

@@ -2,25 +2,122 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
-from kip848_spark.audit.live import Comparison, Rebuilt, compare
-from kip848_spark.live import snapshot
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kip848_spark.audit.live import Comparison, Moved, Rebuilt, compare
+from kip848_spark.audit.settings import BUCKETS, bucket_of
+from kip848_spark.errors import SourceError
+from kip848_spark.live import LiveEnds, snapshot
+from kip848_spark.replay import kinds
+from kip848_spark.spark.choosing import control_plan
+from kip848_spark.spark.decoding import records_decoder
+from kip848_spark.spark.in_between import sampled
 from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.sources import KafkaSource
-from kip848_spark.spark.views import Views
+from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.sources import KafkaSource, Range
+from kip848_spark.spark.tables import record_output
+
+GROUPS_ASKED = 5_000
+"""Groups that are compared, about: each costs a request, and comes to the driver."""
 
 
-def compare_live(lake: Lake, source: KafkaSource) -> Comparison:
-    """What the last run rebuilt against what the cluster says now. Raises SourceError.
+@dataclass(frozen=True)
+class Sample:
+    """Groups to compare: those named, or those in one of the first ``share`` of `BUCKETS`."""
 
-    The state comes to the driver, as the cluster's answers do.
-    """
-    views = Views(lake)
+    share: int = BUCKETS
+    names: frozenset[str] | None = None
 
-    def rows(table: str) -> list[dict[str, Any]]:
-        return [row.asDict(recursive=True) for row in views.table(table).collect()]
+    @classmethod
+    def of(cls, groups: int, names: Sequence[str] | None) -> Sample:
+        """A sample of so many groups, or the groups with these ``names``."""
+        if names is not None:
+            return cls(names=frozenset(names))
+        return cls(BUCKETS * GROUPS_ASKED // max(groups, GROUPS_ASKED))
 
-    rebuilt = Rebuilt(*(rows(name) for name in ("groups", "members", "assignments", "offsets")))
-    live = snapshot(source.bootstrap, source.settings.librdkafka(), source.topic)
-    return compare(rebuilt, live, {r.partition: r.end for r in views.run.ranges})
+    def has(self, name: str) -> bool:
+        """Whether the group is one of them."""
+        return bucket_of(name) < self.share if self.names is None else name in self.names
+
+    def rows(self) -> Column:
+        """Whether the group of a row is."""
+        return sampled(self.share) if self.names is None else F.col("group_id").isin(*self.names)
+
+
+def judge_live(
+    lake: Lake, source: KafkaSource, run: Run, groups: Sequence[str] | None = None
+) -> Comparison:
+    """Compares, and adds the rows of ``run`` to `agreement` and `findings`. A cluster that does
+    not answer any more is no failure of the run: nothing could be judged."""
+    try:
+        comparison = compare_live(lake, source, run, groups)
+    except SourceError as cause:
+        comparison = Comparison()
+        comparison.unjudged[f"no answer: {cause.message}"] += 1
+    tally, cluster_id = comparison.tally(), run.identity.cluster_id
+    lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
+    if tally.findings:
+        lake.append_rows("findings", list(map(asdict, tally.findings)), run.run_id, cluster_id)
+    return comparison
+
+
+def compare_live(
+    lake: Lake, source: KafkaSource, run: Run, groups: Sequence[str] | None = None
+) -> Comparison:
+    """The state tables as they are, up to the ends of ``run``, against what the cluster says now:
+    of ``groups``, else of all or, where there are many, a sample. Raises SourceError."""
+    sample = Sample.of(lake.read("groups").count(), groups)
+    chosen = sample.rows()
+    rebuilt = Rebuilt(
+        *(
+            [row.asDict(recursive=True) for row in lake.read(table).where(chosen).collect()]
+            for table in ("groups", "members", "assignments", "offsets")
+        )
+    )
+    ours = {row["group_id"] for row in rebuilt.groups}
+    live = snapshot(
+        source.bootstrap,
+        source.settings.librdkafka(),
+        source.topic,
+        chosen=lambda listed: sorted(ours.union(filter(sample.has, listed))),
+    )
+    return compare(rebuilt, live, _moved(lake, source, run, live.ends, chosen))
+
+
+def _moved(
+    lake: Lake, source: KafkaSource, run: Run, ends: Mapping[int, LiveEnds], chosen: Column
+) -> Moved:
+    """What later records than those of ``run`` are about, in open transactions as well."""
+    read = {r.partition: r.end for r in run.ranges}
+    starts = {p: max(read.get(p, 0), end.first) for p, end in ends.items()}
+    ranges = [Range(p, starts[p], end.end) for p, end in ends.items() if end.end > starts[p]]
+    if not ranges:
+        return Moved()
+    decoder = records_decoder(control_plan(run.dialect).plan, starts)
+    schema = from_arrow_schema(pa.schema(list(record_output().items())))
+    rows = source.read(lake.spark, ranges, committed=False).mapInArrow(decoder, schema)
+    nameless = F.col("group_id").isNull()
+    commit = F.col("kind") == kinds.COMMIT
+    told = (
+        rows.where(nameless | chosen)
+        .select(
+            F.when(nameless, F.col("partition")).alias("partition"),
+            "group_id",
+            F.when(commit, F.col("topic")).alias("topic"),
+            F.when(commit, F.col("topic_partition")).alias("topic_partition"),
+        )
+        .distinct()
+        .collect()
+    )
+    named = [row for row in told if row["group_id"] is not None]
+    return Moved(
+        {row["group_id"] for row in named if row["topic"] is None},
+        {tuple(row)[1:] for row in named if row["topic"] is not None},
+        {row["partition"] for row in told if row["group_id"] is None},
+    )

@@ -48,8 +48,8 @@ def state_rows(table: str, names: Mapping[str, str]) -> Callable[[Batches], Batc
     """
 
     def run(batches: Batches) -> Batches:
-        for carried in _carried(batches):
-            yield from _state(table, carried, names).to_batches()
+        for carried in carried_of(batches):
+            yield from derived(table, carried, names).to_batches()
 
     return run
 
@@ -61,9 +61,9 @@ def state_writer(
 
     def run(batches: Batches) -> Batches:
         with writers(targets) as tables:
-            for carried in _carried(batches):
+            for carried in carried_of(batches):
                 for name, writer in tables.items():
-                    columns = _state(name, carried, names).combine_chunks()
+                    columns = derived(name, carried, names).combine_chunks()
                     writer.write(dict(zip(columns.column_names, _chunks(columns), strict=True)))
             yield from report(tables.values())
 
@@ -77,7 +77,7 @@ def _chunks(table: pa.Table) -> list[pa.Array]:
     ]
 
 
-def _carried(batches: Batches) -> Iterator[pa.Table]:
+def carried_of(batches: Batches) -> Iterator[pa.Table]:
     """What is carried of each partition."""
     fold, partition = Fold(), -1
     for batch in batches:
@@ -122,7 +122,7 @@ def _decoded(batch: pa.RecordBatch) -> pa.Table:
 _plan = cache(control_plan)
 
 
-def _state(table: str, carried: pa.Table, names: Mapping[str, str]) -> pa.Table:
+def derived(table: str, carried: pa.Table, names: Mapping[str, str]) -> pa.Table:
     """The rows of ``table`` that follow from what is carried of a partition."""
     rows = _DERIVED[table](carried) if table in _DERIVED else carried
     if table == "assignments":

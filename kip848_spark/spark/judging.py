@@ -7,7 +7,7 @@ offsets, then its rows of the state tables. It holds the state of one group at a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -16,7 +16,15 @@ import pyarrow as pa
 from kip848_spark.audit.agreeing import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
 from kip848_spark.audit.entries import Entry, entry, from_row
 from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.results import LOADING, ORDER, STATE, Tally
+from kip848_spark.audit.results import (
+    LOADING,
+    ORDER,
+    STATE,
+    WARNING,
+    Finding,
+    Tally,
+    as_json,
+)
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import COMPARED, GROUPS, JUDGED_TYPES, OFFSETS, StateRow, state_row
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
@@ -54,14 +62,21 @@ VERDICT = pa.schema(
 )
 """One line of what a worker says: a count, or a finding."""
 
+_DECODED = ("consumerSubscription", "consumerAssignment", "metadataKind")
+"""What `group_records` has beside the bytes it was decoded from."""
 _MOST_LINES = 4096
-OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
+_MOST_TEXT = 500
+FAILED = "the audit itself failed on a group"
+COMPARED_IN_BETWEEN = "rows compared as they were at an offset in between"
+IN_BETWEEN, RECORDS, NOW = -1, 0, 1
+"""What rows of a group come first: state tables as they were once, its records, those of now."""
+OFFSETS_COMPARED = "groups of which committed offsets were replayed and compared"
 
 
 def judge(settings: Settings) -> Callable[[Batches], Batches]:
     """Rows of group_id, partition, offset, millis, kind, member_id, regular_expression, dialect
-    and ``value`` (JSON; null for a tombstone) to lines of `VERDICT`. Rows of a state table have
-    its name for a kind and come last in their group."""
+    ``value`` (JSON; null for a tombstone) and ``last`` (`IN_BETWEEN`, `RECORDS` or `NOW`, in that
+    order) to lines of `VERDICT`. Rows of a state table have its name for a kind."""
 
     def run(batches: Batches) -> Batches:
         lines: list[Row] = []
@@ -84,21 +99,27 @@ class _Group:
 
     def __init__(self, first: Row, settings: Settings) -> None:
         self.group_id: str = first["group_id"]
+        self._last = first
         self._audit = GroupAudit(first["partition"], self.group_id, settings)
         self._ours: list[StateRow] = []
         self._type = ""
         self._early = 0
         self._commits = False
-        self._failure: str | None = None
+        self._cut = settings.cut(first["partition"], self.group_id)
+        self._then: list[StateRow] = []
+        self._compared = Tally()
+        self._failure: Exception | None = None
 
     def add(self, row: Row) -> None:
         """Takes the next row. What no rule was made for must not stop the audit of the others:
-        the group is then unverifiable, with the failure for a reason."""
+        the group is then unverifiable, and a finding says so."""
         if self._failure is None:
+            if row["kind"] not in COMPARED:
+                self._last = row
             try:
                 self._add(row)
             except Exception as failure:  # whatever it is
-                self._failure = _reason(failure)
+                self._failure = failure
 
     def finish(self) -> Tally:
         """The verdicts on the group."""
@@ -106,14 +127,14 @@ class _Group:
             try:
                 return self._verdicts()
             except Exception as failure:  # as above
-                self._failure = _reason(failure)
-        tally = Tally()
-        tally.unknown(LOADING, self._failure)
-        return tally
+                self._failure = failure
+        return _failed(self._last, self._failure)
 
     def _add(self, row: Row) -> None:
         kind = row["kind"]
-        if kind in COMPARED:
+        if row["last"] == IN_BETWEEN:
+            self._then.append(state_row(kind, orjson.loads(row["value"])))
+        elif kind in COMPARED:
             said = orjson.loads(row["value"])
             if kind == GROUPS:
                 self._type = said["type"]
@@ -122,22 +143,36 @@ class _Group:
             self._commits = True
             self._audit.commit(_replayed(row))
         elif kind == kinds.COMMIT:
-            if not self._commits:
-                self._audit.commit(_commit(row))
+            self._audit.commit(_commit(row))
         elif kind == UNREADABLE:
-            self._audit.unreadable(row["offset"])
+            self._audit.unreadable(row["offset"], row["millis"])
         elif row["dialect"] != SHIPPED:
             self._early += 1
         elif not self._early:
-            value = row["value"]
-            told = None if value is None else orjson.loads(value)
-            item = from_row(row | {"tombstone": value is None, kind: told}, row["millis"])
+            item = from_row(row, None if row["value"] is None else _value(row))
             if item is not None:
                 self._audit.add(item)
+                if self._cut is not None and item.offset > self._cut:
+                    self._compare_then()
+
+    def _compare_then(self) -> None:
+        """The state at the cut, which lies right behind what the reference has replayed."""
+        self._cut = None
+        reference = self._audit.reference
+        ours = [row for row in self._then if not _of_commits(row)]
+        theirs = [row for row in reference.rows() if not _of_commits(row)]
+        judged = all(_type(row) in JUDGED_TYPES for row in ours if row.table == GROUPS)
+        if judged and self._audit.at_rest and reference.fault is None:
+            agree(self._compared, ours, theirs)
 
     def _verdicts(self) -> Tally:
         audit = self._audit
         tally = Tally() if self._early else audit.finish()
+        if self._cut is not None and not self._early:
+            self._compare_then()
+        tally.add(self._compared)
+        if compared := self._compared.verified[STATE]:
+            tally.notes[STATE, COMPARED_IN_BETWEEN] = compared
         if self._early:
             tally.unverifiable[ORDER, OTHER_DIALECT] = self._early
         reason = None
@@ -156,6 +191,19 @@ class _Group:
         return tally
 
 
+def _type(row: StateRow) -> str:
+    return str(orjson.loads(row.row)["type"])
+
+
+def _of_commits(row: StateRow) -> bool:
+    """Whether this is a group that only commits have made: not all of them are told here."""
+    return (
+        row.table == GROUPS
+        and not orjson.loads(row.row)["protocol_type"]
+        and (_type(row) == "classic")
+    )
+
+
 def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:
     """The groups in ``batches``, one at a time, with all their rows."""
     current: _Group | None = None
@@ -170,8 +218,42 @@ def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:
         yield current
 
 
-def _reason(failure: Exception) -> str:
-    return f"the audit itself failed on a group: {type(failure).__name__}: {failure}"[:200]
+def _failed(row: Row, failure: Exception) -> Tally:
+    """The verdict on a group on whose ``row`` the audit failed."""
+    tally = Tally()
+    tally.unknown(LOADING, FAILED)
+    tally.findings.append(
+        Finding(
+            check=LOADING,
+            severity=WARNING,
+            group_id=row["group_id"],
+            member_id=row["member_id"],
+            partition=row["partition"],
+            offset=row["offset"],
+            timestamp=row["millis"],
+            expected=as_json("a group that this program can judge"),
+            recorded=as_json(f"{type(failure).__name__}: {failure}"[:_MOST_TEXT]),
+            explanation="This program failed on the group, at this record or soon after it, so "
+            "nothing of the group is judged: please report it with the group's records.",
+        )
+    )
+    return tally
+
+
+def _value(row: Row) -> Row:
+    """The value of a control record, without what was decoded from the bytes in it."""
+    value: Row = orjson.loads(row["value"])
+    if row["kind"] == kinds.CLASSIC:
+        _drop_decoded(value["members"])
+    elif row["kind"] == kinds.MEMBER and value["classicMemberMetadata"] is not None:
+        _drop_decoded(value["classicMemberMetadata"]["supportedProtocols"])
+    return value
+
+
+def _drop_decoded(rows: Sequence[Row]) -> None:
+    for row in rows:
+        for name in _DECODED:
+            row.pop(name, None)
 
 
 def _commit(row: Row) -> Entry:

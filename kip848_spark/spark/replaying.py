@@ -26,26 +26,26 @@ def replay(lake: Lake, run: Run, after: str | None) -> None:
     cluster_id = run.identity.cluster_id
     lake.overwrite("offsets", _offsets(lake, commits, cluster_id))
     names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
-    control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
     rows = (
         lake.read(CARRIED)
-        .unionByName(_raw(control, _dialects(lake, run, after)))
+        .unionByName(control_bytes(lake, run, records, after))
         .unionByName(_last_commits(commits))
     )
     if lake.writes_directly(FOLDED):
         targets = [lake.target(name, run.run_id, cluster_id) for name in FOLDED]
-        lake.write_files(FOLDED, _sorted(rows), state_writer(targets, names), "overwrite")
+        lake.write_files(FOLDED, in_order(rows), state_writer(targets, names), "overwrite")
         return
     for table in FOLDED:
         schema = T.StructType([f for f in TABLES[table].schema if f.name != "cluster_id"])
-        folded = _sorted(rows).mapInArrow(state_rows(table, names), schema)
+        folded = in_order(rows).mapInArrow(state_rows(table, names), schema)
         if "cluster_id" in TABLES[table].fields:
             folded = folded.withColumn("cluster_id", F.lit(cluster_id).cast("string"))
         lake.overwrite(table, folded)
         rows = lake.read(CARRIED)
 
 
-def _sorted(rows: DataFrame) -> DataFrame:
+def in_order(rows: DataFrame) -> DataFrame:
+    """``rows``, each partition of the topic in one task, in the order of its offsets."""
     return rows.repartition("partition").sortWithinPartitions("partition", "offset")
 
 
@@ -56,7 +56,11 @@ def _dialects(lake: Lake, run: Run, after: str | None) -> Column:
     return F.create_map(*(F.lit(word) for pair in pairs for word in pair))[F.col("run_id")]
 
 
-def _raw(control: DataFrame, dialect: Column) -> DataFrame:
+def control_bytes(lake: Lake, run: Run, records: DataFrame, after: str | None = None) -> DataFrame:
+    """The control records among ``records`` of runs later than ``after``, as `control_state` has
+    them."""
+    control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
+    dialect = _dialects(lake, run, after)
     return control.withColumn("dialect", dialect).select(*TABLES[CARRIED].fields)
 
 

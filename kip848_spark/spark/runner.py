@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from kip848_spark.audit.live import Comparison
+from kip848_spark.audit.results import LIVE
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.auditing import Asked, audit
 from kip848_spark.spark.choosing import chosen
+from kip848_spark.spark.comparing import judge_live
 from kip848_spark.spark.ingest import ingest, topic_rows
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import (
@@ -38,12 +41,14 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class Outcome:
     """What a run came to. ``run`` is the lake's newest finished run; ``changed`` is False if there
-    was nothing new to do. ``open_offsets``: behind a transaction that is not decided yet."""
+    was nothing new to do. ``open_offsets``: behind a transaction that is not decided yet.
+    ``live``: what comparing with the cluster came to."""
 
     run: Run | None
     changed: bool
     recovered: str | None = None
     open_offsets: int = 0
+    live: Comparison | None = None
 
 
 class _Steps:
@@ -113,10 +118,14 @@ def run_ingest(
         plan = replace(plan, counts=counts)
         if then_replay:
             plan = _replayed(lake, plan, last, steps)
+        live = None
         if then_replay and then_audit:
             with steps.step(AUDIT, "judging what the coordinator decided"):
                 audit(lake, plan, Asked(after=after, offsets=ends))
-        return Outcome(_finished(ledger, plan, steps), True, recovered, opened)
+            if isinstance(source, KafkaSource):
+                with steps.step(LIVE, "comparing with what the broker says"):
+                    live = judge_live(lake, source, plan)
+        return Outcome(_finished(ledger, plan, steps), True, recovered, opened, live)
 
 
 def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
@@ -137,13 +146,20 @@ def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
         return Outcome(_finished(ledger, plan, steps), True, recovered)
 
 
-def run_audit(lake: Lake, asked: Asked, progress: Progress = lambda _: None) -> Outcome:
-    """Judges all that was replayed into the lake: adds rows to `agreement` and `findings`.
+def run_audit(
+    lake: Lake,
+    asked: Asked,
+    progress: Progress = lambda _: None,
+    source: KafkaSource | None = None,
+) -> Outcome:
+    """Judges all that was replayed into the lake: adds rows to `agreement` and `findings`. With
+    the ``source`` of the lake, its state is compared with what the cluster says, too.
 
     Raises LakeError if nothing was replayed yet, or not all that was ingested.
     """
     steps = _Steps(progress)
     lake.must_exist()
+    identity = None if source is None else source.identity()
     with lake.locked():
         lake.make()  # a lake of an earlier version lacks the two tables
         ledger = Ledger(lake)
@@ -154,13 +170,19 @@ def run_audit(lake: Lake, asked: Asked, progress: Progress = lambda _: None) -> 
             raise LakeError(
                 f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
             )
+        if identity is not None:
+            same_topic(last, identity)
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         ledger.write(plan)
         with steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"):
             audit(lake, plan, asked)
+        live = None
+        if source is not None:
+            with steps.step(LIVE, "comparing with what the broker says"):
+                live = judge_live(lake, source, plan, asked.groups)
         plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
-        return Outcome(_finished(ledger, plan, steps), True, recovered)
+        return Outcome(_finished(ledger, plan, steps), True, recovered, live=live)
 
 
 def _plan(

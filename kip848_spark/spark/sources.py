@@ -126,7 +126,11 @@ class KafkaSource:
             )
         return {p: Extent(e.first, e.stable, e.end - e.stable) for p, e in ends.items()}
 
-    def read(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+    def read(
+        self, spark: SparkSession, ranges: Sequence[Range], *, committed: bool = True
+    ) -> DataFrame:
+        """As of any source; if not ``committed``, what is in open transactions as well."""
+        isolation = "read_committed" if committed else "read_uncommitted"
         wanted = [r for r in ranges if r.end > r.start]
         starts = {str(r.partition): r.start for r in wanted}
         ends = {str(r.partition): r.end for r in wanted}
@@ -137,7 +141,7 @@ class KafkaSource:
             .option("startingOffsets", json.dumps({self.topic: starts}))
             .option("endingOffsets", json.dumps({self.topic: ends}))
             .option("failOnDataLoss", "true")
-            .option("kafka.isolation.level", "read_committed")
+            .option("kafka.isolation.level", isolation)
         )
         for name, value in self.settings.java().items():
             reader = reader.option(f"kafka.{name}", value)

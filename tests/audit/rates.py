@@ -1,20 +1,56 @@
-"""How many of the faults put into real logs an audit finds.
+"""How many of the faults put into logs an audit finds.
 
-    python -m tests.audit.rates 300
+    python -m tests.audit.rates 60
 
-prints a Markdown table: so many instances of each kind, at random places of both captures.
+prints a Markdown table: up to so many instances of each kind in each log, at random places.
 """
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.results import worst_first
+from kip848_spark.audit.topics import KnownTopics
 from tests.audit.faults import FAULTS, UNDETECTABLE, Fault
-from tests.audit.logs import RELEASES, audit, entries, topics
+from tests.audit.faults.injecting import NoPlaceError
+from tests.audit.logs import (
+    CHURNED,
+    RELEASES,
+    audit,
+    churned,
+    churned_topics,
+    entries,
+    topics,
+)
+from tests.audit.simulated import simulated_log
+
+SIMULATED = (1, 2, 5, 6, 9, 10, 13, 14)
+"""Clusters of much churn and of migrations, of each release, nothing cleaned away."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A log that faults are put into."""
+
+    name: str
+    log: list[Entry]
+    topics: KnownTopics
+
+
+@lru_cache
+def sources() -> tuple[Source, ...]:
+    """The scenarios, the heavy churn, and the simulated clusters of all releases."""
+    found = [Source(name, entries(name), topics(name)) for name in RELEASES]
+    found += [Source(name, churned(name), churned_topics(name)) for name in CHURNED]
+    clusters = map(simulated_log, SIMULATED)
+    found += [Source(cluster.name, cluster.log, cluster.topics) for cluster in clusters]
+    return tuple(found)
 
 
 @dataclass
@@ -28,24 +64,32 @@ class Rate:
 
 
 def rate(name: str, fault: Fault, instances: int) -> Rate:
-    """Up to so many instances on each capture (a capture may have no place for a kind)."""
+    """Up to so many instances in each log, which may have no place for a kind."""
     result = Rate()
-    for release in RELEASES:
+    for source in sources():
         for seed in range(instances):
-            done = fault(entries(release), random.Random(f"{name} {seed}"))
-            if done is None:
+            rng = random.Random(f"{name} {seed}")
+            try:
+                done = fault(_part(source.log, rng), rng)
+            except NoPlaceError:
                 continue
             result.injected += 1
             own = [item for item in done.log if item.group == done.group]
-            tally = audit(own, topics(release))
+            tally = audit(own, source.topics)
             if done.found_by(tally):
                 result.found += 1
                 result.checks.update({finding.check for finding in tally.findings})
             else:
                 told = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
-                place = f"{release} {seed}: {done.group} {done.first}..{done.last}"
+                place = f"{source.name} {seed}: {done.group} {done.first}..{done.last}"
                 result.missed.append(f"{place}: {told}")
     return result
+
+
+def _part(log: list[Entry], rng: random.Random) -> list[Entry]:
+    """The log of one partition, free to be edited."""
+    partition = rng.choice(sorted({item.partition for item in log}))
+    return [copy.deepcopy(item) for item in log if item.partition == partition]
 
 
 def main(instances: int) -> None:
@@ -56,12 +100,12 @@ def main(instances: int) -> None:
         line = rate(name, fault, instances)
         share = f"{100 * line.found / line.injected:.1f} %" if line.injected else "-"
         checks = ", ".join(check for check, _ in line.checks.most_common())
-        print(f"| {name.replace('_', ' ')} | {line.injected} | {share} | {checks} |")
-        for missed in line.missed[:3]:
-            print(f"  missed: {missed}", file=sys.stderr)
+        print(f"| {name.replace('_', ' ')} | {line.injected} | {share} | {checks} |", flush=True)
+        for missed in line.missed[:5]:
+            print(f"  missed: {name} {missed}", file=sys.stderr, flush=True)
     for name, (fault, _) in UNDETECTABLE.items():
         line = rate(name, fault, instances)
-        print(f"| *{name.replace('_', ' ')}* | {line.injected} | {line.found} | |")
+        print(f"| *{name.replace('_', ' ')}* | {line.injected} | {line.found} | |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,17 @@ import pyarrow as pa
 import pytest
 
 from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.results import LOADING
+from kip848_spark.audit.results import LOADING, WARNING
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.spark import judging
 from tests.audit import logs
+from tests.audit.raw import entries_of
+from tests.audit.test_others import CAPTURES as OTHERS
+from tests.captures import COMMITTED
+from tests.conftest import DATA
 
 INTEGERS = (0, -1, -2, 1, 7, 99_999, 2**15, 2**31 - 2, 2**31 - 1, -(2**31))
 TEXTS = ("", "x", "\0", "é", "([", "a" * 300)
@@ -68,14 +73,23 @@ def test_no_value_stops_the_audit(release: str, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("release", logs.RELEASES)
 def test_what_could_not_be_read_is_no_disagreement(release: str, seed: int) -> None:
-    log = logs.entries(release)
-    lost = set(random.Random(seed).sample(range(len(log)), 1 + seed))
-    settings = Settings(Coverage(), logs.topics(release))
+    _lose_some(logs.entries(release), logs.topics(release), seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("capture", OTHERS)
+def test_nor_in_share_and_streams_groups(capture: str, seed: int) -> None:
+    _lose_some(entries_of(DATA / capture / COMMITTED), KnownTopics(), 10 * seed)
+
+
+def _lose_some(log: list[Entry], topics: KnownTopics, number: int) -> None:
+    lost = set(random.Random(number).sample(range(len(log)), 1 + number))
+    settings = Settings(Coverage(), topics)
     audits: dict[str, GroupAudit] = {}
     for at, item in enumerate(log):
         audit = audits.setdefault(item.group, GroupAudit(item.partition, item.group, settings))
         if at in lost:
-            audit.unreadable(item.offset)
+            audit.unreadable(item.offset, item.timestamp)
         else:
             audit.add(item)
     tallies = [audit.finish() for audit in audits.values()]
@@ -84,7 +98,7 @@ def test_what_could_not_be_read_is_no_disagreement(release: str, seed: int) -> N
 
 
 def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of one group run into a failure: it is named, and the other group is judged."""
+    """The rows of one group run into a failure: a finding says so, and the other is judged."""
     add = judging.GroupAudit.add
 
     def refuse(self: Any, item: Any) -> None:
@@ -103,7 +117,7 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
             "member_id": None,
             "regular_expression": None,
             "dialect": "shipped",
-            "value": '{"epoch": 1, "metadata_hash": 0}',
+            "value": '{"epoch": 1, "metadataHash": 0}',
         }
         for at, name in enumerate(("bad", "good"))
     ]
@@ -114,8 +128,11 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
         )
         for line in batch.to_pylist()
     ]
-    failed = [line for line in lines if "ZeroDivisionError" in (line["reason"] or "")]
+    failed = [line for line in lines if line["reason"] == judging.FAILED]
     assert [(line["verdict"], line["check"], line["number"]) for line in failed] == [
         (judging.UNVERIFIABLE, LOADING, 1)
     ]
+    [told] = [line for line in lines if line["severity"] == WARNING]
+    assert (told["group_id"], told["offset"], told["severity"]) == ("bad", 0, WARNING)
+    assert "nobody thought of this" in told["recorded"]
     assert any(line["verdict"] == judging.VERIFIED for line in lines)

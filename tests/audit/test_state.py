@@ -35,6 +35,7 @@ from kip848_spark.replay.members import members
 from tests.audit import raw
 from tests.audit.logs import CHURNED, RELEASES, topics
 from tests.audit.logs import entries as dumped
+from tests.audit.raw import entry_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 
@@ -72,7 +73,7 @@ def audits_of(known: KnownTopics, table: pa.Table) -> list[GroupAudit]:
     """The finished audits of the groups in a table."""
     audits: dict[str, GroupAudit] = {}
     for row in table.to_pylist():
-        item = from_row(row, round(row["timestamp"].timestamp() * 1000))
+        item = entry_of(row)
         if item is None:
             continue
         if item.group not in audits:
@@ -95,7 +96,7 @@ def test_rows_of_group_records_are_the_records_kafka_reads(release: str) -> None
     told = {(item.partition, item.offset): item for item in dumped(release)}
     assert len(rows) == len(told)
     for row in rows:
-        item = from_row(row, round(row["timestamp"].timestamp() * 1000))
+        item = entry_of(row)
         kafkas = told[row["partition"], row["offset"]]
         assert item is not None
         assert (item.key, item.group, item.timestamp) == (
@@ -192,8 +193,8 @@ def test_an_entry_is_the_same_from_either_source() -> None:
         "group_id": "g",
         "member_id": "m",
         "regular_expression": None,
-        "tombstone": True,
         "partition": 1,
         "offset": 2,
+        "millis": 3,
     }
-    assert from_row(row, 3) == entry(1, 2, 3, record)
+    assert from_row(row, None) == entry(1, 2, 3, record)

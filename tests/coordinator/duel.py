@@ -8,14 +8,11 @@ own tool and compared with the reference's records, group by group, in order.
 
 from __future__ import annotations
 
-import base64
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Uuid
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -28,17 +25,10 @@ from confluent_kafka.admin import (
 
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.config import NUMBERS
-from kip848_spark.coordinator.consumer_protocol import (
-    ClassicAssignment,
-    Subscription,
-    write_assignment,
-    write_subscription,
-)
-from kip848_spark.coordinator.records import CLASSIC_GROUP, TARGET_MEMBER
 from kip848_spark.local.broker import Broker
-from tests.coordinator.wire import Connection
+from tests.coordinator.comparing import Difference, Json, aligned, normal, plain, without_order
+from tests.coordinator.wire import Connection, base64_form
 
-Json = dict[str, Any]
 _WORDS = ("group.consumer.migration.policy", "group.consumer.assignors")
 VERSIONS = {
     "ConsumerGroupHeartbeat": 1,
@@ -54,20 +44,8 @@ VERSIONS = {
     "DescribeGroups": 6,
     "DeleteGroups": 2,
     "OffsetDelete": 0,
+    "IncrementalAlterConfigs": 1,
 }
-_MADE_UP = frozenset(
-    ["commitTimestamp", "currentStateTimestamp", "assignmentTimestamp", "timestamp", "version"]
-)
-
-
-@dataclass(slots=True)
-class Difference:
-    where: str
-    broker: Any
-    reference: Any
-
-    def __str__(self) -> str:
-        return f"{self.where}\n   broker    {self.broker}\n   reference {self.reference}"
 
 
 @dataclass(slots=True)
@@ -140,8 +118,10 @@ class Duel:
             from confluent_kafka import TopicCollection
 
             found = self.admin.describe_topics(TopicCollection([name]))[name].result()
-            self.topic_ids[name] = _kafka_form(found.topic_id)
-        self._take(self.reference.topic(_now(), name, self.topic_ids[name], partitions))
+            self.topic_ids[name] = base64_form(found.topic_id)
+        rack = self.broker.settings.get("broker.rack")
+        racks = [[rack]] * partitions if rack else ()
+        self._take(self.reference.topic(_now(), name, self.topic_ids[name], partitions, racks))
         return self.topic_ids[name]
 
     def delete_topic(self, name: str) -> None:
@@ -217,6 +197,38 @@ class Duel:
             time.sleep(0.03)  # the broker has to have taken it in before anyone else speaks
         return answer
 
+    def ask_broker(self, api: str, version: int, request: Json) -> Json:
+        """What only a broker knows, asked until it agrees."""
+        for _ in range(100):
+            answer = self._broker_says(api, version, request)
+            if answer["errorCode"] == "NONE":
+                return answer
+            time.sleep(0.05)
+        raise AssertionError(f"{api} {request}: {answer}")
+
+    def _broker_says(self, api: str, version: int, request: Json) -> Json:
+        connection = self._connection("broker", "broker")
+        answer = connection.receive(connection.send(api, version, request), 6)
+        assert answer is not None, f"{api} {request}: no answer"
+        return answer
+
+    def begin_transaction(self, name: str, timeout: int) -> Json:
+        """A producer's id and epoch. Who coordinates it is asked first: that makes the topic."""
+        self._broker_says("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        request = {"transactionalId": name, "transactionTimeoutMs": timeout}
+        return self.ask_broker("InitProducerId", 4, request)
+
+    def see_marker(self, group: str, places: list[Json], producer: int, *, committed: bool) -> None:
+        """Wait until nothing is pending on the broker any more; then the reference is told."""
+        asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": places}
+        for _ in range(250):
+            answer = self._broker_says("OffsetFetch", 9, {"groups": [asked], "requireStable": True})
+            if "UNSTABLE_OFFSET_COMMIT" not in str(answer):
+                break
+            time.sleep(0.02)
+        marker = {"producerId": producer, "committed": committed}
+        self._take(self.reference.request(_now(), "EndTxn", marker))
+
     def _connection(self, conversation: str, client: str) -> Connection:
         # A broker takes one request at a time from a connection: what waits keeps its own busy.
         busy = {id(waiting.connection) for waiting in self._waiting.values()}
@@ -273,10 +285,22 @@ class Duel:
         waiting.answer = early or waiting.connection.receive(waiting.number, 6)
         if waiting.answer is None:
             return
+        if " DescribeGroups " in waiting.where:
+            self._learn_from_members(reference, waiting.answer)
         mine, theirs = reference.get("memberId"), waiting.answer.get("memberId")
         same = reference["errorCode"] == waiting.answer["errorCode"] if mine else False
         if mine and theirs and mine != theirs and same:
             self._alias[theirs] = mine
+
+    def _learn_from_members(self, reference: Json, broker: Json) -> None:
+        """Ids of members whose own JoinGroup is not answered yet."""
+        for ours, theirs in zip(reference["groups"], broker["groups"], strict=True):
+            ids = {m["memberId"]: m["clientId"] for m in ours["members"]}
+            for member in theirs["members"]:
+                who = member["clientId"]
+                if self._renamed(member["memberId"]) not in ids and who in ids.values():
+                    made = next(mine for mine in ids if ids[mine] == who)
+                    self._alias[member["memberId"]] = made
 
     def _compare(self, ticket: int, reference: Json) -> None:
         waiting = self._waiting.pop(ticket, None)
@@ -286,12 +310,12 @@ class Duel:
         if broker is None:
             self.differences.append(Difference(waiting.where, "no answer", reference))
             return
-        broker = _plain(self._renamed(broker))
-        plain = _plain(reference, broker)
-        if broker != plain and _sorted(broker) == _sorted(plain):
+        theirs = plain(_own_group(self._renamed(broker), waiting.where))
+        mine = plain(_own_group(reference, waiting.where), theirs)
+        if theirs != mine and without_order(theirs) == without_order(mine):
             self.reordered += 1
-        elif broker != plain:
-            self.differences.append(Difference(waiting.where, broker, plain))
+        elif theirs != mine:
+            self.differences.append(Difference(waiting.where, theirs, mine))
 
     def _renamed(self, value: Any) -> Any:
         if not self._alias:
@@ -324,6 +348,10 @@ class Duel:
         """
         self.tick()
         time.sleep(0.3)
+        for waiting in self._waiting.values():
+            answer = waiting.connection.receive(waiting.number, 0.001)
+            if answer is not None:
+                self.differences.append(Difference(waiting.where, answer, "no answer"))
         before = {group: len(records) for group, records in self.records.items()}
         logged: dict[str, list[Json]] = {}
         for dumped in self.broker.dump_all():
@@ -334,15 +362,15 @@ class Duel:
         self.tick()
         count = 0
         for group in sorted({*logged, *self.records}):
-            theirs = [_normal(record) for record in logged.get(group, [])]
+            theirs = [normal(record) for record in logged.get(group, [])]
             there = max(len(theirs), before.get(group, 0))
-            mine = [_normal(record) for record in self.records.get(group, [])][:there]
+            mine = [normal(record) for record in self.records.get(group, [])][:there]
             count += len(theirs)
-            self.reordered += _align(theirs, mine)
+            self.reordered += aligned(theirs, mine)
             for index in range(max(len(theirs), len(mine))):
                 left = theirs[index] if index < len(theirs) else None
                 right = mine[index] if index < len(mine) else None
-                if left != right and _sorted(left) == _sorted(right):
+                if left != right and without_order(left) == without_order(right):
                     self.reordered += 1  # two topic ids in one bucket: see docs/coordinator.md
                 elif left != right:
                     where = f"group {group} record {index}"
@@ -351,41 +379,12 @@ class Duel:
         return count
 
 
-def _align(theirs: Sequence[Json | None], mine: list[Json | None]) -> int:
-    """In a group that once was classic, puts the target records of one operation into the broker's
-    order if that is all they differ in; gives how many operations that were. Members of one bucket
-    of a Java table come in an order that depends on how the group was converted."""
-
-    def kind(log: Sequence[Json | None], at: int) -> str | None:
-        record = log[at] if at < len(log) else None
-        return record["key"]["type"] if record else None
-
-    found = 0
-    if not any(kind(theirs, at) == CLASSIC_GROUP for at in range(len(theirs))):
-        return found
-    start = 0
-    while start < min(len(theirs), len(mine)):
-        end = start
-        while kind(theirs, end) == kind(mine, end) == TARGET_MEMBER:
-            end += 1
-        left, right = theirs[start:end], mine[start:end]
-        if left != right and all(record in right for record in left):
-            mine[start:end] = left
-            found += 1
-        start = max(end, start + 1)
-    return found
-
-
-def _kafka_form(topic_id: Uuid) -> str:
-    raw = (
-        topic_id.get_most_significant_bits() & (2**64 - 1),
-        (topic_id.get_least_significant_bits() & (2**64 - 1)),
-    )
-    return (
-        base64.urlsafe_b64encode(raw[0].to_bytes(8, "big") + raw[1].to_bytes(8, "big"))
-        .decode()
-        .rstrip("=")
-    )
+def _own_group(response: Json, where: str) -> Json:
+    """Of a list of all groups only the conversation's own: the others change by themselves."""
+    if " ListGroups " not in where:
+        return response
+    own = f"g-{where.split(':', maxsplit=1)[0]}"
+    return response | {"groups": [r for r in response["groups"] if r["groupId"] == own]}
 
 
 def _now() -> int:
@@ -394,275 +393,3 @@ def _now() -> int:
 
 def _brief(request: Json) -> str:
     return str({k: v for k, v in request.items() if k not in ("groupId", "protocols")})[:200]
-
-
-def _plain(response: Any, like: Any = None) -> Any:
-    """A response without what need not agree: texts, throttling, order of groups."""
-    if isinstance(response, dict):
-        out = {}
-        for key, value in response.items():
-            if key in ("errorMessage", "throttleTimeMs", "authorizedOperations"):
-                continue
-            if isinstance(like, dict) and key not in like:
-                continue
-            out[key] = _plain(value, like.get(key) if isinstance(like, dict) else None)
-        return out
-    if isinstance(response, list):
-        rows = [
-            _plain(item, like[0] if isinstance(like, list) and like else None) for item in response
-        ]
-        if rows and isinstance(rows[0], dict) and {"groupId", "memberId"} & rows[0].keys():
-            rows.sort(key=lambda row: row.get("groupId") or row.get("memberId"))
-        return rows
-    return response
-
-
-def _normal(record: Json) -> Json:
-    """A record without what need not agree: times, and the image's version."""
-    value = record["value"]
-    if value is not None:
-        data = {k: (0 if k in _MADE_UP else v) for k, v in value["data"].items()}
-        if record["key"]["type"] == "2":
-            data["members"] = sorted(data["members"], key=lambda row: row["memberId"])
-        value = {"version": value["version"], "data": data}
-    return {"key": record["key"], "value": value}
-
-
-def _sorted(value: Any) -> Any:
-    """A response or record with its lists of topics sorted."""
-    if isinstance(value, dict):
-        return {key: _sorted(item) for key, item in value.items()}
-    if isinstance(value, list):
-        rows = [_sorted(item) for item in value]
-        if rows and isinstance(rows[0], dict) and "topicId" in rows[0]:
-            rows.sort(key=lambda row: row["topicId"])
-        return rows
-    return value
-
-
-# Talking
-
-
-@dataclass(slots=True)
-class Talk:
-    """One conversation: a group of its own, topics of its own."""
-
-    duel: Duel
-    name: str
-    topics: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def group(self) -> str:
-        return f"g-{self.name}"
-
-    def topic(self, name: str, partitions: int) -> str:
-        self.topics[name] = f"{self.name}-{name}"
-        return self.duel.topic(self.topics[name], partitions)
-
-    def delete_topic(self, name: str) -> None:
-        self.duel.delete_topic(self.topics[name])
-
-    def ask(self, client: str, api: str, version: int | None = None, **request: Any) -> Any:
-        if "groupId" not in request and api not in (
-            "ListGroups",
-            "DescribeGroups",
-            "ConsumerGroupDescribe",
-            "DeleteGroups",
-            "OffsetFetch",
-        ):
-            request["groupId"] = self.group
-        where = f"{self.name}:"
-        return self.duel.ask(client, api, request, version=version, where=where)
-
-    def consumer(self, name: str, *topics: str, **options: Any) -> ConsumerSide:
-        return ConsumerSide(self, name, list(topics), **options)
-
-    def classic(self, name: str, *topics: str, **options: Any) -> ClassicSide:
-        return ClassicSide(self, name, list(topics), **options)
-
-    def topic_name(self, name: str) -> str:
-        return self.topics.get(name, f"{self.name}-{name}")
-
-
-@dataclass(slots=True)
-class ConsumerSide:
-    """A member of the new protocol: what its client would remember."""
-
-    talk: Talk
-    name: str
-    names: list[str]
-    instance: str | None = None
-    rack: str | None = None
-    assignor: str | None = None
-    regex: str | None = None
-    timeout: int = 30_000
-    epoch: int = 0
-    owned: list[Json] = field(default_factory=list)
-    member_id: str = ""
-
-    def __post_init__(self) -> None:
-        self.member_id = self.member_id or self.name
-
-    def join(self, **more: Any) -> Any:
-        self.owned = []
-        request: Json = {
-            "memberId": self.member_id,
-            "memberEpoch": 0,
-            "instanceId": self.instance,
-            "rackId": self.rack,
-            "rebalanceTimeoutMs": self.timeout,
-            "serverAssignor": self.assignor,
-            "topicPartitions": [],
-        }
-        if self.names or self.regex is None:
-            request["subscribedTopicNames"] = [self.talk.topic_name(name) for name in self.names]
-        if self.regex is not None:
-            request["subscribedTopicRegex"] = self.regex
-        return self._send(request | more)
-
-    def beat(self, **more: Any) -> Any:
-        request: Json = {"memberId": self.member_id, "memberEpoch": self.epoch}
-        if self.instance is not None:
-            request["instanceId"] = self.instance
-        return self._send(request | more)
-
-    def ack(self) -> Any:
-        """A heartbeat that says what the member owns now."""
-        return self.beat(topicPartitions=self.owned)
-
-    def subscribe(self, *names: str) -> Any:
-        self.names = list(names)
-        return self.beat(subscribedTopicNames=[self.talk.topic_name(name) for name in names])
-
-    def leave(self, epoch: int = -1) -> Any:
-        return self.beat(memberEpoch=epoch)
-
-    def _send(self, request: Json) -> Any:
-        answer = self.talk.ask(self.name, "ConsumerGroupHeartbeat", **request)
-        if answer["errorCode"] == "NONE":
-            self.epoch = answer["memberEpoch"]
-            if answer["assignment"] is not None:
-                self.owned = answer["assignment"]["topicPartitions"]
-        return answer
-
-    def commit(self, topic: str, partition: int, offset: int, **more: Any) -> Any:
-        rows = [
-            {
-                "name": self.talk.topic_name(topic),
-                "partitions": [
-                    {
-                        "partitionIndex": partition,
-                        "committedOffset": offset,
-                        "committedLeaderEpoch": -1,
-                        "committedMetadata": "",
-                    }
-                ],
-            }
-        ]
-        request = {
-            "memberId": self.member_id,
-            "generationIdOrMemberEpoch": self.epoch,
-            "groupInstanceId": self.instance,
-            "topics": rows,
-        }
-        return self.talk.ask(self.name, "OffsetCommit", **(request | more))
-
-
-@dataclass(slots=True)
-class ClassicSide:
-    """A member of the classic protocol."""
-
-    talk: Talk
-    name: str
-    names: list[str]
-    instance: str | None = None
-    session: int = 30_000
-    timeout: int = 30_000
-    protocols: tuple[str, ...] = ("range",)
-    version: int = 1
-    member_id: str = ""
-    generation: int = -1
-    owned: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
-    protocol_type: str = "consumer"
-
-    def metadata(self) -> str:
-        names = tuple(sorted(self.talk.topic_name(name) for name in self.names))
-        subscription = Subscription(
-            self.version, names, None, tuple(self.owned), self.generation, None
-        )
-        return base64.b64encode(write_subscription(subscription)).decode()
-
-    def join(self, version: int = 9, **more: Any) -> Any:
-        """JoinGroup, twice if the coordinator first hands out an id."""
-        for _ in range(2):
-            request = {
-                "memberId": self.member_id,
-                "groupInstanceId": self.instance,
-                "sessionTimeoutMs": self.session,
-                "rebalanceTimeoutMs": self.timeout,
-                "protocolType": self.protocol_type,
-                "protocols": [
-                    {"name": name, "metadata": self.metadata()} for name in self.protocols
-                ],
-            }
-            answer = self.talk.ask(self.name, "JoinGroup", version, **(request | more))
-            if answer is None or answer["errorCode"] != "MEMBER_ID_REQUIRED":
-                break
-            self.member_id = answer["memberId"]
-        return self.joined(answer)
-
-    def joined(self, answer: Any) -> Any:
-        if answer is not None and answer["errorCode"] == "NONE":
-            self.member_id = answer["memberId"]
-            self.generation = answer["generationId"]
-        return answer
-
-    def sync(self, shares: dict[str, dict[str, list[int]]] | None = None, **more: Any) -> Any:
-        assignments = []
-        for member_id, share in (shares or {}).items():
-            rows = tuple((self.talk.topic_name(t), tuple(n)) for t, n in share.items())
-            data = write_assignment(ClassicAssignment(0, rows))
-            assignments.append(
-                {"memberId": member_id, "assignment": base64.b64encode(data).decode()}
-            )
-        request = {
-            "memberId": self.member_id,
-            "generationId": self.generation,
-            "groupInstanceId": self.instance,
-            "protocolType": self.protocol_type,
-            "protocolName": self.protocols[0],
-            "assignments": assignments,
-        }
-        return self.talk.ask(self.name, "SyncGroup", **(request | more))
-
-    def beat(self, **more: Any) -> Any:
-        request = {
-            "memberId": self.member_id,
-            "generationId": self.generation,
-            "groupInstanceId": self.instance,
-        }
-        return self.talk.ask(self.name, "Heartbeat", **(request | more))
-
-    def leave(self, **more: Any) -> Any:
-        row = {"memberId": self.member_id, "groupInstanceId": self.instance}
-        return self.talk.ask(self.name, "LeaveGroup", **({"members": [row]} | more))
-
-
-Conversation = Iterator[float]
-"""A conversation is a generator: it talks, and yields how many seconds to wait."""
-
-
-def run_all(duel: Duel, conversations: list[Conversation]) -> None:
-    """Run conversations one beside the other: where one waits, others talk."""
-    due = [(0.0, index, talk) for index, talk in enumerate(conversations)]
-    while due:
-        due.sort(key=lambda entry: entry[:2])
-        when, index, talk = due.pop(0)
-        while time.time() < when:
-            time.sleep(min(0.02, max(when - time.time(), 0)))
-            duel.tick()
-        try:
-            pause = next(talk)
-        except StopIteration:
-            continue
-        due.append((time.time() + pause, index, talk))

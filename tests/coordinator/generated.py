@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.coordinator.duel import ClassicSide, ConsumerSide, Conversation, Talk
+from tests.coordinator.talk import ClassicSide, ConsumerSide, Conversation, Talk
 
 
 def consumers(talk: Talk, seed: int, steps: int = 40) -> Conversation:

@@ -7,67 +7,101 @@ bucket of a Java table are walked in an order that depends on the table's whole 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 import pytest
 
 from kip848_spark.local.broker import Broker
 from tests.coordinator import generated
 from tests.coordinator.conversations import STORIES
-from tests.coordinator.duel import Conversation, Duel, Talk, run_all
+from tests.coordinator.conversations.registry import Telling
+from tests.coordinator.duel import Duel
+from tests.coordinator.talk import NEVER, run_all
 
 RELEASES = ["4.3.1", "4.0.2"]
-
-
-def settings(version: str) -> dict[str, str]:
-    quiet = {"group.consumer.session.timeout.ms": "60000"}  # nobody expires but by a story
-    if version.startswith("4.3"):
-        quiet["group.consumer.assignment.interval.ms"] = "0"
-    return quiet
-
-
+MIGRATION = "group.consumer.migration.policy"
+BROKERS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "upgrade": {MIGRATION: "upgrade"},
+    "downgrade": {MIGRATION: "downgrade"},
+    "disabled": {MIGRATION: "disabled"},
+    "small": {
+        "group.consumer.max.size": "2",
+        "group.max.size": "2",
+        "group.consumer.assignors": "range",
+        "offset.metadata.max.bytes": "8",
+        "offsets.retention.minutes": "1",
+        "offsets.retention.check.interval.ms": "500",
+        "broker.rack": "here",
+        "group.initial.rebalance.delay.ms": "400",
+    },
+}
+"""What differs from the usual broker, by the name that stories ask for one with."""
 ATTEMPTS = 3
 """Sessions end by the clock, on a machine that may be busy: what differs then differs once, what is
 wrong differs every time."""
+Tellings = list[tuple[str, Telling]]
 
 
-def fight(version: str, tellers: list[tuple[str, Callable[[Talk], Conversation]]]) -> None:
+def settings(version: str, kind: str = "plain") -> dict[str, str]:
+    """Nobody expires but by a story; 4.3 makes a new target at once."""
+    quiet = {
+        "group.consumer.session.timeout.ms": str(NEVER),
+        "group.consumer.max.session.timeout.ms": str(NEVER),
+    }
+    if version.startswith("4.3"):
+        quiet["group.consumer.assignment.interval.ms"] = "0"
+    return quiet | BROKERS[kind]
+
+
+def fight(version: str, tellings: Tellings, kind: str = "plain") -> None:
     for attempt in range(ATTEMPTS):
-        duel, records = told(version, tellers)
+        duel, records = told(version, tellings, kind)
         if not duel.differences or attempt == ATTEMPTS - 1:
             break
         warnings.warn(f"asked again: {duel.differences[0]}", stacklevel=2)
     listed = "\n".join(str(difference) for difference in duel.differences[:10])
     assert not duel.differences, f"{len(duel.differences)} differences, the first ones:\n{listed}"
-    assert records > 100
+    assert records > 2 * len(tellings)
     assert duel.reordered <= (duel.requests + records) / 200
 
 
-def told(
-    version: str, tellers: list[tuple[str, Callable[[Talk], Conversation]]]
-) -> tuple[Duel, int]:
+def told(version: str, tellings: Tellings, kind: str) -> tuple[Duel, int]:
     """A duel that is over, and how many records were compared."""
-    with Broker(version, settings=settings(version), offsets_partitions=1) as broker:
+    with Broker(version, settings=settings(version, kind), offsets_partitions=1) as broker:
         duel = Duel(broker, version)
         try:
-            run_all(duel, [tell(Talk(duel, name)) for name, tell in tellers])
+            run_all(duel, tellings)
             records = duel.compare_logs()
         finally:
             duel.close()
     return duel, records
 
 
+def scripted(kind: str, share: int = 1) -> Tellings:
+    """The scripted conversations for one kind of broker, or every ``share``th of them."""
+    stories = [story for story in STORIES.values() if story.broker == kind]
+    return [(story.name, story.tell) for story in stories[::share]]
+
+
 @pytest.mark.parametrize("version", RELEASES)
 def test_scripted_conversations(version: str) -> None:
-    fight(version, [(story.__name__.replace("_", "-"), story) for story in STORIES])
+    fight(version, scripted("plain", share=5))
 
 
-def _generated(seeds: range) -> list[tuple[str, Callable[[Talk], Conversation]]]:
-    tellers: list[tuple[str, Callable[[Talk], Conversation]]] = []
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("kind", BROKERS)
+@pytest.mark.parametrize("version", RELEASES)
+def test_all_scripted_conversations(version: str, kind: str) -> None:
+    fight(version, scripted(kind), kind)
+
+
+def _generated(seeds: range) -> Tellings:
+    tellings: Tellings = []
     for seed in seeds:
-        tellers.append((f"consumers{seed}", lambda talk, s=seed: generated.consumers(talk, s)))
-        tellers.append((f"migrations{seed}", lambda talk, s=seed: generated.migrations(talk, s)))
-    return tellers
+        tellings.append((f"consumers{seed}", lambda talk, s=seed: generated.consumers(talk, s)))
+        tellings.append((f"migrations{seed}", lambda talk, s=seed: generated.migrations(talk, s)))
+    return tellings
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -76,6 +110,7 @@ def test_generated_conversations(version: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("version", RELEASES)
 def test_three_hundred_generated_conversations(version: str) -> None:
     fight(version, _generated(range(100, 250)))

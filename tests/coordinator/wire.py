@@ -19,6 +19,7 @@ import typing
 import uuid
 from typing import Any
 
+from confluent_kafka import Uuid
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
@@ -120,6 +121,13 @@ def _out(kind: str, value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value
+
+
+def base64_form(topic_id: Uuid) -> str:
+    """A uuid of the admin client as Kafka prints it."""
+    halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
+    raw = b"".join((half & (2**64 - 1)).to_bytes(8, "big") for half in halves)
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 class Connection:

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip848_spark.local.scenarios import SCENARIOS, Quiet, title
-from tests.captures import COMMITTED, DUMP, RECORDS, SCHEMA, read_dump
+from kip848_spark.simulation.log import SCHEMA
+from tests.captures import COMMITTED, DUMP, RECORDS, read_dump
 
 Line = dict[str, Any]
 

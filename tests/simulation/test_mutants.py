@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.test_invariants import MUTANTS
+from tests.coordinator.mutants import MUTANTS
 from tests.simulation.lives import check_comes_to_rest, lived, small
 
 SEEDS = range(12)

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.results import LOADING, ORDER, STATE, TRANSITIONS
+from kip848_spark.audit.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
-from kip848_spark.spark.judging import OFFSETS_COMPARED
+from kip848_spark.spark.judging import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.runner import run_audit, run_ingest
 from tests.audit.whole_log import counted
@@ -52,7 +52,9 @@ def test_a_real_log_gives_no_alarm(capture: Path, spark: SparkSession, tmp_path:
     assert transitions["disagreed"] == 0
     assert transitions["verified"] + transitions["unverifiable"] == told.assignments
     states = sum(lake.read(t).count() for t in ("groups", "members", "assignments", "offsets"))
-    assert agreement[STATE]["verified"] == states > 100
+    in_between = agreement[STATE]["reasons"].pop(COMPARED_IN_BETWEEN, 0)
+    assert agreement[STATE]["verified"] == states + in_between > 100
+    assert in_between > 0
     committed = lake.read("records").where("kind = 'offset_commit'").select("group_id").distinct()
     assert agreement[STATE]["reasons"] == {OFFSETS_COMPARED: committed.count()}
 
@@ -129,23 +131,45 @@ def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) 
         assert number <= nights <= number + (30 if check in (LOADING, ORDER) else 8), check
 
 
-def test_a_night_without_control_records_judges_none(spark: SparkSession, tmp_path: Path) -> None:
+def _second_night(
+    spark: SparkSession, folder: Path, key_type: int, value: bytes | None = None
+) -> dict[str, dict[str, Any]]:
+    """The agreement of a night with one new record: the first one of that key type once more, with
+    another value if one is given. What has been read before ends with its group's partition."""
     table = pq.read_table(NEWEST / COMMITTED)
-    lake = Lake(spark, str(tmp_path / "lake"))
-    part = write_part(NEWEST / COMMITTED, tmp_path / "part.parquet", halves(NEWEST / COMMITTED))
-    run_ingest(source(part), lake, then_replay=True, then_audit=True)
-    read = pq.read_table(part)
-    last = max(o for p, o in zip(*(read[n].to_pylist() for n in PLACE), strict=True) if p == 0)
-    commit = table.filter(pa.array([key[:2] == b"\0\1" for key in table["key"].to_pylist()]))
-    more = commit.slice(0, 1)
-    for name, value in (("partition", 0), ("offset", last + 1)):
-        column = pa.array([value], table.schema.field(name).type)
+    of_type = pa.array(
+        [int.from_bytes(key[:2], "big") == key_type for key in table["key"].to_pylist()]
+    )
+    more = table.filter(of_type).slice(0, 1)
+    partition = more["partition"][0].as_py()
+    last = max(
+        o for p, o in zip(*(table[n].to_pylist() for n in PLACE), strict=True) if p == partition
+    )
+    told = {"offset": last + 1} | ({} if value is None else {"value": value})
+    for name, changed in told.items():
+        column = pa.array([changed], table.schema.field(name).type)
         more = more.set_column(more.column_names.index(name), name, column)
-    pq.write_table(pa.concat_tables([read, more]), part)
+    lake = Lake(spark, str(folder / "lake"))
+    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True, then_audit=True)
+    part = folder / "more.parquet"
+    pq.write_table(pa.concat_tables([table, more]), part)
     outcome = run_ingest(source(part), lake, then_replay=True, then_audit=True)
     assert outcome.changed
     assert outcome.run is not None
-    assert {r["check"] for r in agreement_rows(lake, outcome.run.run_id)} <= {STATE}
+    assert findings_rows(lake, outcome.run.run_id) == []
+    return {row["check"]: row for row in agreement_rows(lake, outcome.run.run_id)}
+
+
+def test_a_night_without_control_records_judges_none(spark: SparkSession, tmp_path: Path) -> None:
+    assert _second_night(spark, tmp_path, 1).keys() <= {STATE}
+
+
+def test_a_night_whose_only_record_of_a_group_cannot_be_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    agreement = _second_night(spark, tmp_path, 8, b"\0\0\1")
+    assert agreement[LOADING]["reasons"] == {UNREAD: 1}
+    assert agreement[LOADING]["verified"] == 0
 
 
 def test_a_lake_without_state_is_not_audited(spark: SparkSession, tmp_path: Path) -> None:

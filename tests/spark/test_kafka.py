@@ -6,14 +6,18 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from kip848_spark.audit.live import MOVING, NO_NAME
+from kip848_spark.audit.results import LIVE
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.live import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.member import Member
 from kip848_spark.local.scenarios import Quiet
-from kip848_spark.spark.comparing import compare_live
+from kip848_spark.spark.auditing import agreement_rows
+from kip848_spark.spark.comparing import Sample, compare_live
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.runner import run_ingest
 from kip848_spark.spark.sources import KafkaSource
@@ -29,11 +33,11 @@ def test_agrees_with_the_live_broker_night_after_night(
 ) -> None:
     lake = Lake(spark, str(tmp_path / "lake"))
     first = run_ingest(source(broker), lake, then_replay=True)
-    comparison = compare_live(lake, source(broker))
-    assert [str(difference) for difference in comparison.differences] == []
-    assert comparison.moving == ()
-    assert comparison.compared["groups"] > 10
     assert first.run is not None
+    comparison = compare_live(lake, source(broker), first.run)
+    assert [str(difference) for difference in comparison.differences] == []
+    assert not comparison.unjudged.keys() - {NO_NAME}
+    assert comparison.compared["groups"] > 10
     assert first.run.identity.cluster_id == broker.cluster_id
     assert first.run.identity.topic_id
 
@@ -50,8 +54,59 @@ def test_agrees_with_the_live_broker_night_after_night(
     assert 0 < second.run.counts.records_read < 30
     late_offsets = [row for row in as_dicts(lake, "offsets") if row["group_id"] == "spark.late"]
     assert [row["committed_offset"] for row in late_offsets] == [77]
-    assert [str(d) for d in compare_live(lake, source(broker)).differences] == []
+    assert [str(d) for d in compare_live(lake, source(broker), second.run).differences] == []
     assert not run_ingest(source(broker), lake, then_replay=True).changed
+
+
+def test_what_moved_since_the_run_is_not_judged(
+    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    at_rest = Member(broker.bootstrap, "spark.at-rest", ["foo"], protocol="consumer")
+    commits = Member(broker.bootstrap, "spark.commits", ["foo"], protocol="consumer")
+    joined = Member(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
+    try:
+        commits.commit([("foo", 0, 5, ""), ("foo", 1, 6, "")])
+        outcome = run_ingest(source(broker), lake, then_replay=True, then_audit=True)
+        assert outcome.run is not None
+        assert outcome.live is not None
+        assert outcome.live.differences == []
+        (told,) = (row for row in agreement_rows(lake, outcome.run.run_id) if row["check"] == LIVE)
+        assert told["verified"] == outcome.live.same > 100
+        assert told["disagreed"] == 0
+
+        commits.commit([("foo", 0, 55, "")])
+        again = Member(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
+        born = Member(broker.bootstrap, "spark.born", ["foo"], protocol="consumer")
+        try:
+            after = compare_live(lake, source(broker), outcome.run)
+        finally:
+            again.close()
+            born.close()
+        assert [str(d) for d in after.differences] == []
+        assert {"spark.joined", "spark.born"} <= set(after.moving)
+        assert "spark.commits" not in after.moving
+        assert after.unjudged[MOVING] == len(after.moving) + 1
+
+        # A commit that the lake knows nothing of, and no record explains: the state is wrong.
+        wrong = lake.read("offsets").withColumn("committed_offset", F.col("committed_offset") + 1)
+        lake.overwrite("offsets", wrong)
+        found = compare_live(lake, source(broker), outcome.run, ["spark.commits"])
+        assert [(d.group_id, d.what) for d in found.differences] == [
+            ("spark.commits", "committed offset of foo-1")
+        ]
+    finally:
+        for member in (at_rest, commits, joined):
+            member.close()
+
+
+def test_a_sample_is_the_same_in_spark_and_here(spark: SparkSession) -> None:
+    names = [f"group-{n}" for n in range(2000)] + ["", "grüße", "群"]
+    rows = spark.createDataFrame([(name,) for name in names], "group_id string")
+    sample = Sample.of(20_000, None)
+    there = {row[0] for row in rows.where(sample.rows()).collect()}
+    assert there == {name for name in names if sample.has(name)}
+    assert 400 < len(there) < 600
 
 
 def test_reading_nothing_is_never_success(

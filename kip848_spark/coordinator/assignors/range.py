@@ -20,11 +20,18 @@ def _place(member: MemberSpec) -> tuple[int, bytes]:
 
 
 def assign_range(spec: AssignmentSpec) -> GroupAssignment:
-    """Each topic's subscribers get its partitions in ranges, the first ones one more."""
+    """Each topic's subscribers get its partitions in ranges, the first ones one more.
+
+    Where all are said to ask for the same, that is what the first member asks for: nobody else is
+    looked at, not even one who (the group's type being an old one) asks for nothing.
+    """
     shares: GroupAssignment = {member.member_id: {} for member in spec.members}
     in_order = sorted(spec.members, key=_place)
     for topic, count in spec.partitions.items():
-        subscribers = [member for member in in_order if topic in member.topics]
+        if spec.homogeneous:
+            subscribers = in_order if topic in in_order[0].topics else []
+        else:
+            subscribers = [member for member in in_order if topic in member.topics]
         if not subscribers:
             continue
         least, extra = divmod(count, len(subscribers))

@@ -7,10 +7,12 @@ import random
 from tests.audit.faults.injecting import (
     Injected,
     Log,
+    NoPlaceError,
     data,
     fault,
     group_of,
     injected,
+    latest,
     operation_of,
     pick,
     previous,
@@ -21,58 +23,56 @@ from tests.audit.faults.injecting import (
 
 
 @fault
-def epoch_back(log: Log, rng: random.Random) -> Injected | None:
+def epoch_back(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, [i for i in values(log, "3") if previous(log, i) and data(log, i)["epoch"] > 1])
-    if at is None:
-        return None
     data(log, at)["epoch"] -= rng.randint(1, data(log, at)["epoch"] - 1)
     return injected(log, at)
 
 
 @fault
-def epoch_jump(log: Log, rng: random.Random) -> Injected | None:
+def epoch_jump(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, [i for i in values(log, "3") if log[operation_of(log, i)[0]].kind != "2"])
     data(log, at)["epoch"] += rng.randint(1, 5)
     return injected(log, at)
 
 
 @fault
-def target_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+def target_epoch_off(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "6"))
     data(log, at)["assignmentEpoch"] += rng.choice((-1, 1))
     return injected(log, at)
 
 
 @fault
-def member_ahead_of_group(log: Log, rng: random.Random) -> Injected | None:
+def member_ahead_of_group(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["memberEpoch"] += rng.randint(20, 40)
     return injected(log, at)
 
 
 @fault
-def member_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+def member_epoch_off(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["memberEpoch"] += rng.choice((-1, 1))
     return injected(log, at)
 
 
 @fault
-def member_epoch_minus_one(log: Log, rng: random.Random) -> Injected | None:
+def member_epoch_minus_one(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["memberEpoch"] = -1
     return injected(log, at)
 
 
 @fault
-def wrong_previous_epoch(log: Log, rng: random.Random) -> Injected | None:
+def wrong_previous_epoch(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "8"))
     data(log, at)["previousMemberEpoch"] += rng.choice((-1, 1, 2))
     return injected(log, at)
 
 
 @fault
-def assignment_epoch_off(log: Log, rng: random.Random) -> Injected | None:
+def assignment_epoch_off(log: Log, rng: random.Random) -> Injected:
     rows = [
         (i, row)
         for i in values(log, "8")
@@ -80,27 +80,36 @@ def assignment_epoch_off(log: Log, rng: random.Random) -> Injected | None:
         if row.get("assignmentEpochs") and previous(log, i)
     ]
     found = pick(rng, rows)
-    if found is None:
-        return None
     at, row = found
     row["assignmentEpochs"][rng.randrange(len(row["assignmentEpochs"]))] += rng.choice((-1, 1))
     return injected(log, at)
 
 
 @fault
-def hash_wrong(log: Log, rng: random.Random) -> Injected | None:
-    hashed = {i for i in values(log, "3") if data(log, i).get("metadataHash")}
-    places = [
-        i
-        for i in sorted(hashed)
-        if (previous(log, i) or any(log[j].kind == "6" for j in operation_of(log, i)))
-        and len([j for j in group_of(log, i) if j in hashed]) > 1
-    ]
+def hash_wrong(log: Log, rng: random.Random) -> Injected:
+    """Of three epochs with one hash and the same subscriptions, the one in the middle."""
+    places = []
+    for i in values(log, "3"):
+        bumps = [j for j in group_of(log, i) if log[j].kind in ("2", "3")]
+        three = bumps[max(bumps.index(i) - 1, 0) : bumps.index(i) + 2]
+        if (
+            len(three) == 3
+            and all(log[j].kind == "3" and log[j].value is not None for j in three)
+            and len({data(log, j).get("metadataHash") for j in three}) == 1
+            and data(log, i).get("metadataHash")
+            and len({_asked_for(log, j) for j in three}) == 1
+        ):
+            places.append(i)
     at = pick(rng, places)
-    if at is None:
-        return None
     data(log, at)["metadataHash"] += rng.randint(1, 1 << 40)
     return injected(log, at)
+
+
+def _asked_for(log: Log, at: int) -> frozenset[str]:
+    """Every name and pattern that the members of the group are subscribed to."""
+    members = [item.value or {} for item in latest(log, at, log[at].group, "5").values()]
+    names = {name for value in members for name in value["subscribedTopicNames"]}
+    return frozenset(names | {value["subscribedTopicRegex"] or "" for value in members})
 
 
 def _upgrades(log: Log) -> list[int]:
@@ -112,27 +121,27 @@ def _upgrades(log: Log) -> list[int]:
 
 
 @fault
-def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected | None:
+def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected:
     start = pick(rng, _upgrades(log))
     for i in operation_of(log, start):
         if log[i].kind == "3":
             data(log, i)["epoch"] += rng.choice((-1, 3))
             return injected(log, i)
-    return None
+    raise NoPlaceError
 
 
 @fault
-def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected | None:
+def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected:
     start = pick(rng, _upgrades(log))
     group = operation_of(log, start)
     at = next(i for i in group if log[i].kind == "8")
     value = data(log, at)
-    without(value, "assignedPartitions", rng.choice(rows_of(value, "assignedPartitions")))
+    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
     return injected(log, at)
 
 
 @fault
-def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected | None:
+def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected:
     places = [
         i
         for i in values(log, "2")
@@ -145,7 +154,7 @@ def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected | No
 
 
 @fault
-def classic_generation_back(log: Log, rng: random.Random) -> Injected | None:
+def classic_generation_back(log: Log, rng: random.Random) -> Injected:
     places = [
         i
         for i in values(log, "2")

@@ -1,13 +1,12 @@
 """Faults put into real logs, at random places: what a coordinator would never have written.
 
-Each function edits a log (a fresh copy) and says where, or returns None if the log has no place
-for its kind of fault. The groups, members and values are those of the capture.
+The groups, members and values are those of the log.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +35,12 @@ class Injected:
         return self.first <= at <= self.last
 
 
-Fault = Callable[[Log, random.Random], Injected | None]
+class NoPlaceError(Exception):
+    """The log has no place for a kind of fault."""
+
+
+Fault = Callable[[Log, random.Random], Injected]
+"""Edits a log (a fresh copy) and says where. Raises NoPlaceError."""
 FAULTS: dict[str, Fault] = {}
 UNDETECTABLE: dict[str, tuple[Fault, str]] = {}
 
@@ -173,8 +177,11 @@ def given(value: dict[str, Any], field: str, place: tuple[str, int], epoch: int 
         row["assignmentEpochs"].append(epoch)
 
 
-def pick(rng: random.Random, found: list[Any]) -> Any:
-    return rng.choice(found) if found else None
+def pick(rng: random.Random, found: Sequence[Any]) -> Any:
+    """One of the places found. Raises NoPlaceError."""
+    if not found:
+        raise NoPlaceError
+    return rng.choice(found)
 
 
 def after_it(log: Log, at: int) -> int | None:

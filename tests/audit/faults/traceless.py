@@ -21,14 +21,14 @@ from tests.audit.faults.injecting import (
 
 
 @undetectable("nothing else in the log depends on what a client calls itself")
-def client_id_changed(log: Log, rng: random.Random) -> Injected | None:
+def client_id_changed(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "5"))
     data(log, at)["clientId"] = "another"
     return injected(log, at)
 
 
 @undetectable("racks take part in nothing that Kafka's own assignors do")
-def rack_changed(log: Log, rng: random.Random) -> Injected | None:
+def rack_changed(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, values(log, "5"))
     data(log, at)["rackId"] = "another"
     return injected(log, at)
@@ -37,18 +37,16 @@ def rack_changed(log: Log, rng: random.Random) -> Injected | None:
 @undetectable(
     "racks that nobody knows of explain any hash, until one of the group is right without"
 )
-def only_hash_wrong(log: Log, rng: random.Random) -> Injected | None:
+def only_hash_wrong(log: Log, rng: random.Random) -> Injected:
     hashed = [i for i in values(log, "3") if data(log, i).get("metadataHash")]
     alone = [i for i in hashed if sum(log[j].group == log[i].group for j in hashed) == 1]
     at = pick(rng, alone)
-    if at is None:
-        return None
     data(log, at)["metadataHash"] += 1
     return injected(log, at)
 
 
 @undetectable("a group's topics may be others from one epoch to the next, and no target tells")
-def first_hash_wrong(log: Log, rng: random.Random) -> Injected | None:
+def first_hash_wrong(log: Log, rng: random.Random) -> Injected:
     places = [
         i
         for i in values(log, "3")
@@ -57,14 +55,12 @@ def first_hash_wrong(log: Log, rng: random.Random) -> Injected | None:
         and all(log[j].kind != "6" for j in operation_of(log, i))
     ]
     at = pick(rng, places)
-    if at is None:
-        return None
     data(log, at)["metadataHash"] += 1
     return injected(log, at)
 
 
 @undetectable("a client may acknowledge a revocation at once, then no record tells of it")
-def revocation_unrecorded(log: Log, rng: random.Random) -> Injected | None:
+def revocation_unrecorded(log: Log, rng: random.Random) -> Injected:
     places = []
     for i in values(log, "8"):
         next_one = after_it(log, i)
@@ -78,7 +74,7 @@ def revocation_unrecorded(log: Log, rng: random.Random) -> Injected | None:
 
 
 @undetectable("a group's last assignment may be as old as it likes")
-def last_assignment_dropped(log: Log, rng: random.Random) -> Injected | None:
+def last_assignment_dropped(log: Log, rng: random.Random) -> Injected:
     places = [
         i for i in values(log, "8") if group_of(log, i)[-1] == i and operation_of(log, i) == [i]
     ]

@@ -1,0 +1,109 @@
+"""`make bench`: what the audit costs beside the ingest of the same records, and how it grows.
+
+    python -m benchmarks.audit [RECORDS ...]
+
+Simulated clusters of the quiet kind, so most records are commits: 50 partitions of
+`__consumer_offsets`, one of which has half of the records, a group for every 2,000 records. Each
+is ingested, replayed and audited as a whole, one after the other in one warm session; the figure is
+the audit's time by the ingest's. Simulating is not timed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.memory import WorkerMemory
+from kip848_spark.simulation import plan_cluster, simulate
+from kip848_spark.spark.auditing import Asked, agreement_rows
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.runner import Outcome, run_audit, run_ingest
+from kip848_spark.spark.session import local_session
+from kip848_spark.spark.sources import CaptureSource
+
+SIZES = (1_000_000, 10_000_000, 30_000_000)
+RECORDS_A_GROUP = 2_000
+WARM_UP = 50_000
+TOPIC = "__consumer_offsets"
+
+Row = dict[str, float]
+
+
+def main(sizes: tuple[int, ...] = SIZES) -> None:
+    """Makes the captures, times, prints the table and writes it as JSON beside this file."""
+    console = Console(width=110)
+    with tempfile.TemporaryDirectory(prefix="kip848-bench-") as name:
+        folder = Path(name)
+        for records in (WARM_UP, *sizes):
+            console.print(f"simulating {records:,} records …")
+            groups = records // RECORDS_A_GROUP
+            plan = plan_cluster("steady", records, seed=848, groups=groups, busiest=0.5)
+            simulate(plan, folder / f"{records}", check=False)
+        spark = local_session()
+        try:
+            measure(spark, folder / f"{WARM_UP}", folder)
+            rows = [measure(spark, folder / f"{records}", folder) for records in sizes]
+        finally:
+            spark.stop()
+    show(console, rows)
+    Path(__file__).with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
+    """Seconds of each step on a capture, and the workers' memory while they audit."""
+    lake = Lake(spark, str(folder / f"lake-{capture.name}"))
+    with WorkerMemory() as while_read:
+        read = _done(
+            run_ingest(CaptureSource(str(capture), "parquet", TOPIC), lake, then_replay=True)
+        )
+    with WorkerMemory() as while_audited:
+        audited = _done(run_audit(lake, Asked()))
+    agreement = agreement_rows(lake, audited.run_id)
+    wrong = sum(row["disagreed"] for row in agreement)
+    if wrong:
+        raise RuntimeError(f"{wrong} verdicts disagree on simulated records")
+    assert read.counts is not None
+    return {
+        "records": read.counts.records_read,
+        "control": lake.read("group_records").count(),
+        "verdicts": sum(row["verified"] + row["unverifiable"] for row in agreement),
+        "ingest": read.durations_ms["ingest"] / 1000,
+        "replay": read.durations_ms["replay"] / 1000,
+        "audit": audited.durations_ms["audit"] / 1000,
+        "ingest_peak": while_read.peak,
+        "audit_peak": while_audited.peak,
+    }
+
+
+def _done(outcome: Outcome) -> Run:
+    assert outcome.run is not None
+    return outcome.run
+
+
+def show(console: Console, rows: list[Row]) -> None:
+    """The table."""
+    table = Table(title="one warm session; seconds, and MiB of the largest Python worker")
+    for column in (
+        "records", "control records", "verdicts", "ingest", "replay", "audit", "audit / ingest",
+        "MiB",
+    ):  # fmt: skip
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            *(f"{row[name]:,.0f}" for name in ("records", "control", "verdicts")),
+            *(f"{row[name]:.1f}" for name in ("ingest", "replay", "audit")),
+            f"{row['audit'] / row['ingest']:.2f}",
+            f"{row['audit_peak'] / 2**20:.0f}",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(tuple(map(int, sys.argv[1:])) or SIZES)

@@ -1,0 +1,84 @@
+"""The state of some groups as it was at an offset in between, folded once more out of `records`.
+
+What a run carries on is compared at every run's end; this tells of the time between.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from kip848_spark.audit.settings import BUCKETS
+from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS
+from kip848_spark.spark.decoding import Batches
+from kip848_spark.spark.folding import carried_of, derived
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.replaying import control_bytes, in_order
+
+MOST_RECORDS = 20_000
+"""Control records that are folded once more, about: beyond, those of some of the groups."""
+STATE_ROW = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("partition", pa.int32()),
+        ("kind", pa.string()),
+        ("value", pa.string()),
+    ]
+)
+
+
+def cuts_of(run: Run) -> dict[int, int]:
+    """An offset in each partition, another one in each run."""
+    rng = random.Random(run.run_id)
+    return {r.partition: rng.randrange(r.end) for r in run.ranges if r.end}
+
+
+def share_of(lake: Lake) -> int:
+    """How many of `BUCKETS` may take part."""
+    number = lake.read("group_records").count()
+    return BUCKETS * MOST_RECORDS // max(number, MOST_RECORDS)
+
+
+def sampled(share: int) -> Column:
+    """Whether the group of a row takes part; `audit.settings.bucket_of` says the same."""
+    return F.crc32(F.col("group_id").cast("binary")) % BUCKETS < share
+
+
+def state_then(lake: Lake, run: Run, cuts: Mapping[int, int], share: int) -> DataFrame:
+    """Rows of `STATE_ROW`: what the state tables would have held at ``cuts``."""
+    cut = F.create_map(*(F.lit(n) for pair in cuts.items() for n in pair))
+    records = lake.read("records").where(
+        F.col("raw_key").isNotNull()
+        & F.col("error").isNull()
+        & (F.col("offset") <= cut[F.col("partition")])
+        & sampled(share)
+    )
+    rows = in_order(control_bytes(lake, run, records))
+    return rows.mapInArrow(state_json, from_arrow_schema(STATE_ROW))
+
+
+def state_json(batches: Batches) -> Batches:
+    """Rows of `control_state`, sorted by partition and offset, to rows of `STATE_ROW`."""
+    for carried in carried_of(batches):
+        if not carried.num_rows:
+            continue
+        partition = carried["partition"][0].as_py()
+        rows = [
+            {"group_id": group, "partition": partition, "kind": table, "value": value}
+            for table in (GROUPS, MEMBERS, ASSIGNMENTS)
+            for group, value in _rows(table, carried)
+        ]
+        yield pa.RecordBatch.from_pylist(rows, schema=STATE_ROW)
+
+
+def _rows(table: str, carried: pa.Table) -> Iterator[tuple[str, str]]:
+    names = ["group_id", *KEYS[table], *COMPARED[table]]
+    for row in derived(table, carried, {}).select(names).to_pylist():
+        yield row["group_id"], orjson.dumps(row).decode()

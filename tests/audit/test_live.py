@@ -1,0 +1,119 @@
+"""What may be said to differ from the live broker, and what has only moved since."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kip848_spark.audit import live as judged
+from kip848_spark.audit.live import Moved, Rebuilt, compare
+from kip848_spark.audit.results import LIVE
+from kip848_spark.live import LiveGroup, LiveMember, LiveOffset, LiveTopic, Snapshot
+
+GROUP: dict[str, Any] = {
+    "group_id": "g", "type": "consumer", "state": "Stable", "protocol": None,
+    "assignor": "uniform", "partition": 3, "last_offset": 90,
+}  # fmt: skip
+MEMBER: dict[str, Any] = {
+    "group_id": "g", "member_id": "m", "instance_id": None, "client_id": "c", "client_host": "/h",
+}  # fmt: skip
+ASSIGNED: list[dict[str, Any]] = [
+    {"group_id": "g", "member_id": "m", "topic": "foo", "topic_partition": 0, "role": role}
+    for role in ("assigned", "target")
+]
+OFFSET: dict[str, Any] = {
+    "group_id": "g", "topic": "foo", "topic_partition": 0, "committed_offset": 7,
+    "leader_epoch": -1, "metadata": "", "partition": 3, "offset": 88,
+}  # fmt: skip
+SAID = LiveGroup(
+    "g", "consumer", "Stable", "uniform", False,
+    (LiveMember("m", None, "c", "/h", (("foo", 0),), (("foo", 0),)),),
+)  # fmt: skip
+
+
+def rebuilt(*groups: dict[str, Any], **changed: Any) -> Rebuilt:
+    return Rebuilt(groups or (GROUP,), (MEMBER,), ASSIGNED, ({**OFFSET, **changed},))
+
+
+def snapshot(*groups: LiveGroup, offsets: tuple[LiveOffset, ...] | None = None) -> Snapshot:
+    committed = (LiveOffset("foo", 0, 7, None, ""),) if offsets is None else offsets
+    said = {group.group_id: group for group in groups}
+    return Snapshot(
+        "cluster",
+        said,
+        dict.fromkeys(said, committed),
+        {"foo": LiveTopic("foo", "id", 1, False)},
+        {},
+    )
+
+
+def test_equal_states_agree() -> None:
+    result = compare(rebuilt(), snapshot(SAID), Moved())
+    assert result.differences == []
+    assert result.unjudged == {}
+    assert result.compared == {"groups": 1, "members": 1, "partitions": 2, "offsets": 1}
+    assert result.tally().rows()[0]["check"] == LIVE
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        (replace(SAID, state="Empty"), "state"),
+        (replace(SAID, type="classic"), "type"),
+        (replace(SAID, members=()), "members"),
+        (replace(SAID, members=(replace(SAID.members[0], assigned=()),)), "assignment of m"),
+        (replace(SAID, members=(replace(SAID.members[0], client_host="/x"),)), "client_host of m"),
+    ],
+)
+def test_a_difference_is_a_finding_where_the_lake_saw_it_last(said: LiveGroup, what: str) -> None:
+    result = compare(rebuilt(), snapshot(said), Moved())
+    assert [difference.what for difference in result.differences] == [what]
+    finding = result.tally().findings[0]
+    assert (finding.group_id, finding.partition, finding.offset) == ("g", 3, 90)
+    assert compare(rebuilt(), snapshot(said), Moved(groups={"g"})).differences == []
+    assert compare(rebuilt(), snapshot(said), Moved(partitions={3})).differences == []
+    assert compare(rebuilt(), snapshot(said), Moved(partitions={4})).differences != []
+
+
+def test_a_commit_since_then_excuses_its_offset_alone() -> None:
+    behind = rebuilt(committed_offset=5)
+    result = compare(behind, snapshot(SAID), Moved())
+    assert [(d.what, d.offset) for d in result.differences] == [("committed offset of foo-0", 88)]
+    moved = Moved(offsets={("g", "foo", 0)})
+    assert compare(behind, snapshot(SAID), moved).differences == []
+    assert compare(behind, snapshot(SAID), moved).unjudged == {judged.MOVING: 1}
+    other = compare(behind, snapshot(replace(SAID, state="Empty")), moved)
+    assert [difference.what for difference in other.differences] == ["state"]
+
+
+def test_a_group_that_one_side_lacks() -> None:
+    assert [d.what for d in compare(rebuilt(), snapshot(), Moved()).differences] == ["group"]
+    new = replace(SAID, group_id="new")
+    both = compare(rebuilt(), snapshot(SAID, new), Moved())
+    assert [(d.group_id, d.what) for d in both.differences] == [("new", "group")]
+    first_commit = Moved(offsets={("new", "foo", 0)})
+    assert compare(rebuilt(), snapshot(SAID, new), first_commit).differences == []
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [("Empty", judged.IN_MEMORY), ("PreparingRebalance", judged.IN_REBALANCE)],
+)
+def test_a_classic_group_that_was_never_recorded(state: str, why: str) -> None:
+    said = replace(SAID, group_id="new", type="classic", state=state, members=())
+    result = compare(rebuilt(), replace(snapshot(SAID, said), offsets={}), Moved())
+    assert {d.group_id for d in result.differences} == {"g"}  # whose offset is not there
+    assert result.unjudged == {why: 1}
+
+
+def test_what_the_client_may_not_see_is_not_judged() -> None:
+    hidden = replace(snapshot(SAID, offsets=()), topics={})
+    result = compare(rebuilt(), hidden, Moved())
+    assert result.differences == []
+    assert result.unjudged == {judged.INVISIBLE: 1}
+    refused = replace(snapshot(), refused={"g": "Group authorization failed"})
+    result = compare(rebuilt(), refused, Moved())
+    assert result.differences == []
+    assert result.unjudged == {judged.REFUSED: 1}

@@ -1,0 +1,90 @@
+"""No false alarm in 500 simulated clusters of all profiles and releases: whole and compacted, begun
+late, cut short, and cleaned in the middle."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.results import STATE, Tally
+from kip848_spark.audit.topics import KnownTopics
+from tests.audit.cuts import begun_at, cleaned, cut_at, read_twice
+from tests.audit.logs import audit
+from tests.audit.simulated import KINDS, SimulatedLog, simulated_log
+
+CLUSTERS, AT_ONCE = 500, 20
+FEW = (0, 5, 10, 15, 18, 23, 27, 28, 35, 38, 44, 49)
+"""Every profile and release, compacted or not."""
+CUTS = 3
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_a_simulated_cluster(seed: int) -> None:
+    no_alarm(simulated_log(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, CLUSTERS, AT_ONCE))
+def test_simulated_clusters(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        no_alarm(simulated_log(seed))
+
+
+def test_the_few_are_of_every_sort() -> None:
+    for column in zip(*KINDS, strict=True):
+        chosen = {column[seed % len(KINDS)] for seed in FEW}
+        assert chosen == set(column)
+
+
+def no_alarm(cluster: SimulatedLog) -> None:
+    """As it is, with and without a list of topics, and as time may leave it."""
+    log, topics = cluster.log, cluster.topics
+    whole = clean(audit(log, topics, cluster.coverage), cluster.name)
+    if not cluster.holes:
+        assert not any(reason == "gap" for _, reason in whole.unverifiable)
+        assert whole.verified.total() > whole.unverifiable.total()
+    clean(audit(log, KnownTopics(), cluster.coverage), f"{cluster.name}, topics unknown")
+    rng = random.Random(cluster.name)
+    for number in range(CUTS):
+
+        def somewhere() -> dict[int, int]:
+            return {partition: rng.randint(0, end + 1) for partition, end in cluster.ends.items()}
+
+        name = f"{cluster.name}, cut {number}"
+        kept, ended = cut_at(log, somewhere())
+        clean(audit(kept, topics, _and(cluster, ended)), f"{name} short")
+        kept, begun = begun_at(log, somewhere())
+        clean(audit(kept, topics, _and(cluster, begun)), f"{name} begun late")
+        if not cluster.holes:
+            for tombstones in (True, False):
+                upto = somewhere()
+                clean(audit(*_with(cleaned(log, upto, tombstones=tombstones), topics)), name)
+                again = read_twice(log, somewhere(), upto, tombstones=tombstones)
+                clean(audit(*_with(again, topics)), f"{name} read twice")
+
+
+def _with(
+    log_and_coverage: tuple[list, Coverage],  # type: ignore[type-arg]
+    topics: KnownTopics,
+) -> tuple[list, KnownTopics, Coverage]:  # type: ignore[type-arg]
+    log, coverage = log_and_coverage
+    return log, topics, coverage
+
+
+def _and(cluster: SimulatedLog, cut: Coverage) -> Coverage:
+    """The holes of a cut beside those that the cleaner left."""
+    more = [(p, doubt.last) for p, doubts in cut.doubts.items() for doubt in doubts]
+    return Coverage.of([*cluster.holes, *more], cut.ends)
+
+
+def clean(tally: Tally, name: str) -> Tally:
+    """``tally``, which has nothing wrong in it."""
+    told = [
+        f"{f.check} {f.group_id} {f.partition}/{f.offset} {f.explanation}" for f in tally.findings
+    ]
+    assert told == [], name
+    assert not tally.disagreed, name
+    assert not tally.verified[STATE], "the tables are compared elsewhere"
+    return tally

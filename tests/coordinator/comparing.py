@@ -1,0 +1,97 @@
+"""What must agree of a broker's answers and records and the reference's, and what need not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kip848_spark.coordinator.records import CLASSIC_GROUP, TARGET_MEMBER
+
+Json = dict[str, Any]
+_MADE_UP = frozenset(
+    ["commitTimestamp", "currentStateTimestamp", "assignmentTimestamp", "timestamp", "version"]
+)
+
+
+@dataclass(slots=True)
+class Difference:
+    where: str
+    broker: Any
+    reference: Any
+
+    def __str__(self) -> str:
+        return f"{self.where}\n   broker    {self.broker}\n   reference {self.reference}"
+
+
+def aligned(theirs: Sequence[Json | None], mine: list[Json | None]) -> int:
+    """In a group that once was classic, puts the target records of one operation into the broker's
+    order if that is all they differ in; gives how many operations that were. Members of one bucket
+    of a Java table come in an order that depends on how the group was converted."""
+
+    def kind(log: Sequence[Json | None], at: int) -> str | None:
+        record = log[at] if at < len(log) else None
+        return record["key"]["type"] if record else None
+
+    found = 0
+    if not any(kind(theirs, at) == CLASSIC_GROUP for at in range(len(theirs))):
+        return found
+    start = 0
+    while start < min(len(theirs), len(mine)):
+        end = start
+        while kind(theirs, end) == kind(mine, end) == TARGET_MEMBER:
+            end += 1
+        left, right = theirs[start:end], mine[start:end]
+        if left != right and all(record in right for record in left):
+            mine[start:end] = left
+            found += 1
+        start = max(end, start + 1)
+    return found
+
+
+def plain(response: Any, like: Any = None) -> Any:
+    """A response without what need not agree: texts, throttling, order of groups."""
+    if isinstance(response, dict):
+        out = {}
+        for key, value in response.items():
+            if key in ("errorMessage", "throttleTimeMs", "authorizedOperations"):
+                continue
+            if isinstance(like, dict) and key not in like:
+                continue
+            out[key] = plain(value, like.get(key) if isinstance(like, dict) else None)
+            if key == "protocolName" and "protocolType" not in (like or response):
+                out[key] = value or ""  # JoinGroup cannot say null before it has a type as well
+        return out
+    if isinstance(response, list):
+        rows = [
+            plain(item, like[0] if isinstance(like, list) and like else None) for item in response
+        ]
+        if rows and isinstance(rows[0], dict) and {"groupId", "memberId"} & rows[0].keys():
+            rows.sort(key=lambda row: row.get("groupId") or row.get("memberId"))
+        return rows
+    return response
+
+
+def normal(record: Json) -> Json:
+    """A record without what need not agree: times, and the image's version."""
+    value = record["value"]
+    if value is not None:
+        data = {k: (0 if k in _MADE_UP else v) for k, v in value["data"].items()}
+        if data.get("expireTimestamp", -1) != -1:
+            data["expireTimestamp"] = 0
+        if record["key"]["type"] == "2":
+            data["members"] = sorted(data["members"], key=lambda row: row["memberId"])
+        value = {"version": value["version"], "data": data}
+    return {"key": record["key"], "value": value}
+
+
+def without_order(value: Any) -> Any:
+    """A response or record with its lists of topics sorted."""
+    if isinstance(value, dict):
+        return {key: without_order(item) for key, item in value.items()}
+    if isinstance(value, list):
+        rows = [without_order(item) for item in value]
+        if rows and isinstance(rows[0], dict) and "topicId" in rows[0]:
+            rows.sort(key=lambda row: row["topicId"])
+        return rows
+    return value

@@ -1,0 +1,403 @@
+"""What ends by the clock: sessions, rebalances, joins and syncs."""
+
+from __future__ import annotations
+
+from tests.coordinator.conversations.registry import story
+from tests.coordinator.talk import Conversation, Talk
+
+
+@story()
+def session_ends(talk: Talk) -> Conversation:
+    talk.topic("foo", 4)
+    talk.duel.configure(
+        talk.group,
+        {"consumer.session.timeout.ms": "1500", "consumer.heartbeat.interval.ms": "400"},
+    )
+    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo")
+    a.join()
+    b.join()
+    a.ack()
+    a.ack()
+    b.beat()
+    for _ in range(5):
+        yield 0.4
+        a.beat()
+    a.beat()
+    b.beat()
+    yield 0.1
+    a.ack()
+
+
+@story()
+def rebalance_times_out(talk: Talk) -> Conversation:
+    talk.topic("foo", 4)
+    a, b = talk.consumer("A", "foo", timeout=700), talk.consumer("B", "foo")
+    a.join()
+    b.join()
+    a.beat()
+    b.beat()
+    yield 0.4
+    a.beat()
+    yield 0.7
+    a.beat()
+    b.beat()
+    b.beat()
+
+
+@story()
+def static_session_ends(talk: Talk) -> Conversation:
+    talk.topic("foo", 2)
+    talk.duel.configure(
+        talk.group,
+        {"consumer.session.timeout.ms": "1200", "consumer.heartbeat.interval.ms": "400"},
+    )
+    a = talk.consumer("A", "foo", instance="a")
+    a.join()
+    a.leave(-2)
+    yield 1.6
+    a.join()
+    talk.consumer("B", "foo", instance="a").join()
+
+
+@story()
+def classic_session_ends(talk: Talk) -> Conversation:
+    talk.topic("foo", 2)
+    a = talk.classic("A", "foo", session=1_200, timeout=1_000)
+    b = talk.classic("B", "foo", session=30_000, timeout=1_000)
+    a.join()
+    yield 0.2
+    a.joined(a.join())
+    a.sync({a.member_id: {"foo": [0, 1]}})
+    b.join()
+    yield 0.2
+    a.beat()
+    yield 1.6
+    a.beat()
+    b.beat()
+
+
+@story()
+def syncs_time_out(talk: Talk) -> Conversation:
+    talk.topic("foo", 2)
+    a = talk.classic("A", "foo", session=30_000, timeout=800)
+    a.join()
+    yield 0.3
+    a.joined(a.join())
+    yield 1.2
+    a.beat()
+    a.sync()
+
+
+@story()
+def classic_members_of_a_consumer_group_time_out(talk: Talk) -> Conversation:
+    """One is told to join again and does not; another joins and does not sync."""
+    talk.topic("foo", 4)
+    a = talk.consumer("A", "foo")
+    a.join()
+    c = talk.classic("C", "foo", session=30_000, timeout=700)
+    c.join()
+    yield 1.1
+    c.beat()
+    a.ack()
+    c.member_id, c.generation = "", -1
+    c.join()
+    c.sync()
+    a.ack()
+    a.ack()
+    c.beat()
+    yield 1.1
+    c.beat()
+    a.ack()
+    a.ack()
+
+
+SHORT = 1_200
+"""ms: the session or rebalance timeout of who is to run out of it."""
+
+
+def _short_sessions(talk: Talk) -> None:
+    settings = {
+        "consumer.session.timeout.ms": str(SHORT),
+        "consumer.heartbeat.interval.ms": "400",
+    }
+    talk.duel.configure(talk.group, settings)
+
+
+@story(says=["beat", "ack", "commit", "fetch", "bad_epoch", "nothing"])
+def session_of_a_consumer_is_kept_by(talk: Talk, says: str) -> Conversation:
+    """By a heartbeat that is taken, and by nothing else."""
+    talk.shared("foo", 6)
+    _short_sessions(talk)
+    a = talk.consumer("A", "foo")
+    a.join()
+    for _ in range(2):
+        yield 0.75
+        if says == "beat":
+            a.beat()
+        elif says == "ack":
+            a.ack()
+        elif says == "commit":
+            a.commit("foo", 0, 1)
+        elif says == "fetch":
+            talk.offsets("foo", memberId=a.member_id, memberEpoch=a.epoch)
+        elif says == "bad_epoch":
+            a.beat(memberEpoch=a.epoch + 9)
+    talk.look()
+    a.beat()
+
+
+@story(says=["beat", "commit", "join", "sync", "bad_generation", "nothing"])
+def session_of_a_classic_member_is_kept_by(talk: Talk, says: str) -> Conversation:
+    talk.shared("foo", 6)
+    c = talk.classic("C", "foo", session=SHORT)
+    c.join()
+    c.sync({c.member_id: {"foo": [0]}})
+    for number in range(2):
+        yield 0.75
+        if says == "beat":
+            c.beat()
+        elif says == "commit":
+            rows = talk.commit_rows("foo", 0, number, "")
+            talk.ask(
+                "C",
+                "OffsetCommit",
+                memberId=c.member_id,
+                generationIdOrMemberEpoch=c.generation,
+                topics=rows,
+            )
+        elif says == "join":
+            c.join()
+        elif says == "sync":
+            c.sync()
+        elif says == "bad_generation":
+            c.beat(generationId=c.generation + 9)
+    talk.look()
+    c.beat()
+
+
+@story(protocol=["classic", "consumer"])
+def session_ends_in_a_mixed_group(talk: Talk, protocol: str) -> Conversation:
+    """The last consumer's end makes the group a classic one again."""
+    talk.shared("foo", 6)
+    if protocol == "consumer":
+        _short_sessions(talk)
+    a = talk.consumer("A", "foo")
+    c = talk.classic("C", "foo", session=SHORT if protocol == "classic" else 200_000)
+    c.join()
+    c.sync({c.member_id: {"foo": [0, 1, 2, 3, 4, 5]}})
+    a.join()
+    yield 1.6
+    talk.look()
+    c.beat()
+    a.beat()
+    yield 0.1
+    talk.look()
+
+
+@story(instance=["i", None])
+def member_away_is_forgotten(talk: Talk, instance: str | None) -> Conversation:
+    """A static member that left for a while, beside another or alone."""
+    talk.shared("foo", 6)
+    _short_sessions(talk)
+    a, b = talk.consumer("A", "foo", instance="a"), talk.consumer("B", "foo", instance=instance)
+    a.join()
+    b.join()
+    a.beat()
+    a.leave(-2)
+    for _ in range(4):
+        yield 0.4
+        b.ack()
+    talk.look()
+    talk.consumer("A2", "foo", instance="a").join()
+
+
+@story()
+def promised_id_is_not_used(talk: Talk) -> Conversation:
+    """A rebalance waits for whoever was promised an id, for that member's session timeout."""
+    talk.shared("foo", 6)
+    a, b = talk.classic("A", "foo"), talk.classic("B", "foo")
+    a.join()
+    a.sync({a.member_id: {"foo": [0]}})
+    talk.ask(
+        "B",
+        "JoinGroup",
+        memberId="",
+        sessionTimeoutMs=SHORT,
+        rebalanceTimeoutMs=200_000,
+        protocolType="consumer",
+        protocols=[{"name": "range", "metadata": b.metadata()}],
+    )
+    a.names = ["bar", "foo"]
+    a.join()
+    talk.look()
+    yield 1.6
+    a.joined(a.join())
+    talk.look()
+
+
+@story(instance=["i", None], who=["leader", "follower"])
+def member_does_not_join_again(talk: Talk, instance: str | None, who: str) -> Conversation:
+    """When the rebalance timeout is over the others go on; a static member stays."""
+    talk.shared("foo", 6)
+    first = talk.classic("A", "foo", timeout=SHORT, instance=instance)
+    second = talk.classic("B", "foo", timeout=SHORT)
+    first.join()
+    yield 0.1
+    first.sync({first.member_id: {"foo": [0]}})
+    second.join()
+    yield 0.05
+    first.joined(first.join())
+    yield 0.05
+    second.joined(second.join())
+    for member in (first, second):
+        member.sync({member.member_id: {"foo": [1]}})
+    late, punctual = (first, second) if who == "leader" else (second, first)
+    punctual.names = ["bar", "foo"]
+    punctual.join()
+    talk.look()
+    yield 1.6
+    talk.look()
+    late.beat()
+    punctual.joined(punctual.join())
+    punctual.sync({punctual.member_id: {"foo": [0]}})
+    talk.look()
+
+
+@story(who=["leader", "follower"])
+def member_does_not_sync(talk: Talk, who: str) -> Conversation:
+    talk.shared("foo", 6)
+    first, second = (talk.classic(name, "foo", timeout=SHORT) for name in "AB")
+    first.join()
+    first.sync({first.member_id: {"foo": [0]}})
+    second.join()
+    first.joined(first.join())
+    yield 0.05
+    second.joined(second.join())
+    punctual = second if who == "leader" else first
+    punctual.sync({first.member_id: {"foo": [0]}})
+    talk.look()
+    yield 1.6
+    talk.look()
+    for member in (first, second):
+        member.beat()
+
+
+@story(does=["revokes_in_time", "is_late", "gets_a_newer_target", "goes_away"])
+def member_that_revokes(talk: Talk, does: str) -> Conversation:
+    """The rebalance timeout counts from when the member was told."""
+    talk.shared("foo", 6)
+    talk.shared("bar", 2)
+    a, b = talk.consumer("A", "foo", timeout=SHORT, instance="a"), talk.consumer("B", "foo")
+    a.join()
+    b.join()
+    a.beat()
+    yield 0.7
+    if does == "revokes_in_time":
+        a.ack()
+    elif does == "gets_a_newer_target":
+        b.subscribe("bar")
+        a.beat()
+    elif does == "goes_away":
+        a.leave(-2)
+    yield 0.9
+    talk.look()
+    a.ack()
+    b.ack()
+    yield 0.8
+    talk.look()
+
+
+@story("small")
+def offsets_expire(talk: Talk) -> Conversation:
+    """Of a simple group, with the group; `offsets.retention.minutes` is one."""
+    talk.shared("foo", 6)
+    a = talk.consumer("A", "foo", member_id="")
+    a.commit("foo", 0, 5, generationIdOrMemberEpoch=-1)
+    yield 30
+    a.commit("foo", 1, 5, generationIdOrMemberEpoch=-1)
+    yield 32
+    talk.offsets("foo")
+    yield 31
+    talk.look()
+
+
+@story("small", subscribed=["foo", "bar"])
+def offsets_of_a_living_group_expire(talk: Talk, subscribed: str) -> Conversation:
+    """Only those of topics nobody asks for."""
+    talk.shared("foo", 6)
+    talk.shared("bar", 2)
+    a = talk.consumer("A", subscribed)
+    a.join()
+    a.commit("foo", 0, 5)
+    yield 62
+    talk.offsets("foo")
+    a.leave()
+    yield 2
+    talk.offsets("foo")
+    talk.look()
+
+
+@story("small", protocol=["classic", "consumer"])
+def offsets_of_an_emptied_group_expire(talk: Talk, protocol: str) -> Conversation:
+    """A classic group counts from when it became empty, a consumer group from the commit."""
+    talk.shared("foo", 6)
+    talk.shared("bar", 2)
+    if protocol == "classic":
+        c = talk.classic("C", "bar")
+        c.join()
+        yield 1
+        c.joined(c.join())
+        yield 1
+        c.sync({c.member_id: {"bar": [0]}})
+        rows = talk.commit_rows("foo", 0, 5, "")
+        talk.ask(
+            "C",
+            "OffsetCommit",
+            memberId=c.member_id,
+            generationIdOrMemberEpoch=c.generation,
+            topics=rows,
+        )
+        yield 10
+        c.leave()
+    else:
+        a = talk.consumer("A", "bar")
+        a.join()
+        a.commit("foo", 0, 5)
+        yield 12
+        a.leave()
+    yield 51.5
+    talk.offsets("foo")
+    yield 11
+    talk.offsets("foo")
+    talk.look()
+
+
+@story("small", version=[2, 4])
+def commit_with_its_own_retention(talk: Talk, version: int) -> Conversation:
+    talk.shared("foo", 6)
+    a = talk.consumer("A", "foo", member_id="")
+    a.commit("foo", 0, 5, generationIdOrMemberEpoch=-1, version=version, retentionTimeMs=1_500)
+    a.commit("foo", 1, 5, generationIdOrMemberEpoch=-1, version=version)
+    yield 0.9
+    talk.offsets("foo")
+    yield 1.6
+    talk.offsets("foo")
+    talk.look()
+
+
+@story("small", committed=[True, False])
+def pending_offset_keeps_a_group(talk: Talk, committed: bool) -> Conversation:
+    """What waits for a marker does not expire, nor does a group with it."""
+    talk.shared("foo", 6)
+    a = talk.consumer("A", "foo", member_id="")
+    a.commit("foo", 0, 5, generationIdOrMemberEpoch=-1)
+    transaction = talk.transaction()
+    transaction.begin(timeout=200_000)
+    transaction.commit("foo", 0, 6)
+    yield 62
+    talk.offsets("foo", requireStable=True)
+    talk.look()
+    transaction.end(committed=committed)
+    yield 1.2
+    talk.offsets("foo", requireStable=True)
+    talk.look()
