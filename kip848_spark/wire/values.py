@@ -92,7 +92,7 @@ class Values:
             if len(left):
                 walked.setdefault(number, []).append(left)
         for number, pieces in sorted(walked.items()):
-            rows = pieces[0] if len(pieces) == 1 else np.sort(np.concatenate(pieces))
+            rows = np.sort(np.concatenate(pieces))
             for some in np.array_split(rows, -(-len(rows) // WALKED)):
                 parts.extend(self._walk(self.records[number], some))
         return parts
@@ -133,7 +133,7 @@ class Values:
             else:
                 small.setdefault(number, []).append(order[first:last])
         for number, pieces in small.items():
-            yield number, None, np.sort(np.concatenate(pieces))
+            yield number, None, np.concatenate(pieces)
 
     # -- reads -------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Values:
                 rows = rows[alike.others]
             if len(rows) < enough or failed == FAILED:
                 break
-        return np.sort(np.concatenate([*over, rows])) if over else rows
+        return np.concatenate([*over, rows])
 
     def _walk(self, record: RecordPlan, rows: Rows) -> Iterator[Part]:
         """The values of one key type, a part a version. They stand far apart and are looked at
