@@ -9,7 +9,7 @@ import pytest
 
 from kip848_spark.wire import shapes
 from kip848_spark.wire.decode import decode
-from tests.wire import scalar
+from tests.wire import scalar_writer
 from tests.wire.definitions import messages, records
 from tests.wire.held import Pair, assert_held, binary, plan
 from tests.wire.strategies import Bulk
@@ -23,7 +23,7 @@ MANY = b"\xc1\x84\x3d"  # a million and one, as a compact count of a million
 
 
 def varint(value: int) -> bytes:
-    return scalar._varint(value)
+    return scalar_writer.varint(value)
 
 
 def rising_tags(count: int) -> bytes:
@@ -112,7 +112,9 @@ def test_the_shapes_that_are_remembered_are_bounded() -> None:
     message = messages("shipped")["StreamsGroupTopologyValue"]
     record = records()[23]
     values = Bulk(32, unknown_tags=False).values(message, 0, 300)
-    pairs: list[Pair] = [(TOPOLOGY, scalar.encode_value(record, 0, value)) for value in values]
+    pairs: list[Pair] = [
+        (TOPOLOGY, scalar_writer.encode_value(record, 0, value)) for value in values
+    ]
     with mock.patch.object(shapes, "MOST_SEEN", 1000):
         assert_held([pair for pair in pairs for _ in range(2)])
         assert 0 < shapes._SEEN.size <= 1000
@@ -154,5 +156,5 @@ def test_a_narrow_row_beside_wide_ones() -> None:
     for index in (3, 50, 97):
         values[index] = {"topicPartitions": [topic] * (200 * index)}
     record = records()[7]
-    pairs: list[Pair] = [(TARGET, scalar.encode_value(record, 0, value)) for value in values]
+    pairs: list[Pair] = [(TARGET, scalar_writer.encode_value(record, 0, value)) for value in values]
     assert {row.reason for row in assert_held(pairs)} == {"none"}
