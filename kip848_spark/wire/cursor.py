@@ -123,7 +123,8 @@ class Cursor:
         if self.parked is not None:
             value[self.parked] = 0
         left = self.end - self.at  # below zero where the length itself is cut off
-        long = longest < ANY_LENGTH and value.max() > longest
+        # An int16 can't say more than the longest string has.
+        long = longest < ANY_LENGTH and prefix == VARINT and value.max() > longest
         if value.min() >= 0 and not long and (left - value).min() >= 0:
             return value, None
         self.fail(left < 0, Reason.TRUNCATED, start)
