@@ -140,9 +140,8 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
         return member
     gone = {t: n for t, n in member.assigned.items() if t not in goal.subscribed}
     if not gone:
-        # Without any topic the step is taken though there is nothing to take away: only the
-        # previous epoch changes. Seen on 4.3.1.
-        return member if goal.subscribed or member.pending else member.moved_to(member.epoch)
+        steps = goal.release.steps_without_topics and not goal.subscribed and not member.pending
+        return member.moved_to(member.epoch) if steps else member
     rest = HashTable(member.assigned, copied_size(len(member.assigned), 1))
     assigned = {t: member.assigned[t] for t in rest if t not in gone}
     table = HashTable(member.pending, copied_size(len(member.pending), 1))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from kip848_spark.coordinator.records import CLASSIC_GROUP, TARGET_MEMBER
 
 Json = dict[str, Any]
 _MADE_UP = frozenset(
@@ -22,31 +19,6 @@ class Difference:
 
     def __str__(self) -> str:
         return f"{self.where}\n   broker    {self.broker}\n   reference {self.reference}"
-
-
-def aligned(theirs: Sequence[Json | None], mine: list[Json | None]) -> int:
-    """In a group that once was classic, puts the target records of one operation into the broker's
-    order if that is all they differ in; gives how many operations that were. Members of one bucket
-    of a Java table come in an order that depends on how the group was converted."""
-
-    def kind(log: Sequence[Json | None], at: int) -> str | None:
-        record = log[at] if at < len(log) else None
-        return record["key"]["type"] if record else None
-
-    found = 0
-    if not any(kind(theirs, at) == CLASSIC_GROUP for at in range(len(theirs))):
-        return found
-    start = 0
-    while start < min(len(theirs), len(mine)):
-        end = start
-        while kind(theirs, end) == kind(mine, end) == TARGET_MEMBER:
-            end += 1
-        left, right = theirs[start:end], mine[start:end]
-        if left != right and all(record in right for record in left):
-            mine[start:end] = left
-            found += 1
-        start = max(end, start + 1)
-    return found
 
 
 def plain(response: Any, like: Any = None) -> Any:

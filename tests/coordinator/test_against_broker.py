@@ -30,9 +30,9 @@ BROKERS: dict[str, dict[str, str]] = {
         "group.consumer.assignors": "range",
         "offset.metadata.max.bytes": "8",
         "offsets.retention.minutes": "1",
-        "offsets.retention.check.interval.ms": "500",
+        "offsets.retention.check.interval.ms": "2000",
         "broker.rack": "here",
-        "group.initial.rebalance.delay.ms": "400",
+        "group.initial.rebalance.delay.ms": "1000",
     },
 }
 """What differs from the usual broker, by the name that stories ask for one with."""

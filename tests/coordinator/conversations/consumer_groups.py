@@ -93,8 +93,8 @@ def changing_what_is_said(talk: Talk) -> Conversation:
 
 
 @story()
-def full_groups(talk: Talk) -> Conversation:
-    """More members than the broker allows in any group are not to be had here: all get in."""
+def many_members(talk: Talk) -> Conversation:
+    """So many that the tables of a broker have grown."""
     talk.topic("foo", 20)
     members = [talk.consumer(f"m{number:02}", "foo") for number in range(14)]
     for member in members:

@@ -123,16 +123,16 @@ def third_classic_member_is_refused(talk: Talk, version: int) -> Conversation:
     a, b, c = (talk.classic(name, "foo") for name in "ABC")
     for member in (a, b, c):
         member.join(version)
-    yield 0.6
+    yield 2.3
     a.joined(a.join(version))
-    yield 0.6
+    yield 2.3
     c.join(version)
     talk.look()
     for member in (a, b):
         member.leave()
-    yield 0.1
+    yield 3  # the empty group is swept away
     c.join(version)
-    yield 0.6
+    yield 2.3
     talk.look()
 
 
@@ -153,10 +153,10 @@ def full_classic_group_is_upgraded_by_nobody(talk: Talk) -> Conversation:
     a, b = talk.classic("A", "foo"), talk.classic("B", "foo", instance="b")
     a.join()
     b.join()
-    yield 1.0
+    yield 2.3
     a.join()
     b.join()
-    yield 1.0
+    yield 2.3
     talk.look()
     talk.consumer("C", "foo").join()
     talk.consumer("B2", "foo", instance="b").join()
@@ -170,11 +170,11 @@ def first_members_wait_for_company(talk: Talk) -> Conversation:
     a, b = talk.classic("A", "foo"), talk.classic("B", "foo")
     a.join()
     talk.look()
-    yield 0.25
-    b.join()
-    yield 0.25
-    talk.look()
     yield 0.6
+    b.join()
+    yield 0.6
+    talk.look()
+    yield 2.3
     talk.look()
 
 

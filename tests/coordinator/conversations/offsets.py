@@ -148,8 +148,8 @@ def marker_of_a_transaction_without_offsets(talk: Talk) -> None:
 
 @story(topic=["known", "deleted", "never"], partition=[0, 99])
 def commits_by_topic_id(talk: Talk, topic: str, partition: int) -> None:
-    """OffsetCommit and OffsetFetch from version 10 on, where there is one."""
-    if not talk.duel.reference.release.offset_topic_ids:
+    """OffsetCommit and OffsetFetch from version 10 on, which 4.2 was the first to offer."""
+    if talk.duel.broker.version < "4.2":
         return
     talk.topic("foo", 2)
     rows = _rows(talk, "foo", partition, 5)

@@ -21,7 +21,7 @@ class Story:
     name: str
     tell: Telling
     broker: str
-    module: str
+    function: str
 
 
 STORIES: dict[str, Story] = {}
@@ -39,7 +39,7 @@ def story(
             if name in STORIES:  # of values that are all signs
                 name += f"-{len(STORIES)}"
             chosen = dict(zip(dimensions, values, strict=True))
-            STORIES[name] = Story(name, partial(tell, **chosen), broker, tell.__module__)
+            STORIES[name] = Story(name, partial(tell, **chosen), broker, tell.__name__)
         return tell
 
     return told

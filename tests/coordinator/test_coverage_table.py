@@ -1,0 +1,47 @@
+"""The table of docs/coordinator.md names every module with a rule and every conversation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.coordinator.conversations import STORIES
+
+ROOT = Path(__file__).parents[2]
+CODE = ROOT / "kip848_spark" / "coordinator"
+TESTS = [ROOT / "tests" / "coordinator", ROOT / "kip848_spark"]
+NO_RULES = {
+    *("__init__.py", "faults.py", "model.py", "records.py", "script.py", "shard.py", "timers.py"),
+    *("consumer_protocol.py", "javahash.py", "releases.py"),
+}
+"""Modules that hold no rule of the KIP: forms, plumbing, and which release has which rule."""
+BESIDE = {"consumer", "classic", "upgrade", "downgrade", "disabled", "migrations"}
+"""Kinds of brokers, and the generator of migrations."""
+
+
+def rows() -> list[list[str]]:
+    text = (ROOT / "docs" / "coordinator.md").read_text()
+    table = text.split("## Where each rule is")[1].split("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
+    return [line for line in lines if len(line) == 3]
+
+
+def named(column: int) -> set[str]:
+    return {name for row in rows() for name in re.findall(r"`([^`]+)`", row[column])}
+
+
+def test_modules_that_hold_a_rule_are_all_named() -> None:
+    there = {file.name for file in CODE.rglob("*.py")} - NO_RULES
+    modules = {name for name in named(1) if name.endswith(".py")}
+    functions = {name.split(".")[0] + ".py" for name in named(1) - modules}
+    assert {Path(name).name for name in modules} | functions >= there
+    assert all((CODE / name).exists() for name in modules)
+
+
+def test_guards_are_all_named_and_there() -> None:
+    stories = {story.function for story in STORIES.values()}
+    guards = named(2)
+    files = {name for name in guards if name.endswith(".py")}
+    assert all(any((folder / name).exists() for folder in TESTS) for name in files)
+    assert guards - files - BESIDE <= stories, "no such conversation"
+    assert stories <= guards, "a conversation that guards no rule"
