@@ -119,7 +119,6 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
             "dialect": "shipped",
             "last": judging.RECORDS,
             "value": '{"epoch": 1, "metadataHash": 0}',
-            "last": judging.RECORDS,
         }
         for at, name in enumerate(("bad", "good"))
     ]
