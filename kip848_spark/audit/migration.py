@@ -93,6 +93,9 @@ def _taken_over(
     held = {t: sorted(n) for t, n in places(value["assignedPartitions"]).items()}
     if held != wanted or value["partitionsPendingRevocation"]:
         return f"{entry.member} does not have its target", wanted, held
+    since = {n for row in value["assignedPartitions"] for n in row.get("assignmentEpochs") or ()}
+    if since - {generation}:
+        return f"{entry.member} has partitions since another epoch", generation, sorted(since)
     member = classic.members.get(entry.member)
     before = _given(member.assignment) if member is not None else set()
     now = _names(case, held)
