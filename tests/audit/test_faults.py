@@ -27,7 +27,6 @@ def test_hundreds_of_faults_are_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNDETECTABLE)
 def test_what_no_log_can_show_is_not_claimed(name: str) -> None:
-    """Were one of these found, it should be in the other list."""
+    """Were it found as a rule, it should be in the other list."""
     found = rate(name, UNDETECTABLE[name][0], FEW)
-    assert found.injected > 0
-    assert found.found == 0
+    assert found.found <= 0.1 * found.injected
