@@ -29,6 +29,8 @@ class Talk:
 
     duel: Duel
     name: str
+    patience: int = 30_000
+    """ms: sessions and rebalance timeouts of members, unless they are told otherwise."""
     topics: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -61,10 +63,11 @@ class Talk:
         return self.duel.ask(client, api, request, version=version, where=where)
 
     def consumer(self, name: str, *topics: str, **options: Any) -> ConsumerSide:
-        return ConsumerSide(self, name, list(topics), **options)
+        return ConsumerSide(self, name, list(topics), **({"timeout": self.patience} | options))
 
     def classic(self, name: str, *topics: str, **options: Any) -> ClassicSide:
-        return ClassicSide(self, name, list(topics), **options)
+        patience = {"timeout": self.patience, "session": self.patience}
+        return ClassicSide(self, name, list(topics), **(patience | options))
 
     def transaction(self, name: str = "tx") -> TransactionSide:
         return TransactionSide(self, f"{name}-{self.name}")
@@ -113,7 +116,7 @@ class ConsumerSide:
     rack: str | None = None
     assignor: str | None = None
     regex: str | None = None
-    timeout: int = NEVER
+    timeout: int = 30_000
     epoch: int = 0
     owned: list[Json] = field(default_factory=list)
     member_id: str = ""
@@ -181,8 +184,8 @@ class ClassicSide:
     name: str
     names: list[str]
     instance: str | None = None
-    session: int = NEVER
-    timeout: int = NEVER
+    session: int = 30_000
+    timeout: int = 30_000
     protocols: tuple[str, ...] = ("range",)
     version: int = 1
     member_id: str = ""
@@ -317,7 +320,7 @@ def run_all(duel: Duel, tellings: list[tuple[str, Callable[[Talk], Conversation 
         elif (telling := next(coming, None)) is not None:
             begun += 1
             name, tell = telling
-            told = tell(Talk(duel, name))
+            told = tell(Talk(duel, name, NEVER))
             if told is None:
                 continue
             number, conversation = begun, told
