@@ -77,7 +77,7 @@ def _names_one_twice(entry: Entry) -> bool:
     value = entry.value or {}
     for field in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
         rows = value.get(field, ())
-        if len(rows) > len({row["topicId"] for row in rows}):
+        if len(rows) > 1 and len(rows) > len({row["topicId"] for row in rows}):
             return True
         if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
             return True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+import orjson
 
 from kip848_spark.audit.entries import Entry
 
@@ -149,4 +150,4 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 def as_json(value: Any) -> str:
     """``value`` as JSON with sorted keys."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=list)
+    return orjson.dumps(value, list, orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()

@@ -117,7 +117,8 @@ _COLUMNS = (
 def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
     """Records and rows of the state tables, of the groups that are asked for."""
     rows = _shaped(_control(lake)).unionByName(_shaped(_commits(lake)))
-    rows = rows.unionByName(_shaped(_unreadable(lake)))
+    if _has_unreadable(lake, run):
+        rows = rows.unionByName(_shaped(_unreadable(lake)))
     for table in (GROUPS, MEMBERS, ASSIGNMENTS):
         rows = rows.unionByName(_shaped(_state(lake, table)))
     size = sum(row["records_read"] or 0 for row in lake.rows("runs"))
@@ -132,7 +133,8 @@ def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
     if asked.groups is not None:
         rows = rows.where(F.col("group_id").isin(list(asked.groups)))
     if asked.after is not None:
-        rows = rows.join(F.broadcast(_changed(lake, asked.after)), "group_id", "left_semi")
+        changed = _changed(lake, run, asked.after)
+        rows = rows.join(F.broadcast(changed), "group_id", "left_semi")
     return rows
 
 
@@ -203,6 +205,14 @@ def _commits(lake: Lake) -> DataFrame:
     )
 
 
+def _has_unreadable(lake: Lake, run: Run) -> bool:
+    """Whether any record of the lake could not be read, ``run``'s included: the ledger knows."""
+    counts = [(row["quarantined"], row["unknown"]) for row in lake.rows("runs")]
+    if run.counts is not None:
+        counts.append((run.counts.quarantined, run.counts.unknown))
+    return any(number for pair in counts for number in pair)
+
+
 def _unreadable(lake: Lake) -> DataFrame:
     """Control records of a group that could not be decoded, or are newer than this program."""
     return (
@@ -261,10 +271,11 @@ def _sampled(commits: int) -> Column:
     return F.pmod(F.xxhash64("group_id", "topic", "topic_partition"), F.lit(_KEY_BUCKETS)) < share
 
 
-def _changed(lake: Lake, after: str) -> DataFrame:
+def _changed(lake: Lake, run: Run, after: str) -> DataFrame:
     """Groups with new control records, read or not, and those that have none at all."""
     new = lake.read("group_records").select("group_id", "run_id")
-    new = new.unionByName(_unreadable(lake).select("group_id", "run_id"))
+    if _has_unreadable(lake, run):
+        new = new.unionByName(_unreadable(lake).select("group_id", "run_id"))
     new = new.where(F.col("run_id") > after).select("group_id")
     simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
     return new.unionByName(simple.where(F.col("type") == "classic").select("group_id")).distinct()

@@ -117,8 +117,8 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
             "member_id": None,
             "regular_expression": None,
             "dialect": "shipped",
-            "value": '{"epoch": 1, "metadataHash": 0}',
             "last": judging.RECORDS,
+            "value": '{"epoch": 1, "metadataHash": 0}',
         }
         for at, name in enumerate(("bad", "good"))
     ]

@@ -22,6 +22,8 @@ from tests.conftest import DATA
 
 Row = dict[str, Any]
 CAPTURES = [*(f"kafka-{release}" for release in RELEASES), *CHURNED]
+TINY = "churn-4.3.1-odd"
+"""Two groups, of which nothing may be there at an offset."""
 PLACE = ("partition", "offset")
 EMPTY = dict.fromkeys(
     (*PLACE, "group_id", "millis", "kind", "member_id", "regular_expression", "dialect", "value")
@@ -80,7 +82,7 @@ def test_both_programs_say_the_same_in_between(capture: str) -> None:
         compared, wrong = state_verdicts(rows, capture, cuts)
         assert wrong == 0, seed
         total += compared
-    assert total > 20
+    assert total > 20 or capture == TINY
 
 
 @pytest.mark.parametrize("capture", CAPTURES[: len(RELEASES)])
