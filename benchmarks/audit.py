@@ -1,11 +1,12 @@
 """`make bench`: what the audit costs beside the ingest of the same records, and how it grows.
 
-    python -m benchmarks.audit [RECORDS ...]
+    python -m benchmarks.audit [MILLIONS ...]
 
-Simulated clusters of the quiet kind, so most records are commits: 50 partitions of
-`__consumer_offsets`, one of which has half of the records, a group for every 2,000 records. Each
-is ingested, replayed and audited as a whole, one after the other in one warm session; the figure is
-the audit's time by the ingest's. Simulating is not timed.
+A simulated cluster of the quiet kind, so most records are commits: 50 partitions of
+`__consumer_offsets`, one of which has half of the records, and a group for every 2,000 of them. A
+million records are simulated; larger captures hold them several times, the groups renamed. Each is
+ingested, replayed and audited as a whole, one after the other in one warm session; the figure is
+the audit's time by the ingest's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.copies import copied
 from benchmarks.memory import WorkerMemory
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.auditing import Asked, agreement_rows
@@ -28,28 +30,30 @@ from kip848_spark.spark.runner import Outcome, run_audit, run_ingest
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import CaptureSource
 
-SIZES = (1_000_000, 10_000_000, 30_000_000)
+MILLIONS = (1, 10, 30)
+SIMULATED, WARM_UP = 1_000_000, 50_000
 RECORDS_A_GROUP = 2_000
-WARM_UP = 50_000
 TOPIC = "__consumer_offsets"
 
 Row = dict[str, float]
 
 
-def main(sizes: tuple[int, ...] = SIZES) -> None:
+def main(millions: tuple[int, ...] = MILLIONS) -> None:
     """Makes the captures, times, prints the table and writes it as JSON beside this file."""
     console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as name:
         folder = Path(name)
-        for records in (WARM_UP, *sizes):
+        for records in (WARM_UP, SIMULATED):
             console.print(f"simulating {records:,} records …")
             groups = records // RECORDS_A_GROUP
             plan = plan_cluster("steady", records, seed=848, groups=groups, busiest=0.5)
             simulate(plan, folder / f"{records}", check=False)
+        for times in millions:
+            copied(folder / f"{SIMULATED}", folder / f"{times}m", times)
         spark = local_session()
         try:
             measure(spark, folder / f"{WARM_UP}", folder)
-            rows = [measure(spark, folder / f"{records}", folder) for records in sizes]
+            rows = [measure(spark, folder / f"{times}m", folder) for times in millions]
         finally:
             spark.stop()
     show(console, rows)
@@ -106,4 +110,4 @@ def show(console: Console, rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
-    main(tuple(map(int, sys.argv[1:])) or SIZES)
+    main(tuple(map(int, sys.argv[1:])) or MILLIONS)

@@ -83,12 +83,14 @@ class LiveOffset:
 
 @dataclass(frozen=True, slots=True)
 class LiveTopic:
-    """A topic, its id as Kafka prints it (base64)."""
+    """A topic, its id as Kafka prints it (base64), and the racks of each partition's replicas;
+    none at all if no broker is on one."""
 
     name: str
     topic_id: str
     partitions: int
     internal: bool
+    racks: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +310,11 @@ class Cluster:
             )
         return {
             name: LiveTopic(
-                name, _kafka_id(said.topic_id), len(said.partitions), bool(said.is_internal)
+                name,
+                _kafka_id(said.topic_id),
+                len(said.partitions),
+                bool(said.is_internal),
+                _racks(said),
             )
             for name, said in sorted(answers.items())
         }
@@ -360,6 +366,14 @@ def _reason(cause: object) -> str:
 def _kafka_id(said: Any) -> str:
     """A topic id as Kafka prints it: the client library prints plain base64, not the URL's."""
     return str(said).replace("+", "-").replace("/", "_").rstrip("=")
+
+
+def _racks(said: Any) -> tuple[tuple[str, ...], ...]:
+    racks = tuple(
+        tuple(sorted(replica.rack for replica in one.replicas if replica.rack))
+        for one in sorted(said.partitions, key=lambda one: one.id)
+    )
+    return racks if any(racks) else ()
 
 
 def _group(said: Any) -> LiveGroup:

@@ -150,6 +150,9 @@ def read_live(path: Path) -> Snapshot:
         }
         return LiveMember(**raw | places)
 
+    def topic(raw: dict[str, Any]) -> LiveTopic:
+        return LiveTopic(**raw | {"racks": tuple(map(tuple, raw.get("racks", ())))})
+
     return Snapshot(
         cluster_id=said["cluster_id"],
         groups={
@@ -159,7 +162,7 @@ def read_live(path: Path) -> Snapshot:
         offsets={
             name: tuple(LiveOffset(**raw) for raw in rows) for name, rows in said["offsets"].items()
         },
-        topics={name: LiveTopic(**raw) for name, raw in said["topics"].items()},
+        topics={name: topic(raw) for name, raw in said["topics"].items()},
         ends={int(partition): LiveEnds(**raw) for partition, raw in said["ends"].items()},
         refused=said["refused"],
     )

@@ -1,7 +1,7 @@
 """Heavy churn on a real broker: generated conversations in raw requests, many groups at a time.
 
     python -m tests.churn 4.3.1 DIR [--seed N] [--groups N] [--restart] [--cleaner] [--others]
-                                    [--dump]
+                                    [--rack] [--dump]
 
 writes what `tests.captures` writes of the scenarios: `records-committed.parquet` and `live.json`,
 or, with ``--dump``, `records.parquet` and what Kafka's own tool prints of the same log (a 3.7
@@ -189,6 +189,7 @@ def make(told: argparse.Namespace) -> None:
     out_dir: Path = told.out
     out_dir.mkdir(parents=True, exist_ok=True)
     settings = (CLEANED if told.cleaner else {}) | (other_groups.SETTINGS if told.others else {})
+    settings |= {"broker.rack": "rack-a"} if told.rack else {}
     early = told.version.startswith("3.")
     if early:
         settings |= EARLY_ACCESS
@@ -238,6 +239,7 @@ if __name__ == "__main__":
     parser.add_argument("--restart", action="store_true")
     parser.add_argument("--cleaner", action="store_true")
     parser.add_argument("--others", action="store_true", help="share and streams groups")
+    parser.add_argument("--rack", action="store_true", help="the broker says where it is")
     parser.add_argument(
         "--dump", action="store_true", help="the records and Kafka's reading of them"
     )

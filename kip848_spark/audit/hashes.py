@@ -2,7 +2,7 @@
 
 Where the topics as they were can't be found, that alone proves nothing. The hash is wrong if the
 target made at its epoch shows the topics it must be of, or if the topics before it are those after
-it, or those of now: topics do not change back.
+it, or those of now: topics do not change back, but for the racks of their replicas.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.operations import Part
 from kip848_spark.audit.results import HASH
-from kip848_spark.audit.topics import Proven, hash_of
+from kip848_spark.audit.topics import Proven, hash_of, on_racks
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.topics import Topic
 
@@ -96,7 +96,8 @@ class Hashes:
         for open_ in self._open:
             # A subscribed topic that is not there may have come and gone in between.
             there = now[1].keys() >= now[0]
-            if open_.before == now and open_.names == now[0] and there:
+            same = open_.before == now and open_.names == now[0] and there
+            if same and not on_racks(now[1]):
                 self._wrong(open_, now[1])
             else:
                 self._settle(open_)
@@ -105,13 +106,14 @@ class Hashes:
     def _settle(self, open_: _Open) -> None:
         """No later record tells what the topics were; but what was so before and is so now was so
         all the time."""
-        if open_.shown is not None and self.case.prover.rackless:
-            self._wrong(open_, open_.shown)
+        shown = open_.shown
+        if shown is not None and self.case.prover.rackless and not on_racks(shown):
+            self._wrong(open_, shown)
             return
         listed = self.case.known.listed
         before = open_.before[1] if open_.before is not None else {}
         constant = {n: t for n, t in before.items() if n in open_.names and listed.get(n) == t}
-        if constant.keys() == open_.names:
+        if constant.keys() == open_.names and not on_racks(constant):
             self._wrong(open_, constant)
         else:
             self.case.tally.unknown(HASH, TOPICS_THEN)
@@ -135,10 +137,15 @@ class Hashes:
                     shown[name] = Topic(name, topic_id, count, racks)
             if shown.keys() != open_.names:
                 rest.append(open_)
-            elif hash_of(shown.values()) == open_.entry.record["value"]["data"]["metadataHash"]:
-                case.tally.right(HASH)
-                case.prover.proven = shown
-                self._last = (open_.names, shown)
+                continue
+            bare = {name: replace(topic, racks=()) for name, topic in shown.items()}
+            said = open_.entry.record["value"]["data"]["metadataHash"]
+            for topics in (shown, bare):
+                if hash_of(topics.values()) == said:
+                    case.tally.right(HASH)
+                    case.prover.proven = topics
+                    self._last = (open_.names, topics)
+                    break
             else:
                 # Replicas may be on racks that nobody told of, until some hash was right without.
                 rest.append(replace(open_, shown=shown))

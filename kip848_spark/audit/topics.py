@@ -56,6 +56,11 @@ def hash_of(topics: Collection[Topic]) -> int:
     return image.hash_of(topic.name for topic in topics)
 
 
+def on_racks(topics: Proven) -> bool:
+    """Whether replicas of these topics are on racks. They may be moved to others, and back."""
+    return any(any(topic.racks) for topic in topics.values())
+
+
 @dataclass
 class Prover:
     """Finds the topics behind a group's metadata hashes, and remembers what it found."""
@@ -64,7 +69,7 @@ class Prover:
     proven: Proven | None = None
     """The topics of the newest hash; None if they could not be found."""
     rackless: bool = False
-    """A hash was right once, without racks or with those that are known."""
+    """A hash was right once, and without racks."""
 
     def __post_init__(self) -> None:
         self._last: Proven = {}
@@ -85,7 +90,7 @@ class Prover:
         if found is None:
             return False
         self._last = found
-        self.rackless = self.rackless or bool(found)
+        self.rackless = self.rackless or (bool(found) and not on_racks(found))
         self._found = {key: found}  # the one that is most likely asked for next
         return True
 
@@ -131,6 +136,8 @@ class Prover:
         found[None] = None
         for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
             most = max(counts.get(topic_id, 0) + 1, listed.partitions if listed else 0)
+            racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
             for count in range(min(most, _MOST_COUNTS), 0, -1):
+                found[Topic(name, topic_id, count, racks)] = None
                 found[Topic(name, topic_id, count)] = None
         return list(found)

@@ -23,7 +23,7 @@ OnStep = Callable[[str, Step], None]
 _AT_ONCE = 4
 _STAYS_AWAY_MS = str(60 * 60 * 1000)
 
-SETTINGS = {"group.consumer.max.session.timeout.ms": _STAYS_AWAY_MS}
+SETTINGS = {"group.consumer.max.session.timeout.ms": _STAYS_AWAY_MS, "broker.rack": "rack-a"}
 """What the broker needs beyond its defaults: a static member may stay away for an hour."""
 
 

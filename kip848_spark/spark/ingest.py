@@ -169,7 +169,12 @@ def _counts(
 def topic_rows(topics: Mapping[str, LiveTopic]) -> list[dict[str, Any]]:
     """Rows of `topics`: the cluster's topics now."""
     return [
-        {"topic": t.name, "topic_id": t.topic_id, "partitions": t.partitions, "racks": None}
+        {
+            "topic": t.name,
+            "topic_id": t.topic_id,
+            "partitions": t.partitions,
+            "racks": [list(racks) for racks in t.racks] or None,
+        }
         for t in topics.values()
         if not t.internal
     ]

@@ -93,6 +93,15 @@ def _bitmap(null: Mask | None) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(~null, bitorder="little"))
 
 
+def nulls_of(array: pa.Array) -> Mask:
+    """bool[n]: where ``array``, which has nulls, is null."""
+    bitmap = np.frombuffer(array.buffers()[0], np.uint8)
+    first, beyond = array.offset, array.offset + len(array)
+    valid = np.unpackbits(bitmap[first // 8 : -(-beyond // 8)], bitorder="little")
+    null: Mask = valid[first % 8 : first % 8 + len(array)] == 0
+    return null
+
+
 def nulls(count: int, type_: pa.DataType) -> pa.Array:
     """``type_``[count], nothing but null."""
     return shared(None, count, type_)

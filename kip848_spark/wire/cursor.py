@@ -123,7 +123,8 @@ class Cursor:
         if self.parked is not None:
             value[self.parked] = 0
         left = self.end - self.at  # below zero where the length itself is cut off
-        long = longest < ANY_LENGTH and value.max() > longest
+        # An int16 can't say more than the longest string has.
+        long = longest < ANY_LENGTH and prefix == VARINT and value.max() > longest
         if value.min() >= 0 and not long and (left - value).min() >= 0:
             return value, None
         self.fail(left < 0, Reason.TRUNCATED, start)
@@ -152,20 +153,24 @@ class Cursor:
         """Moves each row by its own ``size`` bytes, which were found to be there."""
         self.at = self.at + size
 
-    def follow(self, part: Cursor, rows: Rows, to: Rows, owner: Rows) -> None:
-        """Moves ``rows`` to the positions ``to``, which ``part`` has reached for them, and parks
-        those in which it failed: ``owner`` says which row each of its own belongs to."""
+    def follow(self, rows: Rows, to: Rows, failed: Rows) -> None:
+        """Moves ``rows`` to the positions ``to``, which cursors over parts of them have reached,
+        and parks ``failed``, which they could not read: these were recorded already."""
         if len(rows) == self.count:
             self.at = to
         else:
             self.at = self.at.copy()
             self.at[rows] = to
-        if part.parked is not None:
-            failed = np.zeros(self.count, bool)
-            failed[owner[part.parked]] = True
+        if len(failed):
+            bad = np.zeros(self.count, bool)
+            bad[failed] = True
             if self.parked is not None:
-                failed &= ~self.parked
-            self._park(failed, rows_where(failed))
+                bad &= ~self.parked
+            self._park(bad, rows_where(bad))
+
+    def failed(self, owner: Rows) -> Rows:
+        """The ``owner`` of each row that is parked; one may come more than once."""
+        return owner[:0] if self.parked is None else owner[self.parked]
 
     def _require(self, size: int) -> None:
         """Fails the rows that have fewer than ``size`` bytes left."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.wire.columns import nulls_of
 from kip848_spark.wire.cursor import Cursor
 from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows
 from kip848_spark.wire.layout import Node
@@ -87,7 +88,7 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     batch = Values(plan, values)
     tombstone = None
     if values.null_count:
-        tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)
+        tombstone = nulls_of(values)
     parts = batch.read(_places(plan, key_parts, distinct), key_of, tombstone)
 
     reason, reason_at = _clear(count, np.uint8), _clear(count, np.int64)

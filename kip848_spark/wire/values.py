@@ -23,8 +23,14 @@ from kip848_spark.wire.walk import read_message
 ENOUGH = 512
 """Fewer rows of one shape are cheaper to walk over; of long rows (see `enough_of`) even more."""
 
-TRIES, FAILED = 6, 4
-"""So many shapes are tried for rows of one kind and length, and so many that are rare."""
+TRIES = 6
+"""So many shapes are tried for rows of one kind and length."""
+
+SCANNED = 1 / 32
+"""Groups with that share of all rows are found by looking at all rows, the others by sorting."""
+
+SAMPLED = 8
+"""One row in so many is looked at to learn which groups these are."""
 
 WALKED = 8192
 """So many rows are walked over at a time: what the walk remembers stays in the cache."""
@@ -92,7 +98,7 @@ class Values:
             if len(left):
                 walked.setdefault(number, []).append(left)
         for number, pieces in sorted(walked.items()):
-            rows = pieces[0] if len(pieces) == 1 else np.sort(np.concatenate(pieces))
+            rows = np.sort(np.concatenate(pieces))
             for some in np.array_split(rows, -(-len(rows) // WALKED)):
                 parts.extend(self._walk(self.records[number], some))
         return parts
@@ -116,24 +122,33 @@ class Values:
         return len(self.records) << _LENGTH_BITS
 
     def _groups(self, codes: Codes) -> Iterator[Group]:
-        """The larger groups of rows of one record and length, and the rest by record."""
-        order = np.argsort(codes, kind="stable")
-        of_row = codes[order]
-        read = int(np.searchsorted(of_row, self.unread))
-        if not read:
-            return
-        order, of_row = order[:read], of_row[:read]
-        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1]))
-        ends = np.append(begins[1:], read)
+        loose = codes < self.unread
+        seen, counts = np.unique(codes[::SAMPLED], return_counts=True)
+        large = counts * SAMPLED >= max(SCANNED * self.count, ENOUGH)
+        for code, sampled in zip(seen[large].tolist(), counts[large].tolist(), strict=True):
+            number, length = divmod(code, LONGEST + 2)
+            if code < self.unread and length <= LONGEST and sampled * SAMPLED >= enough_of(length):
+                this = codes == code
+                loose &= ~this
+                yield number, length, rows_where(this)
+        yield from self._sorted(rows_where(loose), codes)
+
+    def _sorted(self, rows: Rows, codes: Codes) -> Iterator[Group]:
+        """What is left of the groups: the larger ones, and the rest by record."""
+        of_row = codes[rows]
+        order = np.argsort(of_row, kind="stable")
+        rows, of_row = rows[order], of_row[order]
+        begins = rows_where(np.append(True, of_row[1:] != of_row[:-1])) if len(rows) else rows
+        ends = np.append(begins[1:], len(rows))
         small: dict[int, list[Rows]] = {}
-        for first, last in zip(begins.tolist(), ends.tolist(), strict=True):
+        for first, last in zip(begins.tolist(), ends.tolist(), strict=False):
             number, length = divmod(int(of_row[first]), LONGEST + 2)
             if last - first >= enough_of(length) and length <= LONGEST:
-                yield number, length, order[first:last]
+                yield number, length, rows[first:last]
             else:
-                small.setdefault(number, []).append(order[first:last])
+                small.setdefault(number, []).append(rows[first:last])
         for number, pieces in small.items():
-            yield number, None, np.sort(np.concatenate(pieces))
+            yield number, None, np.concatenate(pieces)
 
     # -- reads -------------------------------------------------------------------------------
 
@@ -141,7 +156,6 @@ class Values:
         """Reads the rows that have the shape of the first, and so on; gives those left over."""
         over: list[Rows] = []
         enough = enough_of(length)
-        failed = 0
         for _ in range(TRIES):
             start = self.offsets.take(rows)
             first = int(start[0])
@@ -149,19 +163,17 @@ class Values:
             if shape is None:
                 over.append(rows[:1])
                 rows = rows[1:]
-                failed += 1
             else:
                 alike = shape.read(self.data, start, enough)
                 these = rows if not len(alike.others) else rows[alike.rows]
                 if alike.fields is None:
                     over.append(these)
-                    failed += 1
                 else:
                     parts.append(Part(record, shape.version, these, shape.struct, alike.fields))
                 rows = rows[alike.others]
-            if len(rows) < enough or failed == FAILED:
+            if len(rows) < enough:
                 break
-        return np.sort(np.concatenate([*over, rows])) if over else rows
+        return np.concatenate([*over, rows])
 
     def _walk(self, record: RecordPlan, rows: Rows) -> Iterator[Part]:
         """The values of one key type, a part a version. They stand far apart and are looked at

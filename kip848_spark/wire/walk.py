@@ -27,6 +27,9 @@ from kip848_spark.wire.texts import Lazy, Texts
 FEW = 64
 """So many rows and fewer have their unknown tags passed over one after another."""
 
+AT_ONCE = 1 << 17
+"""So many elements of arrays are read at once."""
+
 Found = list[tuple[Rows, Lazy]]
 """What some rows have."""
 
@@ -112,7 +115,7 @@ class Walk:
         present = rows_where(there)
         part = cursor.select(present)
         fields = self.fields(part, node)
-        cursor.follow(part, present, part.at, present)
+        cursor.follow(present, part.at, part.failed(present))
         count = cursor.count
 
         def made() -> pa.Array:
@@ -163,13 +166,40 @@ class Walk:
             return lambda: columns.nulls(0, node.arrow.value_type)
         if most == 1 and cursor.parked is None and count.min() == 1:
             return self.read(cursor, node.element)
-        starts = element_starts(cursor.data, node.element, cursor.at, cursor.end, count)
-        owner = np.arange(cursor.count).repeat(count)
-        flat = Cursor(cursor.data, starts, cursor.end[owner], cursor.rows[owner], cursor.faults)
-        elements = self.read(flat, node.element)
+        place = element_starts(cursor.data, node.element, cursor.at, cursor.end, count)
+        ends = count.cumsum()
+        if len(place) <= AT_ONCE:
+            owner = np.arange(cursor.count).repeat(count)
+            elements, place, failed = self._flat(cursor, node.element, place, owner)
+        else:
+            elements, failed = self._pieces(cursor, node.element, place, ends)
         rows = rows_where(count)
-        cursor.follow(flat, rows, flat.at[count.cumsum()[rows] - 1], owner)
+        cursor.follow(rows, place[ends[rows] - 1], failed)
         return elements
+
+    def _flat(
+        self, cursor: Cursor, node: Node, place: Rows, owner: Rows
+    ) -> tuple[Lazy, Rows, Rows]:
+        """The elements that begin at ``place``, each in the row ``owner`` says; where they end,
+        and the rows in which one failed."""
+        flat = Cursor(cursor.data, place, cursor.end[owner], cursor.rows[owner], cursor.faults)
+        elements = self.read(flat, node)
+        return elements, flat.at, flat.failed(owner)
+
+    def _pieces(self, cursor: Cursor, node: Node, place: Rows, ends: Rows) -> tuple[Lazy, Rows]:
+        """So many elements that they are made at once, some at a time: what a walk remembers of
+        an element is more than its column. ``place`` becomes where each one ends."""
+        made: list[pa.Array] = []
+        failed: list[Rows] = []
+        for first in range(0, len(place), AT_ONCE):
+            some = place[first : first + AT_ONCE]
+            owner = np.searchsorted(ends, np.arange(first, first + len(some)), side="right")
+            walk = Walk(cursor)
+            elements, end, lost = walk._flat(cursor, node, some, owner)
+            made += walk.made([elements])
+            some[:] = end
+            failed.append(np.unique(lost))
+        return lambda: pa.concat_arrays(made), np.concatenate(failed)
 
     # -- tagged fields -----------------------------------------------------------------------
 
@@ -209,7 +239,7 @@ class Walk:
             if 2 * len(rows) < cursor.count:
                 part = cursor.select(rows)
                 self._tags(part, known, found, owner[rows], left[rows], last[rows])
-                cursor.follow(part, rows, part.at, rows)
+                cursor.follow(rows, part.at, part.failed(rows))
                 return
             if len(rows) <= FEW:
                 _pass_unknown(cursor, known, rows, left, last)
@@ -217,7 +247,7 @@ class Walk:
             part = cursor if len(rows) == cursor.count else cursor.select(rows)
             last[rows] = self._one_tag(part, known, found, owner[rows], last[rows])
             if part is not cursor:
-                cursor.follow(part, rows, part.at, rows)
+                cursor.follow(rows, part.at, part.failed(rows))
             left[rows] -= 1
 
     def _one_tag(
@@ -255,7 +285,7 @@ class Walk:
             unlike = inner.at != inner.end
             if np.count_nonzero(unlike):
                 inner.fail(unlike, Reason.BAD_TAG, start[which], inner.at)
-            part.follow(inner, which, inner.at, which)
+            part.follow(which, inner.at, inner.failed(which))
             skipped[which] = False
         if np.count_nonzero(skipped):
             part.faults.count_tags(part.rows[skipped])

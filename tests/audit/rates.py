@@ -34,6 +34,10 @@ SIMULATED = (1, 2, 5, 6, 9, 10, 13, 14)
 """Clusters of much churn and of migrations, of each release, nothing cleaned away."""
 
 
+_GROUPS = 5
+"""Groups that are looked at for a place, at random."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A log that faults are put into."""
@@ -87,9 +91,11 @@ def rate(name: str, fault: Fault, instances: int) -> Rate:
 
 
 def _part(log: list[Entry], rng: random.Random) -> list[Entry]:
-    """The log of one partition, free to be edited."""
+    """The records of a few groups of one partition, free to be edited."""
     partition = rng.choice(sorted({item.partition for item in log}))
-    return [copy.deepcopy(item) for item in log if item.partition == partition]
+    groups = sorted({item.group for item in log if item.partition == partition})
+    some = set(rng.sample(groups, min(_GROUPS, len(groups))))
+    return [copy.deepcopy(e) for e in log if e.partition == partition and e.group in some]
 
 
 def main(instances: int) -> None:

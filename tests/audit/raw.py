@@ -109,6 +109,6 @@ def topics_of(path: Path) -> KnownTopics:
     """The topics that the broker listed at the end of a capture."""
     live = read_live(path)
     return KnownTopics.of(
-        Topic(t.name, t.topic_id.replace("+", "-").replace("/", "_"), t.partitions)
+        Topic(t.name, t.topic_id.replace("+", "-").replace("/", "_"), t.partitions, t.racks)
         for t in live.topics.values()
     )

@@ -118,6 +118,7 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
             "regular_expression": None,
             "dialect": "shipped",
             "value": '{"epoch": 1, "metadataHash": 0}',
+            "last": judging.RECORDS,
         }
         for at, name in enumerate(("bad", "good"))
     ]

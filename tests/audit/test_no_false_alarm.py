@@ -156,6 +156,19 @@ def test_hashes_over_racks_nobody_knows_are_unverifiable() -> None:
     )
 
 
+def test_hashes_over_racks_that_the_cluster_tells() -> None:
+    """Churn on a broker that says which rack it is on: its topics are listed with their racks."""
+    log, known = churned("racks-4.3.1"), churned_topics("racks-4.3.1")
+    tally = audit(log, known)
+    assert clean(tally)
+    unknown = sum(n for (check, _), n in tally.unverifiable.items() if check == HASH)
+    assert tally.verified[HASH] > 20 * unknown  # of topics that were deleted
+    without = audit(log, KnownTopics(names=known.names))
+    assert clean(without)
+    nothing = (e.kind == "3" and e.value is not None and not e.value["metadataHash"] for e in log)
+    assert without.verified[HASH] == sum(nothing)  # of groups without topics, whoever knows what
+
+
 def _known(log_and_coverage, release):  # type: ignore[no-untyped-def]
     log, coverage = log_and_coverage
     return log, topics(release), coverage

@@ -99,3 +99,10 @@ def test_the_scenarios(release: str, way) -> None:  # type: ignore[no-untyped-de
 def test_heavy_churn(capture: str, way) -> None:  # type: ignore[no-untyped-def]
     total = sweep(churned(capture), churned_topics(capture), way, _MOST)
     assert total.verified.total() > 1_000
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_groups_that_raised_a_false_alarm_once(way) -> None:  # type: ignore[no-untyped-def]
+    """A subscribed topic that came and went; a second record in the moment of a downgrade."""
+    odd = "odd-4.3.1"
+    assert sweep(churned(odd), churned_topics(odd), way).verified.total() > 100

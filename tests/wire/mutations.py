@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.wire import scalar
+from tests.wire import scalar_writer
 from tests.wire.definitions import records
 from tests.wire.held import Pair
 from tests.wire.strategies import Bulk
@@ -35,7 +35,10 @@ _NUMBERS = tuple(
     for number in (-(1 << 8 * size - 1), -2, -1, 0, 1, 2, (1 << 8 * size - 1) - 1)
 )
 _VARINTS = (
-    *(scalar._varint(number) for number in (0, 1, 2, 127, 128, 16_383, 16_384, 2**31 - 1, 2**31)),
+    *(
+        scalar_writer.varint(number)
+        for number in (0, 1, 2, 127, 128, 16_383, 16_384, 2**31 - 1, 2**31)
+    ),
     *(b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x10", b"\xff" * 5, b"\xff" * 10),
     *(b"\x80\x00", b"\x80\x80\x80\x80\x00", b"\x81\x80\x80\x80\x80\x00", b"\x80" * 12),
 )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from tests.wire import scalar
+from tests.wire import scalar, scalar_writer
 from tests.wire.definitions import INTEGERS, Field, Message, Record, records
 from tests.wire.scalar import UNKNOWN_TAGS, Plain
 
@@ -46,10 +46,10 @@ class Sample(NamedTuple):
 
     def encoded(self) -> tuple[bytes, bytes | None]:
         """Its bytes, by the scalar encoder."""
-        key = scalar.encode_key(self.record, self.key)
+        key = scalar_writer.encode_key(self.record, self.key)
         if self.value is None or self.version is None:
             return key, None
-        return key, scalar.encode_value(self.record, self.version, self.value)
+        return key, scalar_writer.encode_value(self.record, self.version, self.value)
 
 
 def integer_range(type_: str) -> tuple[int, int]:

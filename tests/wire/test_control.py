@@ -9,14 +9,14 @@ import pytest
 
 from kip848_spark.wire.control import ControlPlan, control_columns
 from tests.kafka_oracle import ASSIGNMENT, SUBSCRIPTION
-from tests.wire import scalar
+from tests.wire import scalar_writer
 from tests.wire.definitions import records
 from tests.wire.held import binary, plan
 
 SUBSCRIBED = {"topics": ["orders"], "userData": b"own", "ownedPartitions": []}
 ASSIGNED: dict[str, Any] = {"assignedPartitions": [{"topic": "orders", "partitions": [1, 2]}]}
-READABLE = scalar.encode_embedded(SUBSCRIPTION, 1, SUBSCRIBED)
-GIVEN = scalar.encode_embedded(ASSIGNMENT, 1, ASSIGNED)
+READABLE = scalar_writer.encode_embedded(SUBSCRIPTION, 1, SUBSCRIBED)
+GIVEN = scalar_writer.encode_embedded(ASSIGNMENT, 1, ASSIGNED)
 CONNECT = bytes.fromhex("0001 0015") + b"http://127.0.0.1:8083" + bytes(8)
 
 
@@ -55,8 +55,8 @@ def test_a_classic_groups_metadata(
     member = {"memberId": "m", "subscription": subscription, "assignment": assignment}
     value = {"protocolType": protocol_type, "protocol": protocol, "members": [member]}
     record = records()[2]
-    encoded = scalar.encode_value(record, 3, value)
-    found = columns_of(scalar.encode_key(record, {"group": "g"}), encoded, "group_metadata")
+    encoded = scalar_writer.encode_value(record, 3, value)
+    found = columns_of(scalar_writer.encode_key(record, {"group": "g"}), encoded, "group_metadata")
     (said,) = found["members"]
     assert said["metadata_kind"] == kind
     assert (said["subscription"], said["assignment"]) == (subscription, assignment)
@@ -73,10 +73,10 @@ def test_the_protocols_of_a_migrating_member() -> None:
     names = {"range": READABLE, "stream": READABLE, "odd": b"\xff\xff", "none": b""}
     protocols = [{"name": name, "metadata": octets} for name, octets in names.items()]
     record = records()[5]
-    value = scalar.encode_value(
+    value = scalar_writer.encode_value(
         record, 0, {"classicMemberMetadata": {"supportedProtocols": protocols}}
     )
-    key = scalar.encode_key(record, {"groupId": "g", "memberId": "m"})
+    key = scalar_writer.encode_key(record, {"groupId": "g", "memberId": "m"})
     found = columns_of(key, value, "consumer_group_member_metadata")
     shown = found["classic_member_metadata"]["supported_protocols"]
     kinds = {one["name"]: one["metadata_kind"] for one in shown}
@@ -89,12 +89,12 @@ def test_members_of_several_groups() -> None:
     record = records()[2]
     made = [("consumer", 2), ("connect", 0), ("connect", 3), ("consumer", 1)]
     values = [
-        scalar.encode_value(
+        scalar_writer.encode_value(
             record, 3, {"protocolType": type_, "members": [{"subscription": READABLE}] * count}
         )
         for type_, count in made
     ]
-    keys = [scalar.encode_key(record, {"group": str(number)}) for number in range(len(made))]
+    keys = [scalar_writer.encode_key(record, {"group": str(number)}) for number in range(len(made))]
     control = ControlPlan.of(plan())
     found = control_columns(control, control.fields(), binary(keys), binary(values))
     kinds = [

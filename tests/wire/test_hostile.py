@@ -9,7 +9,7 @@ import pytest
 
 from kip848_spark.wire import shapes
 from kip848_spark.wire.decode import decode
-from tests.wire import scalar
+from tests.wire import scalar_writer
 from tests.wire.definitions import messages, records
 from tests.wire.held import Pair, assert_held, binary, plan
 from tests.wire.strategies import Bulk
@@ -23,7 +23,7 @@ MANY = b"\xc1\x84\x3d"  # a million and one, as a compact count of a million
 
 
 def varint(value: int) -> bytes:
-    return scalar._varint(value)
+    return scalar_writer.varint(value)
 
 
 def rising_tags(count: int) -> bytes:
@@ -74,6 +74,18 @@ def test_a_million_of_anything(name: str) -> None:
     assert_held([LARGE[name]])
 
 
+def test_a_million_of_nothing_take_a_small_multiple_of_their_bytes() -> None:
+    """Empty strings: a byte each in the record, and so little that all else is much beside it."""
+    keys, values = binary([REGEX]), binary([b"\0\0" + MANY + b"\1" * MILLION + bytes(17)])
+    decode(plan(), keys, values)
+    tracemalloc.start()
+    decoded = decode(plan(), keys, values)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not decoded.reason.any()
+    assert most < 32 * MILLION
+
+
 def test_many_rows_with_many_elements() -> None:
     """More rows than are passed over one after another."""
     topics = one_after_another(300, bytes(16) + b"\2\0\0\0\1\0")
@@ -100,7 +112,9 @@ def test_the_shapes_that_are_remembered_are_bounded() -> None:
     message = messages("shipped")["StreamsGroupTopologyValue"]
     record = records()[23]
     values = Bulk(32, unknown_tags=False).values(message, 0, 300)
-    pairs: list[Pair] = [(TOPOLOGY, scalar.encode_value(record, 0, value)) for value in values]
+    pairs: list[Pair] = [
+        (TOPOLOGY, scalar_writer.encode_value(record, 0, value)) for value in values
+    ]
     with mock.patch.object(shapes, "MOST_SEEN", 1000):
         assert_held([pair for pair in pairs for _ in range(2)])
         assert 0 < shapes._SEEN.size <= 1000
@@ -142,5 +156,5 @@ def test_a_narrow_row_beside_wide_ones() -> None:
     for index in (3, 50, 97):
         values[index] = {"topicPartitions": [topic] * (200 * index)}
     record = records()[7]
-    pairs: list[Pair] = [(TARGET, scalar.encode_value(record, 0, value)) for value in values]
+    pairs: list[Pair] = [(TARGET, scalar_writer.encode_value(record, 0, value)) for value in values]
     assert {row.reason for row in assert_held(pairs)} == {"none"}

@@ -14,7 +14,7 @@ import pytest
 from kip848_spark.wire.decode import decode
 from kip848_spark.wire.encode import encode_keys, encode_values
 from tests.kafka_oracle import Oracle
-from tests.wire import scalar
+from tests.wire import scalar, scalar_writer
 from tests.wire.definitions import Field, Message, Record
 from tests.wire.held import Row, as_columns, binary, by_columns, column, plan
 from tests.wire.scalar import Plain
@@ -44,7 +44,7 @@ def _plain(field: Field, version: int, item: Any) -> Any:
 
 
 def json_of(message: Message, version: int, columns: Plain) -> dict[str, Any]:
-    return scalar.to_kafka_json(message, version, plain(message.fields, version, columns))
+    return scalar_writer.to_kafka_json(message, version, plain(message.fields, version, columns))
 
 
 def as_kafka_says(record: Record, row: Row) -> dict[str, Any]:

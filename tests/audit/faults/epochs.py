@@ -87,7 +87,8 @@ def assignment_epoch_off(log: Log, rng: random.Random) -> Injected:
 
 @fault
 def hash_wrong(log: Log, rng: random.Random) -> Injected:
-    """Of three epochs with one hash and the same subscriptions, the one in the middle."""
+    """Of three epochs with one hash and the same subscriptions, the one in the middle. Where a
+    topic that is asked for is not there, it may have come and gone."""
     places = []
     for i in values(log, "3"):
         bumps = [j for j in group_of(log, i) if log[j].kind in ("2", "3")]
@@ -98,11 +99,18 @@ def hash_wrong(log: Log, rng: random.Random) -> Injected:
             and len({data(log, j).get("metadataHash") for j in three}) == 1
             and data(log, i).get("metadataHash")
             and len({_asked_for(log, j) for j in three}) == 1
+            and len(_given_out(log, i)) == len(_asked_for(log, i) - {""})
         ):
             places.append(i)
     at = pick(rng, places)
     data(log, at)["metadataHash"] += rng.randint(1, 1 << 40)
     return injected(log, at)
+
+
+def _given_out(log: Log, at: int) -> set[str]:
+    """Ids of the topics that somebody has in the target."""
+    targets = [item.value or {} for item in latest(log, at, log[at].group, "7").values()]
+    return {part["topicId"] for value in targets for part in value["topicPartitions"]}
 
 
 def _asked_for(log: Log, at: int) -> frozenset[str]:

@@ -26,7 +26,8 @@ class Injected:
     partition: int
     first: int
     last: int
-    """A finding must be within: the operation that was edited, and the group's next one."""
+    """A finding must be within: the operation that was edited, up to the group's next one and the
+    next one about the same member."""
 
     def found_by(self, tally: Tally) -> bool:
         """Whether the first thing that an audit finds is this."""
@@ -117,7 +118,9 @@ def injected(log: Log, at: int, first: int | None = None) -> Injected:
     own = group_of(log, at)
     edited = operation_of(log, at)
     later = [i for i in own if i > edited[-1]]
-    until = operation_of(log, later[0])[-1] if later else own[-1]
+    of_key = [i for i in later if log[i].key == log[at].key]
+    next_ones = [operation_of(log, found[0])[-1] for found in (later, of_key) if found]
+    until = max(next_ones, default=own[-1])
     item = log[at]
     begin = log[edited[0]].offset if first is None else first
     return Injected(log, item.group, item.partition, begin, log[until].offset)

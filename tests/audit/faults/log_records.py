@@ -51,8 +51,13 @@ def swapped(log: Log, rng: random.Random) -> Injected:
 
 @fault
 def duplicated(log: Log, rng: random.Random) -> Injected:
-    """A record of a consumer group is there twice, side by side."""
-    places = [i for i, e in enumerate(log) if e.kind not in ("2", "4")]
+    """A record of a consumer group is there twice, side by side. Not a static member's leave: it
+    may say so twice."""
+    places = [
+        i
+        for i, e in enumerate(log)
+        if e.kind not in ("2", "4") and (e.value or {}).get("memberEpoch") != -2
+    ]
     at = pick(rng, places)
     again = replace(copy.deepcopy(log[at]), offset=log[at].offset + 1)
     return injected(inserted(log, at + 1, again), at + 1)

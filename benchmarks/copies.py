@@ -1,0 +1,45 @@
+"""A capture many times over: the same groups again and again, each time under other names."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_LENGTH = struct.Struct(">h")
+"""A key is an int16 type and, first of all, the group's name: an int16 length and the text."""
+
+
+def copied(capture: Path, out: Path, times: int) -> None:
+    """Writes ``capture`` (a file a partition) to a new folder ``times`` times over: in each
+    partition a copy behind the other, by offset and by time, with its groups renamed."""
+    out.mkdir()
+    for path in sorted(capture.glob("*.parquet")):
+        table = pq.read_table(path).sort_by("offset")
+        keys = table["key"].combine_chunks().dictionary_encode()
+        span = table["offset"][-1].as_py() + 1
+        ends = pc.min_max(table["timestamp"]).as_py()
+        with pq.ParquetWriter(out / path.name, table.schema, compression="zstd") as writer:
+            for number in range(times):
+                suffix = f".{number}".encode()
+                names = pa.array(
+                    [_renamed(key, suffix) for key in keys.dictionary.to_pylist()], pa.binary()
+                )
+                shift = pa.scalar(number * (ends["max"] - ends["min"]), pa.duration("us"))
+                columns = {name: table[name] for name in table.column_names} | {
+                    "key": names.take(keys.indices),
+                    "offset": pc.add(table["offset"], number * span),
+                    "timestamp": pc.add(table["timestamp"], shift).cast(
+                        table.schema.field("timestamp").type
+                    ),
+                }
+                writer.write_table(pa.table(columns, table.schema))
+
+
+def _renamed(key: bytes, suffix: bytes) -> bytes:
+    (length,) = _LENGTH.unpack_from(key, 2)
+    end = 4 + length
+    return key[:2] + _LENGTH.pack(length + len(suffix)) + key[4:end] + suffix + key[end:]
