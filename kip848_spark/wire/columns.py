@@ -19,6 +19,8 @@ _BASE64URL = np.frombuffer(
 )
 ZERO_UUID = bytes(16)
 _INT32_END = 0x7FFFFFFF
+UTF8_AT_ONCE = 1 << 20
+"""Bytes in which what is not UTF-8 is looked for at once: that takes twenty times the memory."""
 
 
 def slices(
@@ -238,6 +240,11 @@ def invalid_utf8(strings: pa.Array) -> Mask | None:
     octets = content(strings)
     if not len(octets) or octets.max() < 0x80 or _all_utf8(strings):
         return None
+    if len(octets) > UTF8_AT_ONCE and len(strings) > 1:
+        half = len(strings) // 2
+        halves = strings.slice(0, half), strings.slice(half)
+        found = [(invalid_utf8(each), len(each)) for each in halves]
+        return np.concatenate([np.zeros(n, bool) if bad is None else bad for bad, n in found])
     offsets = np.frombuffer(strings.buffers()[1], np.int32)
     offsets = offsets[strings.offset : strings.offset + len(strings) + 1]
     ends = offsets[1:].astype(np.int64) - int(offsets[0])

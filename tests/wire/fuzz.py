@@ -32,7 +32,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress
 
-from kip848_spark.wire import shapes, values, walk
+from kip848_spark.wire import columns, shapes, values, walk
 from kip848_spark.wire.decode import Decoded, decode
 from kip848_spark.wire.faults import Reason
 from tests.wire.held import Pair, by_columns, by_scalar, plan
@@ -111,6 +111,7 @@ def _check_shuffled(pairs: list[Pair], first: Decoded, draw: random.Random, fold
         mock.patch.object(values, "TRIES", tries),
         mock.patch.object(values, "WALKED", draw.choice([40, 700, 8192])),
         mock.patch.object(walk, "AT_ONCE", draw.choice([3, 50, 1 << 17])),
+        mock.patch.object(columns, "UTF8_AT_ONCE", draw.choice([100, 1 << 20])),
         mock.patch.object(shapes, "MOST_SEEN", seen),
     ):
         second = decode(plan(folder), keys.slice(len(head)), vals.slice(len(head)))

@@ -42,7 +42,9 @@ def test_utf8_as_python_has_it(rows: list[bytes]) -> None:
     check_utf8(rows)
 
 
-def test_utf8_in_bulk() -> None:
+@pytest.mark.parametrize("at_once", [10, columns.UTF8_AT_ONCE])
+def test_utf8_in_bulk(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "UTF8_AT_ONCE", at_once)
     draw = random.Random(1)
     for _ in range(50):
         check_utf8([b"".join(draw.choices(PIECES, k=draw.randrange(5))) for _ in range(300)])

@@ -305,3 +305,41 @@ def member_that_revokes(talk: Talk, does: str) -> Conversation:
     b.ack()
     yield 0.8
     talk.look()
+
+
+@story(does=["joins", "leaves", "asks_for_more", "comes_back", "is_fenced"])
+def target_waits_for_the_interval(talk: Talk, does: str) -> Conversation:
+    """From 4.3 on the next target comes an assignment interval after the last one."""
+    if not talk.duel.reference.release.assignment_interval:
+        return
+    talk.shared("foo", 6)
+    talk.shared("bar", 2)
+    talk.duel.configure(talk.group, {"consumer.assignment.interval.ms": "1500"})
+    a, b, c = talk.consumer("A", "foo"), talk.consumer("B", "foo", instance="b"), talk.consumer("C")
+    a.join()
+    yield 1.7
+    b.join()
+    a.ack()
+    a.ack()
+    b.ack()
+    if does == "joins":
+        c.names = ["foo"]
+        c.join()
+    elif does == "leaves":
+        b.leave()
+    elif does == "asks_for_more":
+        b.subscribe("foo", "bar")
+    elif does == "comes_back":
+        b.leave(-2)
+        talk.consumer("B2", "bar", instance="b").join()
+    else:
+        talk.ask("x", "LeaveGroup", members=[{"memberId": "", "groupInstanceId": "b"}])
+    for pause in (0.3, 0.3, 1.2):
+        a.ack()
+        talk.look()
+        yield pause
+    for _ in range(2):
+        for member in (a, b, c):
+            if member.epoch > 0:
+                member.ack()
+    talk.look()

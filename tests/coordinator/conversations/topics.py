@@ -161,11 +161,11 @@ def expression_changes(talk: Talk, change: str) -> Conversation:
     talk.topic("b1", 2)
     prefix = f"{talk.name}-"
     a, b = talk.consumer("A", regex=prefix + "a.*"), talk.consumer("B", regex=prefix + "b.*")
-    a.join()
-    b.join()
-    yield 0.3
-    a.ack()
-    b.ack()
+    for member in (a, b):
+        member.join()
+        yield 0.3  # it has ordered a resolution
+    for member in (a, b):
+        member.ack()
     names = [talk.topic_name("b1")]
     if change == "to_names":
         a.beat(subscribedTopicRegex="", subscribedTopicNames=names)
