@@ -26,7 +26,7 @@ from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.replay import kinds
 from kip848_spark.spark.gaps import TRANSACTION
-from kip848_spark.spark.in_between import cuts_of, share_of, state_then
+from kip848_spark.spark.in_between import cuts_of, share_of, some_partitions, state_then
 from kip848_spark.spark.judging import (
     DISAGREED,
     FINDING,
@@ -75,14 +75,15 @@ class Asked:
 
 def audit(lake: Lake, run: Run, asked: Asked) -> None:
     """Judges what the lake holds, and adds the rows of ``run`` to `agreement` and `findings`."""
+    cuts = cuts_of(run) if asked.after is None else {}
     settings = Settings(
         coverage(lake, run),
         known_topics(lake),
         asked.release,
         None if asked.since is None else round(asked.since.timestamp() * 1000),
         asked.offsets,
-        cuts_of(run) if asked.after is None else {},
-        share_of(lake) if asked.after is None else 0,
+        cuts,
+        share_of(lake, cuts) if cuts else 0,
     )
     rows = (
         _rows(lake, run, asked, settings)
@@ -123,7 +124,7 @@ def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
         rows = rows.unionByName(_shaped(_state(lake, table)))
     size = sum(row["records_read"] or 0 for row in lake.rows("runs"))
     if asked.after is None or size <= COMMITS_REPLAYED:
-        sampled = _sampled(size)
+        sampled = _sampled(run, size)
         replayed = _replayed(lake).where(sampled)
         rows = rows.unionByName(_shaped(replayed))
         rows = rows.unionByName(_shaped(_state(lake, OFFSETS).where(sampled)))
@@ -262,13 +263,15 @@ def _replayed(lake: Lake) -> DataFrame:
     )
 
 
-def _sampled(commits: int) -> Column:
+def _sampled(run: Run, commits: int) -> Column:
     """The keys of which all commits are replayed: all if ``commits`` are few. A sample of keys, not
     of groups: one group may have half of all commits."""
     if commits <= COMMITS_REPLAYED:
         return F.lit(True)
-    share = _KEY_BUCKETS * COMMITS_SAMPLED // commits
-    return F.pmod(F.xxhash64("group_id", "topic", "topic_partition"), F.lit(_KEY_BUCKETS)) < share
+    partitions = some_partitions(run)
+    share = _KEY_BUCKETS * COMMITS_SAMPLED // max(sum(partitions.values()), COMMITS_SAMPLED)
+    key = F.xxhash64("group_id", "topic", "topic_partition")
+    return F.col("partition").isin(*partitions) & (F.pmod(key, F.lit(_KEY_BUCKETS)) < share)
 
 
 def _changed(lake: Lake, run: Run, after: str) -> DataFrame:

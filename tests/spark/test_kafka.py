@@ -23,6 +23,8 @@ from kip848_spark.spark.runner import run_ingest
 from kip848_spark.spark.sources import KafkaSource
 from tests.spark.lakes import as_dicts
 
+ATTEMPTS = 3
+
 
 def source(broker: Broker) -> KafkaSource:
     return KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
@@ -32,9 +34,12 @@ def test_agrees_with_the_live_broker_night_after_night(
     quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = Lake(spark, str(tmp_path / "lake"))
-    first = run_ingest(source(broker), lake, then_replay=True)
-    assert first.run is not None
-    comparison = compare_live(lake, source(broker), first.run)
+    for _ in range(ATTEMPTS):
+        first = run_ingest(source(broker), lake, then_replay=True)
+        assert first.run is not None
+        comparison = compare_live(lake, source(broker), first.run)
+        if MOVING not in comparison.unjudged:  # on a busy machine a session may end just now
+            break
     assert [str(difference) for difference in comparison.differences] == []
     assert not comparison.unjudged.keys() - {NO_NAME}
     assert comparison.compared["groups"] > 10
