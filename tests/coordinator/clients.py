@@ -58,6 +58,8 @@ class Clients:
             first = self.coordinator.release.first_epoch
             assert epoch == (self.group_epoch or first) + 1, "an epoch is bumped by one"
             self.group_epoch = epoch
+        elif kind == "3":
+            self.group_epoch = 0  # an empty group is deleted after a while, and made anew
         if kind == "8":
             member = key["memberId"]
             if value is None:
