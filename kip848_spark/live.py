@@ -14,9 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kip848_spark.cluster_answers import (
+    LiveEnds,
+    LiveGroup,
+    LiveOffset,
+    LiveTopic,
+    Snapshot,
+    group_of,
+    kafka_id,
+    offsets_of,
+    racks_of,
+)
 from kip848_spark.errors import SourceError
 
 if TYPE_CHECKING:
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
-TopicPartition = tuple[str, int]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _GROUPS_A_REQUEST = 100
@@ -34,89 +43,6 @@ _PATIENCE = 4.0  # how long a broker may be away before the first contact is giv
 
 LOG = logging.getLogger("kip848_spark.kafka")
 LOG.addHandler(logging.NullHandler())
-
-_STATES = {
-    "PREPARING_REBALANCING": "PreparingRebalance",
-    "COMPLETING_REBALANCING": "CompletingRebalance",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class LiveMember:
-    """A member as the broker describes it; ``target`` is None in a classic group."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    assigned: tuple[TopicPartition, ...]
-    target: tuple[TopicPartition, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class LiveGroup:
-    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
-
-    ``state`` is Unknown where the client has no name for the broker's word: that is Assigning and
-    Reconciling, the states of a consumer-protocol group that is not at rest.
-    """
-
-    group_id: str
-    type: str
-    state: str
-    assignor: str
-    simple: bool
-    members: tuple[LiveMember, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LiveOffset:
-    """A committed offset. The client reads metadata up to its first zero byte and no further,
-    and writes one at the end of any that it commits."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int | None
-    metadata: str
-
-
-@dataclass(frozen=True, slots=True)
-class LiveTopic:
-    """A topic, its id as Kafka prints it (base64), and the racks of each partition's replicas;
-    none at all if no broker is on one."""
-
-    name: str
-    topic_id: str
-    partitions: int
-    internal: bool
-    racks: tuple[tuple[str, ...], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LiveEnds:
-    """The ends of a partition: the first offset there is, the next one to be written, and the
-    last stable one, up to which no transaction is open."""
-
-    first: int
-    end: int
-    stable: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All of it at one time. ``refused``: groups the broker would not describe, and why."""
-
-    cluster_id: str
-    groups: dict[str, LiveGroup]
-    offsets: dict[str, tuple[LiveOffset, ...]]
-    topics: dict[str, LiveTopic]
-    ends: dict[int, LiveEnds]
-    refused: dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Nothing but dicts, lists and scalars."""
-        return asdict(self)
 
 
 def snapshot(
@@ -274,7 +200,7 @@ class Cluster:
             )
             for i in range(0, len(ids), _GROUPS_A_REQUEST)
         )
-        groups = {name: _group(answer) for name, answer in sorted(answers.items())}
+        groups = {name: group_of(answer) for name, answer in sorted(answers.items())}
         return {name: group for name, group in groups.items() if group.state != _DEAD}, refused
 
     def committed(
@@ -289,7 +215,7 @@ class Cluster:
             )
             for name in ids
         )
-        return {name: _offsets(answer) for name, answer in sorted(answers.items())}, refused
+        return {name: offsets_of(answer) for name, answer in sorted(answers.items())}, refused
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, LiveTopic]:
         """Topics by name with their ids: all of them, or those named."""
@@ -311,10 +237,10 @@ class Cluster:
         return {
             name: LiveTopic(
                 name,
-                _kafka_id(said.topic_id),
+                kafka_id(said.topic_id),
                 len(said.partitions),
                 bool(said.is_internal),
-                _racks(said),
+                racks_of(said),
             )
             for name, said in sorted(answers.items())
         }
@@ -361,53 +287,3 @@ def _reason(cause: object) -> str:
     words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
     name = error.name() if hasattr(error, "name") else type(cause).__name__
     return words if " " in words else f"{words} {name}".strip()
-
-
-def _kafka_id(said: Any) -> str:
-    """A topic id as Kafka prints it: the client library prints plain base64, not the URL's."""
-    return str(said).replace("+", "-").replace("/", "_").rstrip("=")
-
-
-def _racks(said: Any) -> tuple[tuple[str, ...], ...]:
-    racks = tuple(
-        tuple(sorted(replica.rack for replica in one.replicas if replica.rack))
-        for one in sorted(said.partitions, key=lambda one: one.id)
-    )
-    return racks if any(racks) else ()
-
-
-def _group(said: Any) -> LiveGroup:
-    kind = said.type.name.lower()
-    state = said.state.name
-    return LiveGroup(
-        group_id=said.group_id,
-        type=kind,
-        state=_STATES.get(state, state.capitalize()),
-        assignor=said.partition_assignor,
-        simple=bool(said.is_simple_consumer_group),
-        members=tuple(sorted((_member(one) for one in said.members), key=lambda m: m.member_id)),
-    )
-
-
-def _member(said: Any) -> LiveMember:
-    target = said.target_assignment
-    return LiveMember(
-        member_id=said.member_id,
-        instance_id=said.group_instance_id or None,
-        client_id=said.client_id,
-        client_host=said.host,
-        assigned=_partitions(said.assignment),
-        target=None if target is None else _partitions(target),
-    )
-
-
-def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
-    return tuple(sorted((one.topic, one.partition) for one in assignment.topic_partitions))
-
-
-def _offsets(said: Any) -> tuple[LiveOffset, ...]:
-    return tuple(
-        LiveOffset(one.topic, one.partition, one.offset, one.leader_epoch, one.metadata or "")
-        for one in sorted(said.topic_partitions, key=lambda one: (one.topic, one.partition))
-        if one.offset >= 0
-    )

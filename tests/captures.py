@@ -21,16 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kip848_spark.live import (
-    OFFSETS_TOPIC,
+from kip848_spark.cluster_answers import (
     LiveEnds,
     LiveGroup,
     LiveMember,
     LiveOffset,
     LiveTopic,
     Snapshot,
-    snapshot,
 )
+from kip848_spark.live import OFFSETS_TOPIC, snapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, drive
 from kip848_spark.simulation.log import SCHEMA

@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from kip848_spark.live import Cluster, LiveEnds, admin_client, snapshot
+from kip848_spark.cluster_answers import LiveEnds
+from kip848_spark.live import Cluster, admin_client, snapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.simulation.log import SCHEMA
 from tests import other_groups

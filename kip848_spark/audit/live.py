@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kip848_spark.audit.results import ERROR, LIVE, Finding, Tally, as_json
-from kip848_spark.live import LiveGroup, LiveMember, LiveOffset, Snapshot
+from kip848_spark.cluster_answers import LiveGroup, LiveMember, LiveOffset, Snapshot
 
 JUDGED_TYPES = ("classic", "consumer")
 """Types of groups that the admin client can describe."""

@@ -84,7 +84,6 @@ def audit(
         if outcome.recovered:
             err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
         _show(agreement, findings)
-        show_live(outcome.live)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
 

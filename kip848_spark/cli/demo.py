@@ -100,7 +100,7 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
                 break
             run, comparison = outcome.run, outcome.live
             agreement += agreement_rows(lake, run.run_id)
-            if not (comparison.moving or MOVING in comparison.unjudged):
+            if MOVING not in comparison.unjudged:
                 break
         return run, comparison, State(call.lake_path()).rows("groups"), agreement
 

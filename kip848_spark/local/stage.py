@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kip848_spark.cluster_answers import LiveGroup
 from kip848_spark.errors import SourceError
-from kip848_spark.live import LOG, Cluster, LiveGroup
+from kip848_spark.live import LOG, Cluster
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.member import Member
 

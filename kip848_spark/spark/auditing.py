@@ -26,7 +26,7 @@ from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.replay import kinds
 from kip848_spark.spark.gaps import TRANSACTION
-from kip848_spark.spark.in_between import cuts_of, share_of, some_partitions, state_then
+from kip848_spark.spark.in_between import cuts_of, share_of, state_then
 from kip848_spark.spark.judging import (
     DISAGREED,
     FINDING,
@@ -44,6 +44,7 @@ from kip848_spark.spark.judging import (
 from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
+from kip848_spark.spark.sampling import some_partitions
 
 COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 50_000
 """A lake of so many records has all its commits replayed by the reference; of a larger one it is

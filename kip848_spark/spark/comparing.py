@@ -12,14 +12,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.live import Comparison, Moved, Rebuilt, compare
 from kip848_spark.audit.settings import BUCKETS, bucket_of
+from kip848_spark.cluster_answers import LiveEnds
 from kip848_spark.errors import SourceError
-from kip848_spark.live import LiveEnds, snapshot
+from kip848_spark.live import snapshot
 from kip848_spark.replay import kinds
 from kip848_spark.spark.choosing import control_plan
 from kip848_spark.spark.decoding import records_decoder
-from kip848_spark.spark.in_between import sampled
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.sampling import sampled
 from kip848_spark.spark.sources import KafkaSource, Range
 from kip848_spark.spark.tables import record_output
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import orjson
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -21,11 +21,10 @@ from kip848_spark.spark.folding import carried_of, derived
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.replaying import control_bytes, in_order
+from kip848_spark.spark.sampling import sampled, some_partitions
 
 MOST_RECORDS = 20_000
 """Control records that are folded once more, about: beyond, those of some of the groups."""
-ENOUGH = 1_000_000
-"""Records of the partitions that are looked at, about."""
 STATE_ROW = pa.schema(
     [
         ("group_id", pa.string()),
@@ -34,18 +33,6 @@ STATE_ROW = pa.schema(
         ("value", pa.string()),
     ]
 )
-
-
-def some_partitions(run: Run) -> dict[int, int]:
-    """Partitions of the topic and how many records each may have: all of them, or at random as many
-    as have `ENOUGH`, other ones in each run. Records of the rest need not be read."""
-    ends = [(r.partition, r.end) for r in run.ranges if r.end]
-    random.Random(run.run_id).shuffle(ends)
-    chosen: dict[int, int] = {}
-    for partition, end in ends:
-        if sum(chosen.values()) < ENOUGH:
-            chosen[partition] = end
-    return chosen
 
 
 def cuts_of(run: Run) -> dict[int, int]:
@@ -58,11 +45,6 @@ def share_of(lake: Lake, cuts: Mapping[int, int]) -> int:
     """How many of `BUCKETS` may take part."""
     number = lake.read("group_records").where(F.col("partition").isin(*cuts)).count()
     return BUCKETS * MOST_RECORDS // max(number, MOST_RECORDS)
-
-
-def sampled(share: int) -> Column:
-    """Whether the group of a row takes part; `audit.settings.bucket_of` says the same."""
-    return F.crc32(F.col("group_id").cast("binary")) % BUCKETS < share
 
 
 def state_then(lake: Lake, run: Run, cuts: Mapping[int, int], share: int) -> DataFrame:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from kip848_spark.cluster_answers import LiveTopic
 from kip848_spark.errors import SourceError
-from kip848_spark.live import LiveTopic
 from kip848_spark.spark.choosing import control_plan
 from kip848_spark.spark.decoding import control_decoder, records_decoder
 from kip848_spark.spark.direct import row_files

@@ -10,7 +10,7 @@ import pytest
 from kip848_spark.audit import live as judged
 from kip848_spark.audit.live import Moved, Rebuilt, compare
 from kip848_spark.audit.results import LIVE
-from kip848_spark.live import LiveGroup, LiveMember, LiveOffset, LiveTopic, Snapshot
+from kip848_spark.cluster_answers import LiveGroup, LiveMember, LiveOffset, LiveTopic, Snapshot
 
 GROUP: dict[str, Any] = {
     "group_id": "g", "type": "consumer", "state": "Stable", "protocol": None,

@@ -44,6 +44,11 @@ def test_a_source_that_is_none(kip848: Command, tmp_path: Path, source: str) -> 
     assert not (tmp_path / "l").exists()
 
 
+def test_a_capture_has_nobody_to_ask(kip848: Command, tmp_path: Path) -> None:
+    told = kip848("audit", "--lake", str(tmp_path), "--source", "parquet:/some/capture")
+    refused(told, 2, "is a capture")
+
+
 def test_nothing_named(kip848: Command) -> None:
     refused(kip848("run"), 2, "No source is named")
     refused(kip848("run", "--source", "parquet:x"), 2, "No lake is named")

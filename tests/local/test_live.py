@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from kip848_spark.cluster_answers import LiveOffset
 from kip848_spark.errors import SourceError
-from kip848_spark.live import Cluster, LiveOffset, snapshot
+from kip848_spark.live import Cluster, snapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import Quiet
 

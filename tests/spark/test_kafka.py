@@ -16,10 +16,10 @@ from kip848_spark.live import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.member import Member
 from kip848_spark.local.scenarios import Quiet
-from kip848_spark.spark.auditing import agreement_rows
+from kip848_spark.spark.auditing import Asked, agreement_rows
 from kip848_spark.spark.comparing import Sample, compare_live
 from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
+from kip848_spark.spark.runner import run_audit, run_ingest
 from kip848_spark.spark.sources import KafkaSource
 from tests.spark.lakes import as_dicts
 
@@ -79,6 +79,12 @@ def test_what_moved_since_the_run_is_not_judged(
         (told,) = (row for row in agreement_rows(lake, outcome.run.run_id) if row["check"] == LIVE)
         assert told["verified"] == outcome.live.same > 100
         assert told["disagreed"] == 0
+
+        asked = Asked(groups=["spark.at-rest"])
+        one = run_audit(lake, asked, source=source(broker)).live
+        assert one is not None
+        assert one.differences == []
+        assert one.compared["groups"] == 1
 
         commits.commit([("foo", 0, 55, "")])
         again = Member(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")

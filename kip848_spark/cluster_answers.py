@@ -1,0 +1,142 @@
+"""What a cluster says of its groups, topics and offsets, in plain values, and how they are read off
+the client library's answers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+TopicPartition = tuple[str, int]
+
+_STATES = {
+    "PREPARING_REBALANCING": "PreparingRebalance",
+    "COMPLETING_REBALANCING": "CompletingRebalance",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveMember:
+    """A member as the broker describes it; ``target`` is None in a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assigned: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveGroup:
+    """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
+
+    ``state`` is Unknown where the client has no name for the broker's word: that is Assigning and
+    Reconciling, the states of a consumer-protocol group that is not at rest.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    assignor: str
+    simple: bool
+    members: tuple[LiveMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOffset:
+    """A committed offset. The client reads metadata up to its first zero byte and no further,
+    and writes one at the end of any that it commits."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTopic:
+    """A topic, its id as Kafka prints it (base64), and the racks of each partition's replicas;
+    none at all if no broker is on one."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    internal: bool
+    racks: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEnds:
+    """The ends of a partition: the first offset there is, the next one to be written, and the
+    last stable one, up to which no transaction is open."""
+
+    first: int
+    end: int
+    stable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of it at one time. ``refused``: groups the broker would not describe, and why."""
+
+    cluster_id: str
+    groups: dict[str, LiveGroup]
+    offsets: dict[str, tuple[LiveOffset, ...]]
+    topics: dict[str, LiveTopic]
+    ends: dict[int, LiveEnds]
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Nothing but dicts, lists and scalars."""
+        return asdict(self)
+
+
+def kafka_id(said: Any) -> str:
+    """A topic id as Kafka prints it: the client library prints plain base64, not the URL's."""
+    return str(said).replace("+", "-").replace("/", "_").rstrip("=")
+
+
+def racks_of(said: Any) -> tuple[tuple[str, ...], ...]:
+    racks = tuple(
+        tuple(sorted(replica.rack for replica in one.replicas if replica.rack))
+        for one in sorted(said.partitions, key=lambda one: one.id)
+    )
+    return racks if any(racks) else ()
+
+
+def group_of(said: Any) -> LiveGroup:
+    kind = said.type.name.lower()
+    state = said.state.name
+    return LiveGroup(
+        group_id=said.group_id,
+        type=kind,
+        state=_STATES.get(state, state.capitalize()),
+        assignor=said.partition_assignor,
+        simple=bool(said.is_simple_consumer_group),
+        members=tuple(sorted((_member(one) for one in said.members), key=lambda m: m.member_id)),
+    )
+
+
+def _member(said: Any) -> LiveMember:
+    target = said.target_assignment
+    return LiveMember(
+        member_id=said.member_id,
+        instance_id=said.group_instance_id or None,
+        client_id=said.client_id,
+        client_host=said.host,
+        assigned=_partitions(said.assignment),
+        target=None if target is None else _partitions(target),
+    )
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(sorted((one.topic, one.partition) for one in assignment.topic_partitions))
+
+
+def offsets_of(said: Any) -> tuple[LiveOffset, ...]:
+    return tuple(
+        LiveOffset(one.topic, one.partition, one.offset, one.leader_epoch, one.metadata or "")
+        for one in sorted(said.topic_partitions, key=lambda one: (one.topic, one.partition))
+        if one.offset >= 0
+    )
