@@ -139,9 +139,9 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
     if goal.subscribed is None:
         return member
     gone = {t: n for t, n in member.assigned.items() if t not in goal.subscribed}
+    stepped = member.moved_to(member.epoch) if goal.release.unsubscribing_steps else member
     if not gone:
-        steps = goal.release.steps_without_topics and not goal.subscribed and not member.pending
-        return member.moved_to(member.epoch) if steps else member
+        return member if goal.subscribed or member.pending else stepped
     rest = HashTable(member.assigned, copied_size(len(member.assigned), 1))
     assigned = {t: member.assigned[t] for t in rest if t not in gone}
     table = HashTable(member.pending, copied_size(len(member.pending), 1))
@@ -152,10 +152,6 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
         held, new = member.pending.get(topic), gone.get(topic, {})
         pending[topic] = new if held is None else _listed(held | new, held, goal)
     if _still_owns(owned, pending):
-        return member.moved_to(
-            member.epoch,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=assigned,
-            pending=pending,
-        )
-    return replace(member.moved_to(member.epoch), assigned=assigned)
+        state = MemberState.UNREVOKED_PARTITIONS
+        return replace(stepped, state=state, assigned=assigned, pending=pending)
+    return replace(stepped, assigned=assigned)
