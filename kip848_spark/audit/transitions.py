@@ -91,10 +91,15 @@ def reachable(member: Member, value: Json, situation: Situation) -> tuple[bool, 
     wanted = recorded_as(value, epochs=epochs)
     seen: list[Json] = []
     if value["memberEpoch"] == STATIC_LEAVE:
+        if member.instance_id is None:
+            return False, []
         seen.append(_left(member, epochs=epochs))
         return seen[0] == wanted, seen
+    before = seen_as(member, epochs=epochs)
     for after in _steps(member, value, situation):
         shown = seen_as(after, epochs=epochs)
+        if shown == before:
+            continue  # what changes nothing is not written
         if shown == wanted:
             return True, [shown]
         if shown not in seen:
