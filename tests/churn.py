@@ -147,7 +147,7 @@ class Crowd:
 Teller = Callable[[Any, int], Conversation]
 CONSUMERS: tuple[Teller, ...] = (*[generated.consumers] * 3, generated.migrations)
 MOVING: tuple[Teller, ...] = (
-    *[generated.migrations] * 3, generated.patterns, generated.restarts, generated.consumers,
+    *[generated.migrations, generated.patterns] * 2, generated.restarts, generated.consumers,
 )  # fmt: skip
 OTHERS: tuple[Teller, ...] = (other_groups.share, other_groups.streams)
 

@@ -16,6 +16,7 @@ from kip848_spark.audit.operations import Part
 from kip848_spark.audit.results import HASH
 from kip848_spark.audit.topics import Proven, hash_of, on_racks
 from kip848_spark.coordinator import records
+from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.topics import Topic
 
 TOPICS_THEN = "the topics as they were then, or the racks of their replicas, are not known"
@@ -49,12 +50,28 @@ class Hashes:
         group = case.consumer
         if group is None or not case.sure:
             return
-        if any(entry.value is not None for entry in part.of(records.TOPICS)):
+        for entry in part.of(records.TOPICS):
             case.prover.take(group.topic_metadata or ())
+            self._topics(entry, group)
         for entry in part.of(records.GROUP):
             self._epoch(entry)
         if part.of(records.TARGET_EPOCH):
             self._target(group.target_epoch)
+
+    def _topics(self, entry: Entry, group: ConsumerGroup) -> None:
+        """Key 4: the topics that the group asks for, as far as they exist."""
+        assert entry.value is not None
+        names = {row["topicName"] for row in entry.value["topics"]}
+        strangers = names - group.topic_names()
+        if strangers and self.case.census:
+            self.case.tally.wrong(
+                HASH,
+                entry,
+                f"Topic {min(strangers)} is in the group's topic metadata, but no member asks for "
+                "it: a record of key 5 or 16 is lost; restart one consumer of the group.",
+                sorted(group.topic_names()),
+                sorted(names),
+            )
 
     def _epoch(self, entry: Entry) -> None:
         case, group, value = self.case, self.case.consumer, entry.value

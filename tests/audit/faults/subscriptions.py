@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 
 from kip848_spark.coordinator.records import tombstone
 from tests.audit.faults.injecting import (
@@ -97,22 +98,19 @@ def expression_unresolved(log: Log, rng: random.Random) -> Injected:
 def lost_expression_tombstone(log: Log, rng: random.Random) -> Injected:
     """Nobody subscribes by an expression any more, but what it came to stays."""
     places = [
-        operation
+        (operation, i)
         for operation in operations(log)
-        for i in operation
+        for i in operation[1:]
         if log[i].kind == "16"
         and log[i].value is None
         and log[operation[-1]].kind != "2"
         and not any(log[j].kind == "3" and log[j].value is None for j in operation)
         and log[i].member in latest(log, i, log[i].group, "16")
     ]
-    operation = pick(rng, places)
-    gone = pick(rng, [i for i in operation if log[i].kind == "16" and log[i].value is None])
-    if operation == [gone]:
-        raise NoPlaceError
-    first = log[operation[0]].offset
+    operation, gone = pick(rng, places)
+    first, place = log[operation[0]].offset, log[gone].offset
     at = gone if gone != operation[-1] else gone - 1
-    return injected(dropped(log, gone), at, first)
+    return replace(injected(dropped(log, gone), at, first), place=place)
 
 
 @fault
@@ -120,10 +118,15 @@ def topic_metadata_off(log: Log, rng: random.Random) -> Injected:
     """A topic's partitions in key 4 (4.0) are one more than there are."""
     places = [i for i in values(log, "4") if data(log, i)["topics"]]
     at = pick(rng, [i for i in places if _next_target(log, i) is not None])
-    row = pick(rng, data(log, at)["topics"])
-    row["numPartitions"] += 1
     last = _next_target(log, at)
     assert last is not None
+    given_out = {
+        row["topicId"]
+        for item in latest(log, last, log[at].group, "7").values()
+        for row in (item.value or {})["topicPartitions"]
+    }
+    row = pick(rng, [row for row in data(log, at)["topics"] if row["topicId"] in given_out])
+    row["numPartitions"] += 1
     found = injected(log, at)
     return Injected(**(vars(found) | {"last": max(found.last, log[last].offset)}))
 
@@ -144,9 +147,9 @@ def lost_last_member(log: Log, rng: random.Random) -> Injected:
     places = [
         operation
         for operation in operations(log)
-        if "".join(log[i].kind for i in operation) in ("8753", "87543")
+        # with another key 4, or another hash, a topic could be the cause
+        if "".join(log[i].kind for i in operation) == "8753"
         and (before := previous(log, operation[-1])) is not None
-        # with another hash, a topic could be the cause
         and (before.value or {}).get("metadataHash")
         == (log[operation[-1]].value or {}).get("metadataHash")
     ]
