@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from kip848_spark.audit.entries import Entry
 
@@ -41,8 +42,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One thing a coordinator did."""
 
     name: str
@@ -68,16 +68,22 @@ def same_operation(before: Entry, after: Entry) -> bool:
 
 def parts_of(entries: Sequence[Entry]) -> list[Part]:
     """The parts of an operation; what is in no order that exists ends it, as one `BROKEN` part."""
-    letters = "".join(map(letter, entries))
-    parts = []
+    cuts = _cuts("".join(map(letter, entries)))
+    return [Part(name, entries[begin:end]) for name, begin, end in cuts]
+
+
+@lru_cache(512)
+def _cuts(letters: str) -> tuple[tuple[str, int, int], ...]:
+    """The name of each part, where it begins and where it ends."""
+    cuts = []
     at = 0
     while at < len(letters):
         name, end = _next(letters, at)
         if name == BROKEN:
             end = len(letters)
-        parts.append(Part(name, entries[at:end]))
+        cuts.append((name, at, end))
         at = end
-    return parts
+    return tuple(cuts)
 
 
 def _next(letters: str, at: int) -> tuple[str, int]:

@@ -8,7 +8,7 @@ partition is granted while anyone owns it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kip848_spark.coordinator.consumer_group import NO_OWNER, Member, MemberState
 from kip848_spark.coordinator.faults import GroupError
@@ -20,8 +20,7 @@ Owned = Mapping[str, set[int]] | None
 """What the member says it owns; ``None`` if it did not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(NamedTuple):
     """Where a member is to go, and what it may have there."""
 
     epoch: int
@@ -158,4 +157,4 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
             assigned=assigned,
             pending=pending,
         )
-    return replace(member.moved_to(member.epoch), assigned=assigned)
+    return member.moved_to(member.epoch, assigned=assigned)

@@ -39,6 +39,7 @@ from kip848_spark.spark.judging import (
     UNVERIFIABLE,
     VERDICT,
     VERIFIED,
+    Row,
     judge,
 )
 from kip848_spark.spark.lake import Lake, with_run
@@ -46,7 +47,7 @@ from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
 from kip848_spark.spark.sampling import some_partitions
 
-COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 50_000
+COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 20_000
 """A lake of so many records has all its commits replayed by the reference; of a larger one it is
 given those of some keys, about so many."""
 _COLLECTED = 10_000
@@ -84,7 +85,7 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
         None if asked.since is None else round(asked.since.timestamp() * 1000),
         asked.offsets,
         cuts,
-        share_of(lake, cuts) if cuts else 0,
+        share_of(lake, run) if cuts else 0,
     )
     rows = (
         _rows(lake, run, asked, settings)
@@ -110,10 +111,6 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
 # What the tasks get
 
 _ORDER = ("last", "partition", "offset")
-_COLUMNS = (
-    "group_id", "partition", "offset", "millis", "kind", "member_id", "regular_expression",
-    "dialect", "value", "last",
-)  # fmt: skip
 
 
 def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
@@ -141,7 +138,7 @@ def _rows(lake: Lake, run: Run, asked: Asked, settings: Settings) -> DataFrame:
 
 
 def _shaped(rows: DataFrame) -> DataFrame:
-    """``rows`` in `_COLUMNS`, null where they have no such column."""
+    """``rows`` in the columns of `Row`, null where they have no such column."""
     there = set(rows.columns)
     types = {"partition": "int", "offset": "bigint", "millis": "bigint", "last": "int"}
     return rows.select(
@@ -149,7 +146,7 @@ def _shaped(rows: DataFrame) -> DataFrame:
             F.col(name)
             if name in there
             else F.lit(None).cast(types.get(name, "string")).alias(name)
-            for name in _COLUMNS
+            for name in Row._fields
         )
     )
 

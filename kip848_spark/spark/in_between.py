@@ -41,9 +41,11 @@ def cuts_of(run: Run) -> dict[int, int]:
     return {partition: rng.randrange(end) for partition, end in some_partitions(run).items()}
 
 
-def share_of(lake: Lake, cuts: Mapping[int, int]) -> int:
+def share_of(lake: Lake, run: Run) -> int:
     """How many of `BUCKETS` may take part."""
-    number = lake.read("group_records").where(F.col("partition").isin(*cuts)).count()
+    records = sum(r.end for r in run.ranges)
+    looked_at = sum(some_partitions(run).values()) / max(records, 1)
+    number = round(lake.count("group_records") * looked_at)
     return BUCKETS * MOST_RECORDS // max(number, MOST_RECORDS)
 
 

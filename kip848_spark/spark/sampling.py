@@ -15,12 +15,14 @@ ENOUGH = 1_000_000
 
 
 def some_partitions(run: Run) -> dict[int, int]:
-    """Partitions of the topic and how many records each may have: all of them, or at random as many
-    as have `ENOUGH`, other ones in each run. Records of the rest need not be read."""
-    ends = [(r.partition, r.end) for r in run.ranges if r.end]
-    random.Random(run.run_id).shuffle(ends)
+    """Partitions of the topic and how many records each may have: all of them, or from one at
+    random on as many as have `ENOUGH`, other ones in each run. Records of the rest need not be
+    read; of neighbours, which stand side by side in the lake's files, few others are.
+    """
+    ends = sorted((r.partition, r.end) for r in run.ranges if r.end)
+    first = random.Random(run.run_id).randrange(len(ends)) if ends else 0
     chosen: dict[int, int] = {}
-    for partition, end in ends:
+    for partition, end in ends[first:] + ends[:first]:
         if sum(chosen.values()) < ENOUGH:
             chosen[partition] = end
     return chosen

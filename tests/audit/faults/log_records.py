@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from dataclasses import replace
 
 from kip848_spark.audit.entries import entry
 from kip848_spark.audit.operations import same_operation
@@ -45,7 +44,7 @@ def swapped(log: Log, rng: random.Random) -> Injected:
     ]
     one, other = pick(rng, pairs)
     a, b = log[one], log[other]
-    log[one], log[other] = replace(b, offset=a.offset), replace(a, offset=b.offset)
+    log[one], log[other] = b._replace(offset=a.offset), a._replace(offset=b.offset)
     return injected(log, other)
 
 
@@ -59,7 +58,7 @@ def duplicated(log: Log, rng: random.Random) -> Injected:
         if e.kind not in ("2", "4") and (e.value or {}).get("memberEpoch") != -2
     ]
     at = pick(rng, places)
-    again = replace(copy.deepcopy(log[at]), offset=log[at].offset + 1)
+    again = copy.deepcopy(log[at])._replace(offset=log[at].offset + 1)
     return injected(inserted(log, at + 1, again), at + 1)
 
 
@@ -71,8 +70,8 @@ def replayed_later(log: Log, rng: random.Random) -> Injected:
         later = [j for j in group_of(log, i) if j > i and log[j].key == log[i].key]
         places += [(i, j) for j in later if log[j].value is not None]
     one, other = pick(rng, places)
-    again = replace(
-        copy.deepcopy(log[one]), offset=log[other].offset + 1, timestamp=log[other].timestamp + 1
+    again = copy.deepcopy(log[one])._replace(
+        offset=log[other].offset + 1, timestamp=log[other].timestamp + 1
     )
     return injected(inserted(log, other + 1, again), other + 1, begin(log, other))
 
