@@ -1,7 +1,7 @@
 """Heavy churn on a real broker: generated conversations in raw requests, many groups at a time.
 
     python -m tests.churn 4.3.1 DIR [--seed N] [--groups N] [--restart] [--cleaner] [--others]
-                                    [--rack] [--dump]
+                                    [--moving] [--rack] [--dump]
 
 writes what `tests.captures` writes of the scenarios: `records-committed.parquet` and `live.json`,
 or, with ``--dump``, `records.parquet` and what Kafka's own tool prints of the same log (a 3.7
@@ -146,6 +146,9 @@ class Crowd:
 
 Teller = Callable[[Any, int], Conversation]
 CONSUMERS: tuple[Teller, ...] = (*[generated.consumers] * 3, generated.migrations)
+MOVING: tuple[Teller, ...] = (
+    *[generated.migrations] * 3, generated.patterns, generated.restarts, generated.consumers,
+)  # fmt: skip
 OTHERS: tuple[Teller, ...] = (other_groups.share, other_groups.streams)
 
 
@@ -193,6 +196,8 @@ def make(told: argparse.Namespace) -> None:
     out_dir.mkdir(parents=True, exist_ok=True)
     settings = (CLEANED if told.cleaner else {}) | (other_groups.SETTINGS if told.others else {})
     settings |= {"broker.rack": "rack-a"} if told.rack else {}
+    if told.moving and told.version.startswith("4.3"):
+        settings |= {"group.consumer.assignment.interval.ms": "0"}
     early = told.version.startswith("3.")
     if early:
         settings |= EARLY_ACCESS
@@ -207,7 +212,8 @@ def make(told: argparse.Namespace) -> None:
             if told.restart:
                 broker.restart()
 
-        tellers = OTHERS if told.others else CONSUMERS[:1] if early else CONSUMERS
+        tellers = OTHERS if told.others else MOVING if told.moving else CONSUMERS
+        tellers = tellers[:1] if early else tellers
         # An early-access broker gives answers that can't be read: that conversation is over then.
         with suppress(*[Exception] * early):
             churn(broker, told.seed, told.groups, halfway, tellers)
@@ -242,6 +248,9 @@ if __name__ == "__main__":
     parser.add_argument("--restart", action="store_true")
     parser.add_argument("--cleaner", action="store_true")
     parser.add_argument("--others", action="store_true", help="share and streams groups")
+    parser.add_argument(
+        "--moving", action="store_true", help="groups that migrate, expressions, static members"
+    )
     parser.add_argument("--rack", action="store_true", help="the broker says where it is")
     parser.add_argument(
         "--dump", action="store_true", help="the records and Kafka's reading of them"

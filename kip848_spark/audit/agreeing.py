@@ -21,6 +21,11 @@ def agree(
     tally: Tally, ours: Iterable[StateRow], theirs: Iterable[StateRow], reason: str | None = None
 ) -> None:
     """Counts the rows that either side has. ``reason``: why they can't be compared, if so."""
+    ours, theirs = list(ours), list(theirs)
+    same = set(ours)
+    if reason is None and len(same) == len(ours) == len(theirs) and same == set(theirs):
+        tally.verified[STATE] += len(ours)
+        return
     wanted = {(row.table, row.key): row for row in theirs}
     for row in ours:
         told = wanted.pop((row.table, row.key), None)  # a row that is there twice finds None

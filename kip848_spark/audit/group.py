@@ -10,6 +10,7 @@ from kip848_spark.audit.assignment import judge_current
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import OTHERS, Entry
 from kip848_spark.audit.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
+from kip848_spark.audit.expressions import judge_abandoned, subscribed
 from kip848_spark.audit.hashes import Hashes
 from kip848_spark.audit.migration import Dissolved, judge_classic, judge_upgrade
 from kip848_spark.audit.operations import (
@@ -143,12 +144,15 @@ class GroupAudit:
         counts = self.settings.counts(entries[-1])
         self.case.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed(entries)
+        expressions = subscribed(self.case)
         for part in parts_of(entries):
             if self.case.sure:
                 self._judge_part(part)
             else:
                 self._pass_over(part)
-        if not self.case.sure:
+        if self.case.sure:
+            judge_abandoned(self.case, entries, expressions)
+        else:
             keys = {entry.key for entry in entries}
             # The cleaner leaves one record a key: a second one lies behind what it has cleaned.
             self.case.sure = bool(keys & self._repeatable) or len(keys) < len(entries)

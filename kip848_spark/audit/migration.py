@@ -7,12 +7,16 @@ from typing import Any
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.operations import Part
-from kip848_spark.audit.results import GAP, MIGRATION
+from kip848_spark.audit.results import CRITICAL, GAP, MIGRATION
 from kip848_spark.audit.transitions import places
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
-from kip848_spark.coordinator.consumer_protocol import MalformedMetadataError, read_assignment
+from kip848_spark.coordinator.consumer_protocol import (
+    MalformedMetadataError,
+    assignment_bytes,
+    read_assignment,
+)
 
 Named = set[tuple[str, int]]
 
@@ -26,7 +30,6 @@ class Dissolved:
         # A member that is replaced by one of the classic protocol may raise the epoch, but the
         # conversion takes the one before; two operations of one millisecond look the same.
         self.epochs = sorted({group.epoch, group.epoch if began is None else began})
-        self.members = {member.member_id for member in group.members.values()}
         self.classic = {member.member_id for member in group.classic_members}
         self.targets = {member: group.target_of(member) for member in group.members}
 
@@ -146,6 +149,29 @@ def judge_classic(case: Case, entry: Entry, dissolved: Dissolved | None) -> None
     value = entry.value
     assert value is not None
     ids = sorted(member["memberId"] for member in value["members"] or ())
+    if ids and value["leader"] not in ids:
+        case.tally.wrong(
+            MIGRATION,
+            entry,
+            "The classic group's leader is none of its members: nobody will hand out partitions at "
+            "the next rebalance; restart the group's consumers.",
+            ids,
+            value["leader"],
+            member="",
+        )
+        return
+    if dissolved is None and case.consumer is not None and case.census:
+        case.tally.wrong(
+            MIGRATION,
+            entry,
+            "This is a classic group's record, but the group is of the new protocol, and nothing "
+            "ended it: a broker that loads this log forgets that group; look for a second writer.",
+            "the consumer group's tombstones before it",
+            entry.record,
+            severity=CRITICAL,
+            member="",
+        )
+        return
     if dissolved is not None:
         _downgrade(case, entry, value, ids, dissolved)
         return
@@ -175,10 +201,10 @@ def _downgrade(
         case.tally.unknown(MIGRATION, GAP)
         return
     generations = dissolved.epochs if ids else [0]
-    strangers = sorted(set(ids) - dissolved.members)
+    strangers = sorted(set(ids) - dissolved.classic)
     missing = sorted(dissolved.classic - set(ids)) if ids else []
     if value["generation"] in generations and not strangers and not missing:
-        case.tally.right(MIGRATION)
+        _downgraded(case, entry, value, dissolved)
         return
     case.tally.wrong(
         MIGRATION,
@@ -189,3 +215,30 @@ def _downgrade(
         {"generation": value["generation"], "members": ids},
         member="",
     )
+
+
+def _downgraded(case: Case, entry: Entry, value: dict[str, Any], dissolved: Dissolved) -> None:
+    """Each member of the classic group is told what its target was."""
+    for member in value["members"] or ():
+        told = _given(assignment_bytes(member["assignment"]))
+        target = dissolved.targets[member["memberId"]]
+        wanted = _names(case, {topic: sorted(numbers) for topic, numbers in target.items()})
+        if told is None or wanted is None:
+            continue
+        # Of a topic that was deleted since nobody is told.
+        there = {topic for topic, _ in told} | {
+            topic.name for topic in case.known.listed.values() if topic.topic_id in target
+        }
+        if told - wanted or {place for place in wanted - told if place[0] in there}:
+            case.tally.wrong(
+                MIGRATION,
+                entry,
+                "The group was converted back to the classic protocol, but "
+                f"{member['memberId']} was not told to have what its target was: partitions stay "
+                "unread, or are read twice, until the group rebalances; restart one consumer.",
+                sorted(wanted),
+                sorted(told),
+                member=member["memberId"],
+            )
+            return
+    case.tally.right(MIGRATION)

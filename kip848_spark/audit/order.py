@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
-from kip848_spark.audit.operations import BROKEN, DELETE, Part
-from kip848_spark.audit.results import ORDER, WARNING, Tally
+from kip848_spark.audit.expressions import judge_resolved
+from kip848_spark.audit.operations import BROKEN, DELETE, REJOIN, Part
+from kip848_spark.audit.results import CRITICAL, ORDER, WARNING, Tally
 from kip848_spark.coordinator import records
 
 
@@ -31,12 +32,31 @@ def judge_order(case: Case, part: Part) -> None:
             [(_name(entry), entry.member) for entry in part.entries],
             member="",
         )
+    elif part.name == REJOIN and _another_instance(case, part):
+        case.tally.wrong(
+            ORDER,
+            part.entries[3],
+            "A member takes another's place without being the same instance: one of the records "
+            "was damaged, or tombstones of one member and the join of another were mixed up.",
+            "the instance id of the member that went",
+            part.entries[3].record,
+        )
     else:
         case.tally.right(ORDER)
 
 
 def _name(entry: Entry) -> str:
     return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
+
+
+def _another_instance(case: Case, part: Part) -> bool:
+    left, joined = part.entries[0].member, part.entries[3]
+    member = case.member(left)
+    if member is None or joined.value is None or not case.knows(records.MEMBER, left):
+        return False
+    return joined.value["instanceId"] in (None, "") or (
+        joined.value["instanceId"] != member.instance_id
+    )
 
 
 def _of_one_member(part: Part) -> bool:
@@ -74,6 +94,26 @@ def judge_sense(case: Case, part: Part, entry: Entry) -> None:
             "each partition once",
             entry.record,
         )
+    elif (other := _same_instance(case, entry)) is not None:
+        case.tally.wrong(
+            ORDER,
+            entry,
+            f"Members {other} and {entry.member} are one instance, {entry.value['instanceId']}: "
+            "the tombstones of the first are lost, and its partitions stay with it; restart "
+            "that consumer.",
+            other,
+            entry.record,
+        )
+    elif entry.kind == records.REGEX:
+        judge_resolved(case, entry)
+
+
+def _same_instance(case: Case, entry: Entry) -> str | None:
+    """The other member that has the instance id which a member's record names."""
+    if entry.kind != records.MEMBER or entry.value is None or case.consumer is None:
+        return None
+    other = case.consumer.static_ids.get(entry.value["instanceId"] or "")
+    return other if other != entry.member and other in case.consumer.members else None
 
 
 def _names_one_twice(entry: Entry) -> bool:
@@ -126,6 +166,17 @@ def _tombstone(case: Case, part: Part, entry: Entry) -> None:
         there = case.member(entry.member) is not None
     elif entry.kind == records.GROUP:
         there = case.consumer is not None
+    elif entry.kind == records.CLASSIC_GROUP and case.consumer is not None:
+        case.tally.wrong(
+            ORDER,
+            entry,
+            "This tombstone is a classic group's, but the group is of the new protocol: a broker "
+            "that loads this log forgets that group; look for a second writer.",
+            "the tombstones of a consumer group",
+            entry.record,
+            severity=CRITICAL,
+        )
+        return
     else:
         # The end of a group clears keys 4, 6 and 16 whether or not they are there, and key 2 of a
         # group that only its commits had made.

@@ -27,7 +27,6 @@ from kip848_spark.coordinator.consumer_protocol import (
     read_subscription,
 )
 from kip848_spark.coordinator.faults import ReplayError
-from kip848_spark.coordinator.records import Partitions
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
@@ -163,6 +162,8 @@ class Reference:
         unsaid = self._unsaid() if isinstance(group, ConsumerGroup) else ()
         for table, row in rows:
             yield state_row(table, self.group_id, row, unsaid if table == GROUPS else ())
+        if isinstance(group, ConsumerGroup):
+            yield from _assignments(group)
 
     def _unsaid(self) -> Collection[str]:
         """Columns of `groups` that stand for records that are not there: what an epoch is then
@@ -209,12 +210,6 @@ def _consumer(group: ConsumerGroup) -> Iterator[tuple[str, dict[str, Any]]]:
     )
     for member in group.members.values():
         yield MEMBERS, _member(member)
-        yield from _places(member.member_id, "assigned", member.assigned, group.release)
-        yield from _places(member.member_id, "pending_revocation", member.pending, group.release)
-    for member_id, target in group.targets.items():
-        for topic_id, numbers in target.items():
-            for number in numbers:
-                yield ASSIGNMENTS, _place(member_id, "target", topic_id, number)
 
 
 def _member(member: Member) -> dict[str, Any]:
@@ -235,26 +230,21 @@ def _member(member: Member) -> dict[str, Any]:
     }
 
 
-def _places(
-    member_id: str, role: str, partitions: Partitions, release: Release
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    for topic_id, numbers in partitions.items():
-        for number, epoch in numbers.items():
-            known = epoch if release.partition_epochs else None
-            yield ASSIGNMENTS, _place(member_id, role, topic_id, number, known)
-
-
-def _place(
-    member_id: str, role: str, topic_id: str | None, number: int, epoch: int | None = None
-) -> dict[str, Any]:
-    return {
-        "member_id": member_id,
-        "role": role,
-        "topic_id": topic_id,
-        "topic": None,
-        "topic_partition": number,
-        "assignment_epoch": epoch,
-    }
+def _assignments(group: ConsumerGroup) -> Iterator[StateRow]:
+    epochs = group.release.partition_epochs
+    for member in group.members.values():
+        roles = (("assigned", member.assigned), ("pending_revocation", member.pending))
+        for role, partitions in roles:
+            for topic_id, numbers in partitions.items():
+                for number, epoch in numbers.items():
+                    key = (member.member_id, role, topic_id, None, number)
+                    row = (epoch if epochs else None,)
+                    yield StateRow(ASSIGNMENTS, group.group_id, key, row)
+    for member_id, target in group.targets.items():
+        for topic_id, wanted in target.items():
+            for number in wanted:
+                key = (member_id, "target", topic_id, None, number)
+                yield StateRow(ASSIGNMENTS, group.group_id, key, (None,))
 
 
 def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -294,5 +284,12 @@ def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         for topic, numbers in given:
             for number in numbers:
-                place = _place(member.member_id, "assigned", None, number)
-                yield ASSIGNMENTS, place | {"topic": topic}
+                place = {
+                    "member_id": member.member_id,
+                    "role": "assigned",
+                    "topic_id": None,
+                    "topic": topic,
+                    "topic_partition": number,
+                    "assignment_epoch": None,
+                }
+                yield ASSIGNMENTS, place

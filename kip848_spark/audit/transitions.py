@@ -56,7 +56,7 @@ def seen_as(member: Member, *, epochs: bool) -> Json:
         "pendingRevocation": _sorted(member.pending),
     }
     if epochs:
-        shown["assignmentEpochs"] = _gained(member)
+        shown["assignmentEpochs"] = _epochs(member.assigned, member.pending)
     return shown
 
 
@@ -71,7 +71,7 @@ def recorded_as(value: Json, *, epochs: bool) -> Json:
         "pendingRevocation": _sorted(places(pending)),
     }
     if epochs:
-        shown["assignmentEpochs"] = _said_gained(value)
+        shown["assignmentEpochs"] = _epochs(*_said_gained(value))
     return shown
 
 
@@ -87,32 +87,59 @@ def reachable(member: Member, value: Json, situation: Situation) -> tuple[bool, 
     """Whether ``value`` can follow ``member``; if not, all that can."""
     epochs = all(release.partition_epochs for release in situation.releases)
     if value["memberEpoch"] == STATIC_LEAVE:
+        if member.instance_id is None:
+            return False, []
         left = _left(member, epochs=epochs)
         return left == recorded_as(value, epochs=epochs), [left]
+    recorded = _Recorded.of(value, epochs=epochs)
+    changes = not recorded.says(member)  # what changes nothing is not written
     tried = []
-    assigned = places(value["assignedPartitions"])
-    pending = places(value["partitionsPendingRevocation"])
-    for after in _steps(member, assigned, situation):
-        if (
-            after.epoch == value["memberEpoch"]
-            and after.state == value["state"]
-            and after.previous_epoch == value["previousMemberEpoch"]
-            and _holds(after.assigned, assigned)
-            and _holds(after.pending, pending)
-            and (not epochs or _gained(after) == _said_gained(value))
-        ):
+    for after in _steps(member, recorded.assigned, situation):
+        if changes and recorded.says(after):
             return True, []
         tried.append(after)
-    seen: list[Json] = []
+    seen = [seen_as(member, epochs=epochs)]
     for after in tried:
         shown = seen_as(after, epochs=epochs)
         if shown not in seen:
             seen.append(shown)
-    return False, seen
+    return False, seen[1:]
 
 
-def _holds(held: Partitions, recorded: Places) -> bool:
-    """Whether these are the same partitions."""
+class _Recorded(NamedTuple):
+    """What a record says, in a form that is quickly compared with a member."""
+
+    value: Json
+    assigned: Places
+    pending: Places
+    gained: tuple[Mapping[str, Mapping[int, int]], ...] | None
+    """Epochs of both; None where none are kept."""
+
+    @classmethod
+    def of(cls, value: Json, *, epochs: bool) -> _Recorded:
+        assigned = places(value["assignedPartitions"])
+        pending = places(value["partitionsPendingRevocation"])
+        return cls(value, assigned, pending, _said_gained(value) if epochs else None)
+
+    def gained_by(self, member: Member) -> bool:
+        """Whether the epochs at which the partitions came are the member's."""
+        held = (member.assigned, member.pending)
+        return self.gained is None or held == self.gained or _epochs(*held) == _epochs(*self.gained)
+
+    def says(self, member: Member) -> bool:
+        """As comparing `recorded_as` with `seen_as`, which make more of it."""
+        value = self.value
+        return (
+            member.epoch == value["memberEpoch"]
+            and member.state == value["state"]
+            and member.previous_epoch == value["previousMemberEpoch"]
+            and _are(member.assigned, self.assigned)
+            and _are(member.pending, self.pending)
+            and self.gained_by(member)
+        )
+
+
+def _are(held: Partitions, recorded: Places) -> bool:
     return sum(map(bool, held.values())) == len(recorded) and all(
         held.get(topic, _NONE).keys() == numbers for topic, numbers in recorded.items()
     )
@@ -121,13 +148,8 @@ def _holds(held: Partitions, recorded: Places) -> bool:
 _NONE: dict[int, int] = {}
 
 
-def _gained(member: Member) -> list[tuple[str, int, int]]:
-    return _epochs(member.assigned, member.pending)
-
-
-def _said_gained(value: Json) -> list[tuple[str, int, int]]:
-    lists = value["assignedPartitions"], value["partitionsPendingRevocation"]
-    return _epochs(*map(epochs_of, lists))
+def _said_gained(value: Json) -> tuple[Mapping[str, Mapping[int, int]], ...]:
+    return epochs_of(value["assignedPartitions"]), epochs_of(value["partitionsPendingRevocation"])
 
 
 def _left(member: Member, *, epochs: bool) -> Json:

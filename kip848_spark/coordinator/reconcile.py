@@ -7,7 +7,7 @@ partition is granted while anyone owns it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from kip848_spark.coordinator.consumer_group import NO_OWNER, Member, MemberState
@@ -96,19 +96,28 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
             assigned={t: _listed(kept[t], member.assigned[t], goal) for t in HashTable(kept)},
             pending={t: lost[t] for t in HashTable(lost)},
         )
-    table = HashTable(kept)
-    for topic in uuid_order(free):
-        table.compute(topic)
     after = {}
-    for topic in table:
+    for topic in _kept_and_free(kept, free):
         before = member.assigned[topic] if topic in kept else {}
         after[topic] = _listed(kept.get(topic, {}) | free.get(topic, {}), before, goal)
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
     return member.moved_to(goal.epoch, state=state, assigned=after, pending={})
 
 
-def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> HashTable:
+def _kept_and_free(kept: Partitions, free: Partitions) -> Iterable[str]:
     """Every topic of both, in the order a broker walks them."""
+    if not free or kept.keys() == free.keys():
+        return kept if len(kept) < 2 else HashTable(kept)
+    topics = HashTable(kept)
+    for topic in uuid_order(free):
+        topics.compute(topic)
+    return topics
+
+
+def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> Iterable[str]:
+    """Every topic of both, in the order a broker walks them."""
+    if len(target) == 1 and assigned.keys() <= target.keys():
+        return target
     topics = HashTable(uuid_order(target), copied_size(len(target)))
     for topic in assigned:
         topics.put(topic)
@@ -138,9 +147,9 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
     if goal.subscribed is None:
         return member
     gone = {t: n for t, n in member.assigned.items() if t not in goal.subscribed}
+    stepped = member.moved_to(member.epoch) if goal.release.unsubscribing_steps else member
     if not gone:
-        steps = goal.release.steps_without_topics and not goal.subscribed and not member.pending
-        return member.moved_to(member.epoch) if steps else member
+        return member if goal.subscribed or member.pending else stepped
     rest = HashTable(member.assigned, copied_size(len(member.assigned), 1))
     assigned = {t: member.assigned[t] for t in rest if t not in gone}
     table = HashTable(member.pending, copied_size(len(member.pending), 1))
@@ -151,10 +160,6 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
         held, new = member.pending.get(topic), gone.get(topic, {})
         pending[topic] = new if held is None else _listed(held | new, held, goal)
     if _still_owns(owned, pending):
-        return member.moved_to(
-            member.epoch,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=assigned,
-            pending=pending,
-        )
-    return member.moved_to(member.epoch, assigned=assigned)
+        state = MemberState.UNREVOKED_PARTITIONS
+        return stepped._replace(state=state, assigned=assigned, pending=pending)
+    return stepped._replace(assigned=assigned)

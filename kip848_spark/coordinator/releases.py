@@ -28,9 +28,9 @@ class Release:
     """What an acknowledged revocation adds to the member epoch if more must go (1 until 4.1)."""
     masks_lost_topics: bool = True
     """The target counts as empty for topics unsubscribed or deleted meanwhile (4.2)."""
-    steps_without_topics: bool = False
-    """A member left without any topic is stepped though it has nothing: its previous epoch
-    changes (seen on 4.3.1, not on 4.2.0)."""
+    unsubscribing_steps: bool = False
+    """What a member must drop because it no longer asks for it is a step to its own epoch, which
+    becomes the previous one (seen on 4.3.1; 4.2.0 leaves both epochs alone)."""
     free_includes_own_pending: bool = True
     """A partition the member itself is revoking counts as free for it (4.0.2, 4.1.2, 4.2)."""
     tolerant_ownership: bool = True
@@ -72,7 +72,7 @@ _43 = Release(
     bumps_fresh_group=False,
     calls_classic_at_group_epoch=False,
     partition_epochs=True,
-    steps_without_topics=True,
+    unsubscribing_steps=True,
     assignment_interval=True,
     policy_bars_classic_join=True,
     deletes_offsets_by_topic_id=True,

@@ -1,26 +1,29 @@
 """How many of the faults put into logs an audit finds.
 
-    python -m tests.audit.rates 60
+    python -m tests.audit.rates 250
 
-prints a Markdown table: up to so many instances of each kind in each log, at random places.
+prints a Markdown table: so many instances of each kind, at random places, none of them twice.
 """
 
 from __future__ import annotations
 
-import copy
+import pickle
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.results import worst_first
 from kip848_spark.audit.topics import KnownTopics
 from tests.audit.faults import FAULTS, UNDETECTABLE, Fault
-from tests.audit.faults.injecting import NoPlaceError
+from tests.audit.faults.injecting import Log, NoPlaceError
 from tests.audit.logs import (
     CHURNED,
+    MOVING,
     RELEASES,
     audit,
     churned,
@@ -32,10 +35,10 @@ from tests.audit.simulated import simulated_log
 
 SIMULATED = (1, 2, 5, 6, 9, 10, 13, 14)
 """Clusters of much churn and of migrations, of each release, nothing cleaned away."""
-
-
 _GROUPS = 5
 """Groups that are looked at for a place, at random."""
+_VAIN = 30
+"""So many times round all logs without a new place, and there is none left."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,33 @@ class Source:
     """A log that faults are put into."""
 
     name: str
-    log: list[Entry]
     topics: KnownTopics
+    groups: dict[int, list[bytes]]
+    """By partition: the records of each group, as a pickle that gives a fresh copy of them."""
+
+    @classmethod
+    def of(cls, name: str, log: Iterable[Entry], topics: KnownTopics) -> Source:
+        """From all control records of a log."""
+        found: dict[int, dict[str, list[Entry]]] = {}
+        for item in log:
+            found.setdefault(item.partition, {}).setdefault(item.group, []).append(item)
+        kept = {p: [pickle.dumps(own) for own in logs.values()] for p, logs in found.items()}
+        return cls(name, topics, kept)
+
+    def part(self, rng: random.Random) -> Log:
+        """The records of a few groups of one partition, free to be edited."""
+        groups = self.groups[rng.choice(sorted(self.groups))]
+        some = rng.sample(groups, min(_GROUPS, len(groups)))
+        return sorted((e for own in some for e in pickle.loads(own)), key=attrgetter("offset"))
 
 
 @lru_cache
 def sources() -> tuple[Source, ...]:
     """The scenarios, the heavy churn, and the simulated clusters of all releases."""
-    found = [Source(name, entries(name), topics(name)) for name in RELEASES]
-    found += [Source(name, churned(name), churned_topics(name)) for name in CHURNED]
+    found = [Source.of(name, entries(name), topics(name)) for name in RELEASES]
+    found += [Source.of(name, churned(name), churned_topics(name)) for name in (*CHURNED, *MOVING)]
     clusters = map(simulated_log, SIMULATED)
-    found += [Source(cluster.name, cluster.log, cluster.topics) for cluster in clusters]
-    return tuple(found)
+    return (*found, *(Source.of(one.name, one.log, one.topics) for one in clusters))
 
 
 @dataclass
@@ -68,38 +86,42 @@ class Rate:
 
 
 def rate(name: str, fault: Fault, instances: int) -> Rate:
-    """Up to so many instances in each log, which may have no place for a kind."""
+    """So many instances, out of the logs in turn, the real ones first; fewer if there are no more
+    places. No place is taken twice."""
     result = Rate()
-    for source in sources():
-        for seed in range(instances):
-            rng = random.Random(f"{name} {seed}")
+    taken: set[tuple[str, int, int]] = set()
+    vain = seed = 0
+    while vain < _VAIN:
+        vain, seed = vain + 1, seed + 1
+        for source in sources():
+            rng = random.Random(f"{name} {source.name} {seed}")
             try:
-                done = fault(_part(source.log, rng), rng)
+                done = fault(source.part(rng), rng)
             except NoPlaceError:
                 continue
-            result.injected += 1
+            place = source.name, done.partition, done.place
+            if place in taken:
+                continue
+            taken.add(place)
+            vain = 0
             own = [item for item in done.log if item.group == done.group]
             tally = audit(own, source.topics)
+            result.injected += 1
             if done.found_by(tally):
                 result.found += 1
                 result.checks.update({finding.check for finding in tally.findings})
             else:
                 told = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
-                place = f"{source.name} {seed}: {done.group} {done.first}..{done.last}"
-                result.missed.append(f"{place}: {told}")
+                where = f"{source.name} {seed}: {done.group} {done.first}..{done.last}"
+                result.missed.append(f"{where}: {told}")
+            if result.injected == instances:
+                return result
     return result
 
 
-def _part(log: list[Entry], rng: random.Random) -> list[Entry]:
-    """The records of a few groups of one partition, free to be edited."""
-    partition = rng.choice(sorted({item.partition for item in log}))
-    groups = sorted({item.group for item in log if item.partition == partition})
-    some = set(rng.sample(groups, min(_GROUPS, len(groups))))
-    return [copy.deepcopy(e) for e in log if e.partition == partition and e.group in some]
-
-
 def main(instances: int) -> None:
-    """Print the table."""
+    """Print the table, and what it comes to for each module of faults."""
+    sums: dict[str, Counter[str]] = {}
     print("| fault | instances | found | by the checks |")
     print("|---|---|---|---|")
     for name, fault in FAULTS.items():
@@ -109,9 +131,13 @@ def main(instances: int) -> None:
         print(f"| {name.replace('_', ' ')} | {line.injected} | {share} | {checks} |", flush=True)
         for missed in line.missed[:5]:
             print(f"  missed: {name} {missed}", file=sys.stderr, flush=True)
+        counted = sums.setdefault(fault.__module__, Counter())
+        counted.update(kinds=1, instances=line.injected, found=line.found)
     for name, (fault, _) in UNDETECTABLE.items():
         line = rate(name, fault, instances)
         print(f"| *{name.replace('_', ' ')}* | {line.injected} | {line.found} | |", flush=True)
+    for module, counted in sums.items():
+        print(module.rpartition(".")[2], dict(counted))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from tests.audit.faults import FAULTS, UNDETECTABLE
 from tests.audit.rates import rate
 
-FEW, MANY = 2, 30
+FEW, MANY = 30, 250
 LEAST = 0.99
 
 

@@ -27,6 +27,7 @@ from kip848_spark.audit.whole import TOPICS_UNKNOWN
 from tests.audit.cuts import begun_at, cleaned, cut_at, ends_of
 from tests.audit.logs import (
     CHURNED,
+    MOVING,
     RELEASES,
     audit,
     churned,
@@ -60,7 +61,7 @@ def test_every_record_of_a_real_log_is_verified(release: str) -> None:
     assert tally.notes == {}
 
 
-@pytest.mark.parametrize("capture", CHURNED)
+@pytest.mark.parametrize("capture", [*CHURNED, *MOVING])
 def test_all_that_can_be_of_heavy_churn_is_verified(capture: str) -> None:
     """What is not, are hashes of topics that were deleted meanwhile, and targets that need them."""
     tally = audit(churned(capture), churned_topics(capture))

@@ -33,7 +33,7 @@ from kip848_spark.replay.fold import Fold
 from kip848_spark.replay.groups import groups
 from kip848_spark.replay.members import members
 from tests.audit import raw
-from tests.audit.logs import CHURNED, RELEASES, topics
+from tests.audit.logs import CHURNED, MOVING, RELEASES, topics
 from tests.audit.logs import entries as dumped
 from tests.audit.raw import entry_of
 from tests.captures import COMMITTED
@@ -155,7 +155,7 @@ def compared(table: pa.Table, known: KnownTopics) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("capture", [*(f"kafka-{r}" for r in RELEASES), *CHURNED])
+@pytest.mark.parametrize("capture", [*(f"kafka-{r}" for r in RELEASES), *CHURNED, *MOVING])
 def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, seed: int) -> None:
     """A broker may refuse a log that the cleaner is at work on; there is nothing to compare then,
     and it does not happen often."""

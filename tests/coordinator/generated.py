@@ -86,6 +86,70 @@ def _act(  # noqa: PLR0912 - a branch a deed
         talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
 
 
+def patterns(talk: Talk, seed: int, steps: int = 30) -> Conversation:
+    """Members that subscribe by regular expressions, some by names as well."""
+    rng = random.Random(seed)
+    names = ["a1", "a2", "b1", "b2", "c1"]
+    topics = names[: rng.randint(2, 4)]
+    for name in topics:
+        talk.topic(name, rng.choice((1, 2, 4)))
+    expressions = [f"{talk.name}-{end}" for end in ("a.*", "[ab]1", "b.*", "(a|b)2", "c1?", ".*")]
+    members = [
+        talk.consumer(
+            f"{name}{rng.randint(0, 999)}",
+            *rng.sample(topics, rng.choice((0, 0, 1))),
+            regex=rng.choice(expressions),
+            instance=f"i-{name}" if rng.random() < 0.3 else None,
+        )
+        for name in "ABCD"[: rng.randint(2, 4)]
+    ]
+    late = rng.randrange(steps)
+    for step in range(steps):
+        if step == late:
+            talk.topic(names[len(topics)], 2)
+            yield 10.5  # for so long the topics are not matched anew
+        member = rng.choice(members)
+        what = rng.random()
+        if member.epoch <= 0:
+            member.join()
+        elif what < 0.5:
+            member.ack()
+        elif what < 0.7:
+            member.beat(subscribedTopicRegex=rng.choice([*expressions, ""]))
+        elif what < 0.8:
+            member.subscribe(*rng.sample(topics, rng.randint(0, 2)))
+        else:
+            member.leave(-2 if member.instance is not None and what < 0.9 else -1)
+            member.epoch = 0
+        yield 0.15
+
+
+def restarts(talk: Talk, seed: int, steps: int = 60) -> Conversation:
+    """Static members that go for a while and come back, mostly under a new id."""
+    rng = random.Random(seed)
+    for name in ("t1", "t2"):
+        talk.topic(name, rng.choice((2, 3, 6)))
+    members = [
+        talk.consumer(name, *rng.choice((["t1"], ["t1", "t2"])), instance=f"i-{name}")
+        for name in "ABCD"[: rng.randint(2, 4)]
+    ]
+    for _ in range(steps):
+        member = rng.choice(members)
+        if member.epoch > 0:
+            if rng.random() < 0.6:
+                member.ack()
+            else:
+                member.leave(-2)
+                member.epoch = 0
+        else:
+            if rng.random() < 0.8:
+                member.member_id = f"{member.name}-{rng.randint(0, 9999)}"
+            if rng.random() < 0.2:
+                member.names = rng.choice((["t1"], ["t1", "t2"]))
+            member.join()
+        yield 0.01
+
+
 def migrations(talk: Talk, seed: int, steps: int = 25) -> Conversation:
     """Classic and new members of one group, in and out, up and down."""
     rng = random.Random(seed)

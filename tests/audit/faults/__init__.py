@@ -1,6 +1,16 @@
 """Faults put into real logs, by kind: importing this package registers them all."""
 
-from tests.audit.faults import assignments, epochs, log_records, traceless
+from tests.audit.faults import (
+    assignments,
+    conversions,
+    epochs,
+    log_records,
+    subscriptions,
+    traceless,
+)
 from tests.audit.faults.injecting import FAULTS, UNDETECTABLE, Fault
 
-__all__ = ["FAULTS", "UNDETECTABLE", "Fault", "assignments", "epochs", "log_records", "traceless"]
+__all__ = [
+    "FAULTS", "UNDETECTABLE", "Fault", "assignments", "conversions", "epochs", "log_records",
+    "subscriptions", "traceless",
+]  # fmt: skip

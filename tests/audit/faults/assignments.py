@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import random
 
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.entries import Entry, entry
 from tests.audit.faults.injecting import (
     Injected,
     Log,
     NoPlaceError,
+    appended,
     data,
     fault,
     given,
     group_of,
     injected,
+    inserted,
     latest,
     operation_of,
     pick,
@@ -200,3 +203,151 @@ def _bucket(member: str) -> int:
     for letter in member:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
     return (code ^ code >> 16) & 15
+
+
+@fault
+def targets_topics_exchanged(log: Log, rng: random.Random) -> Injected:
+    """In one member's target, two topics have each other's partitions."""
+    places = [
+        i
+        for i in _targets(log)
+        if len({tuple(sorted(row["partitions"])) for row in data(log, i)["topicPartitions"]}) > 1
+    ]
+    at = pick(rng, places)
+    rows = data(log, at)["topicPartitions"]
+    one = pick(rng, rows)
+    two = pick(rng, [r for r in rows if sorted(r["partitions"]) != sorted(one["partitions"])])
+    one["topicId"], two["topicId"] = two["topicId"], one["topicId"]
+    return injected(log, at)
+
+
+@fault
+def topics_exchanged(log: Log, rng: random.Random) -> Injected:
+    """In one member's assignment, two topics have each other's partitions."""
+    places = []
+    for i in values(log, "8"):
+        rows = data(log, i)["assignedPartitions"]
+        if len({tuple(sorted(row["partitions"])) for row in rows}) > 1:
+            places.append(i)
+    at = pick(rng, places)
+    rows = data(log, at)["assignedPartitions"]
+    one = pick(rng, rows)
+    two = pick(rng, [r for r in rows if sorted(r["partitions"]) != sorted(one["partitions"])])
+    one["topicId"], two["topicId"] = two["topicId"], one["topicId"]
+    return injected(log, at)
+
+
+@fault
+def target_of_an_unknown_topic(log: Log, rng: random.Random) -> Injected:
+    at = pick(rng, _targets(log))
+    row = pick(rng, data(log, at)["topicPartitions"])
+    row["topicId"] = "".join(rng.choices("abcdefghijklmnop", k=21)) + "A"
+    return injected(log, at)
+
+
+@fault
+def target_of_nobody(log: Log, rng: random.Random) -> Injected:
+    """A target for somebody who is no member, among those of the members."""
+    at = pick(rng, values(log, "7"))
+    record = copy.deepcopy(log[at].record)
+    record["key"]["data"]["memberId"] = f"nobody-{rng.randrange(1000)}"
+    item = entry(log[at].partition, log[at].offset, log[at].timestamp, record)
+    return injected(inserted(log, at, item), at)
+
+
+@fault
+def given_back_unasked(log: Log, rng: random.Random) -> Injected:
+    """A member at rest has a partition less, at the same epoch."""
+    places = [
+        i
+        for i in values(log, "8")
+        if data(log, i)["state"] == 0
+        and data(log, i)["memberEpoch"] > 0
+        and data(log, i)["assignedPartitions"]
+    ]
+    at = pick(rng, places)
+    record = copy.deepcopy(log[at].record)
+    value = record["value"]["data"]
+    value["previousMemberEpoch"] = value["memberEpoch"]
+    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
+    return injected(*appended(log, at, record))
+
+
+@fault
+def rejoined_with_a_wrong_epoch(log: Log, rng: random.Random) -> Injected:
+    """A static member comes back, and is not at the start: its epoch before is another."""
+    at = pick(rng, [i for i in values(log, "8") if data(log, i)["memberEpoch"] == 0])
+    data(log, at)["previousMemberEpoch"] = rng.randint(1, 9)
+    return injected(log, at)
+
+
+@fault
+def rejoined_with_more(log: Log, rng: random.Random) -> Injected:
+    """A static member comes back, and has a partition that it did not have."""
+    places = [
+        i
+        for i in values(log, "8")
+        if data(log, i)["memberEpoch"] == 0 and data(log, i)["assignedPartitions"]
+    ]
+    at = pick(rng, places)
+    topic = pick(rng, rows_of(data(log, at), "assignedPartitions"))[0]
+    given(data(log, at), "assignedPartitions", (topic, rng.randint(50, 90)))
+    return injected(log, at)
+
+
+@fault
+def owned_while_revoked(log: Log, rng: random.Random) -> Injected:
+    """A member is given what another has not let go of yet."""
+    places = []
+    for i in values(log, "8"):
+        for member, other in latest(log, i, log[i].group, "8").items():
+            if member != log[i].member:
+                rows = rows_of(other.value or {}, "partitionsPendingRevocation")
+                places += [(i, p) for p in rows if p not in _held(log, i)]
+    at, place = pick(rng, places)
+    given(data(log, at), "assignedPartitions", place, data(log, at)["memberEpoch"])
+    return injected(log, at)
+
+
+def _held(log: Log, at: int) -> list[tuple[str, int]]:
+    return rows_of(data(log, at), "assignedPartitions")
+
+
+@fault
+def assigned_and_revoked(log: Log, rng: random.Random) -> Injected:
+    """A member has a partition, and is asked to let go of it, at once."""
+    at = pick(rng, [i for i in values(log, "8") if _held(log, i)])
+    given(data(log, at), "partitionsPendingRevocation", pick(rng, _held(log, at)))
+    return injected(log, at)
+
+
+@fault
+def target_of_a_foreign_topic(log: Log, rng: random.Random) -> Injected:
+    """A member's target has a partition of a topic that the group does not ask for."""
+    at = pick(rng, _targets(log))
+    own = {t for i in group_of(log, at) for t in _topics(log[i])}
+    others = sorted({t for e in log for t in _topics(e)} - own)
+    given(data(log, at), "topicPartitions", (pick(rng, others), 0))
+    return injected(log, at)
+
+
+@fault
+def dynamic_member_away(log: Log, rng: random.Random) -> Injected:
+    """A member without an instance id leaves for a while, as only a static one can."""
+    places = []
+    for i in values(log, "8"):
+        member = latest(log, i, log[i].group, "5").get(log[i].member)
+        if (
+            member is not None
+            and (member.value or {})["instanceId"] is None
+            and not data(log, i)["partitionsPendingRevocation"]
+        ):
+            places.append(i)
+    at = pick(rng, places)
+    record = copy.deepcopy(log[at].record)
+    value = record["value"]["data"]
+    value["memberEpoch"] = -2
+    for row in value["assignedPartitions"]:
+        if row.get("assignmentEpochs"):
+            row["assignmentEpochs"] = [0] * len(row["partitions"])
+    return injected(*appended(log, at, record))

@@ -7,7 +7,6 @@ import random
 from tests.audit.faults.injecting import (
     Injected,
     Log,
-    NoPlaceError,
     data,
     fault,
     group_of,
@@ -16,9 +15,7 @@ from tests.audit.faults.injecting import (
     operation_of,
     pick,
     previous,
-    rows_of,
     values,
-    without,
 )
 
 
@@ -118,61 +115,3 @@ def _asked_for(log: Log, at: int) -> frozenset[str]:
     members = [item.value or {} for item in latest(log, at, log[at].group, "5").values()]
     names = {name for value in members for name in value["subscribedTopicNames"]}
     return frozenset(names | {value["subscribedTopicRegex"] or "" for value in members})
-
-
-def _upgrades(log: Log) -> list[int]:
-    return [
-        i
-        for i, e in enumerate(log)
-        if e.kind == "2" and e.value is None and len(operation_of(log, i)) > 5
-    ]
-
-
-@fault
-def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected:
-    start = pick(rng, _upgrades(log))
-    for i in operation_of(log, start):
-        if log[i].kind == "3":
-            data(log, i)["epoch"] += rng.choice((-1, 3))
-            return injected(log, i)
-    raise NoPlaceError
-
-
-@fault
-def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected:
-    start = pick(rng, _upgrades(log))
-    group = operation_of(log, start)
-    at = next(i for i in group if log[i].kind == "8")
-    value = data(log, at)
-    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
-    return injected(log, at)
-
-
-@fault
-def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected:
-    places = [
-        i
-        for i in values(log, "2")
-        if i and log[i - 1].kind == "3" and log[i - 1].value is None
-        and log[i - 1].group == log[i].group
-    ]  # fmt: skip
-    at = pick(rng, places)
-    data(log, at)["generation"] += rng.choice((-1, 1, 2))
-    return injected(log, at)
-
-
-@fault
-def classic_generation_back(log: Log, rng: random.Random) -> Injected:
-    places = [
-        i
-        for i in values(log, "2")
-        if (before := previous(log, i)) is not None
-        and before.value is not None
-        and before.value["generation"] > 0
-    ]
-    at = pick(rng, places)
-    before = previous(log, at)
-    assert before is not None
-    assert before.value is not None
-    data(log, at)["generation"] = rng.randrange(before.value["generation"])
-    return injected(log, at)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.entries import Entry, entry
 from kip848_spark.audit.operations import same_operation
 from kip848_spark.audit.results import Tally
+from kip848_spark.coordinator.records import Record
 
 Log = list[Entry]
 
@@ -24,6 +25,8 @@ class Injected:
     log: Log
     group: str
     partition: int
+    place: int
+    """The offset of what was edited."""
     first: int
     last: int
     """A finding must be within: the operation that was edited, up to the group's next one and the
@@ -87,6 +90,19 @@ def operation_of(log: Log, at: int) -> list[int]:
     return own[first : last + 1]
 
 
+def operations(log: Log) -> list[list[int]]:
+    """The places of every operation, group by group."""
+    last: dict[str, list[int]] = {}
+    found = []
+    for i, item in enumerate(log):
+        operation = last.get(item.group)
+        if operation is None or not same_operation(log[operation[-1]], item):
+            operation = last[item.group] = []
+            found.append(operation)
+        operation.append(i)
+    return found
+
+
 def begin(log: Log, at: int) -> int:
     """The offset at which the operation of the record at ``at`` begins."""
     return log[operation_of(log, at)[0]].offset
@@ -123,7 +139,7 @@ def injected(log: Log, at: int, first: int | None = None) -> Injected:
     until = max(next_ones, default=own[-1])
     item = log[at]
     begin = log[edited[0]].offset if first is None else first
-    return Injected(log, item.group, item.partition, begin, log[until].offset)
+    return Injected(log, item.group, item.partition, item.offset, begin, log[until].offset)
 
 
 def shifted(log: Log, at: int, by: int, partition: int) -> Log:
@@ -136,6 +152,15 @@ def shifted(log: Log, at: int, by: int, partition: int) -> Log:
 def inserted(log: Log, at: int, item: Entry) -> Log:
     """The log with another record before the place ``at``."""
     return [*log[:at], item, *shifted(log, at, 1, item.partition)[at:]]
+
+
+def appended(log: Log, at: int, record: Record) -> tuple[Log, int]:
+    """The log with a record as an operation of its own behind that of the record at ``at``, and
+    its place."""
+    end = operation_of(log, at)[-1]
+    last = log[end]
+    item = entry(last.partition, last.offset + 1, last.timestamp + 1, record)
+    return inserted(log, end + 1, item), end + 1
 
 
 def dropped(log: Log, at: int) -> Log:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
+from typing import Any
 
 from kip848_spark.audit.entries import entry
 from kip848_spark.audit.operations import same_operation
@@ -15,6 +17,7 @@ from tests.audit.faults.injecting import (
     Log,
     NoPlaceError,
     after_it,
+    appended,
     begin,
     data,
     dropped,
@@ -22,7 +25,9 @@ from tests.audit.faults.injecting import (
     group_of,
     injected,
     inserted,
+    latest,
     operation_of,
+    operations,
     pick,
     previous,
     values,
@@ -41,6 +46,8 @@ def swapped(log: Log, rng: random.Random) -> Injected:
         # a member's own record may be an operation by itself, and so may its assignment
         and (log[i].kind, log[i + 1].kind) != ("5", "8")
         and len(operation_of(log, i)) > 2  # two could be two operations of one millisecond
+        # and a target in which nothing changes is an operation by itself, too
+        and (log[i - 1].kind == "7" or (log[i].kind, log[i + 1].kind) != ("6", "8"))
     ]
     one, other = pick(rng, pairs)
     a, b = log[one], log[other]
@@ -92,7 +99,9 @@ def _drop(kind: str, value: bool) -> Fault:
 
 for _kind, _name in (("3", "group_epoch"), ("6", "target_epoch"), ("7", "target")):
     FAULTS[f"dropped_{_name}"] = _drop(_kind, value=True)
-for _kind, _name in (("5", "member"), ("7", "target"), ("8", "assignment")):
+for _kind, _name in (
+    ("3", "group"), ("5", "member"), ("6", "target_epoch"), ("7", "target"), ("8", "assignment"),
+):  # fmt: skip
     FAULTS[f"lost_{_name}_tombstone"] = _drop(_kind, value=False)
 
 
@@ -138,17 +147,41 @@ def orphan_tombstone(log: Log, rng: random.Random) -> Injected:
 
 @fault
 def bump_without_cause(log: Log, rng: random.Random) -> Injected:
-    """A group's last word is a new epoch that nothing called for."""
-    at = pick(rng, values(log, "3"))
-    own = group_of(log, at)
-    later = [i for i in own if i > at and log[i].kind in ("2", "3")]
-    if later:
-        raise NoPlaceError
-    record = copy.deepcopy(log[at].record)
+    """A new epoch that nothing called for, at a time of rest; all later ones are one higher."""
+    places = []
+    for operation in operations(log):
+        at = operation[-1]
+        if log[at].kind in ("6", "8") and log[at].value is not None:
+            epochs = latest(log, at + 1, log[at].group, "3").values()
+            targets = latest(log, at + 1, log[at].group, "6").values()
+            now = {(e.value or {}).get("epoch") for e in epochs}
+            if now and now == {(e.value or {}).get("assignmentEpoch") for e in targets}:
+                places.append((at, *epochs))
+    at, newest = pick(rng, places)
+    record = copy.deepcopy(newest.record)
     record["value"]["data"]["epoch"] += 1
-    end = log[own[-1]]
-    bump = entry(end.partition, end.offset + 1, end.timestamp + 9, record)
-    return injected(inserted(log, own[-1] + 1, bump), own[-1] + 1)
+    log, bump = appended(log, at, record)
+    for i in group_of(log, bump):
+        if i > bump and log[i].kind in ("2", "3") and log[i].value is None:
+            # What becomes of the group goes on from the epoch it had.
+            for j in operation_of(log, i):
+                if log[j].kind == "2" and log[j].value is not None and data(log, j)["members"]:
+                    data(log, j)["generation"] += 1
+            break
+        if i > bump and log[i].value is not None:
+            _raise(data(log, i), record["value"]["data"]["epoch"])
+    return injected(log, bump)
+
+
+def _raise(value: dict[str, Any], least: int) -> None:
+    """Epochs from ``least`` on are one higher."""
+    for name in ("epoch", "assignmentEpoch", "memberEpoch", "previousMemberEpoch"):
+        if value.get(name, -1) >= least:
+            value[name] += 1
+    for field in ("assignedPartitions", "partitionsPendingRevocation"):
+        for row in value.get(field, ()):
+            if row.get("assignmentEpochs"):
+                row["assignmentEpochs"] = [n + (n >= least) for n in row["assignmentEpochs"]]
 
 
 @fault
@@ -167,3 +200,112 @@ def of_another_group(log: Log, rng: random.Random) -> Injected:
     item = log[at]
     log[at] = entry(item.partition, item.offset, item.timestamp, record)
     return injected(log, at)
+
+
+@fault
+def of_another_member(log: Log, rng: random.Random) -> Injected:
+    """A member's assignment bears the id of another member of the group."""
+    at = pick(rng, values(log, "8"))
+    others = latest(log, at, log[at].group, "5").keys() - {log[at].member}
+    record = copy.deepcopy(log[at].record)
+    record["key"]["data"]["memberId"] = pick(rng, sorted(others))
+    item = log[at]
+    log[at] = entry(item.partition, item.offset, item.timestamp, record)
+    return injected(log, at)
+
+
+@fault
+def exchanged_between_groups(log: Log, rng: random.Random) -> Injected:
+    """Two groups' records of one kind bear each other's group id."""
+    one = pick(rng, [i for k in "35678" for i in values(log, k)])
+    others = [
+        i
+        for i in values(log, log[one].kind)
+        if i > one and log[i].group != log[one].group and log[i].value != log[one].value
+    ]
+    other = pick(rng, others)
+    for at, group in ((one, log[other].group), (other, log[one].group)):
+        item, record = log[at], copy.deepcopy(log[at].record)
+        record["key"]["data"].update(groupId=group)
+        log[at] = entry(item.partition, item.offset, item.timestamp, record)
+    return injected(log, one)
+
+
+@fault
+def torn(log: Log, rng: random.Random) -> Injected:
+    """A record within an operation bears another time. Not the last one: a member's assignment may
+    be an operation by itself."""
+    places = [o for o in operations(log) if len(o) > 2]
+    operation = pick(rng, places)
+    at = pick(rng, operation[1:-1])
+    first, last = log[operation[0]].offset, log[operation[-1]].offset
+    log[at] = log[at]._replace(timestamp=log[at].timestamp + rng.choice((-1, 1)) * 86_400_000)
+    found = injected(log, at, first)
+    return replace(found, last=max(found.last, last))
+
+
+@fault
+def lost_operation(log: Log, rng: random.Random) -> Injected:
+    """All that was written at once is lost, a new epoch among it, and a later one is there."""
+    places = []
+    for operation in operations(log):
+        bumps = [i for i in operation if log[i].kind == "3" and log[i].value is not None]
+        if bumps and log[operation[0]].kind != "2" and _epoch_after(log, operation) is not None:
+            places.append(operation)
+    operation = pick(rng, places)
+    first = log[operation[0]].offset
+    after = _epoch_after(log, operation)
+    assert after is not None
+    for i in reversed(operation):
+        log = dropped(log, i)
+    after -= len(operation)
+    return replace(injected(log, after, first), place=first)
+
+
+def _epoch_after(log: Log, operation: list[int]) -> int | None:
+    """The next epoch of the group, if nothing ends the group before."""
+    for i in group_of(log, operation[0]):
+        if i > operation[-1] and log[i].kind in ("2", "3"):
+            return i if log[i].kind == "3" and log[i].value is not None else None
+    return None
+
+
+@fault
+def operation_twice(log: Log, rng: random.Random) -> Injected:
+    """All that was written at once, a new epoch among it, is there once more, a moment later."""
+    places = [
+        operation
+        for operation in operations(log)
+        if any(log[i].kind == "3" for i in operation) and all(log[i].kind != "2" for i in operation)
+    ]
+    operation = pick(rng, places)
+    again = [copy.deepcopy(log[i]) for i in operation]
+    end = operation[-1]
+    for n, item in enumerate(again, 1):
+        moved = item._replace(offset=log[end].offset + n, timestamp=item.timestamp + 1)
+        log = inserted(log, end + n, moved)
+    return injected(log, end + 1)
+
+
+@fault
+def zombie(log: Log, rng: random.Random) -> Injected:
+    """A member that left is given its last assignment again."""
+    places = []
+    for i, item in enumerate(log):
+        if item.kind == "5" and item.value is None:
+            own = [e for e in log[:i] if (e.group, e.key) == (item.group, ("8", item.member))]
+            last = [e for e in own if e.value is not None]
+            if last and log[operation_of(log, i)[-1]].kind != "2":
+                places.append((i, last[-1].record))
+    at, record = pick(rng, places)
+    if any(log[j].member == log[at].member and j > at for j in operation_of(log, at)):
+        raise NoPlaceError  # it is back under its old id
+    return injected(*appended(log, at, copy.deepcopy(record)))
+
+
+@fault
+def group_tombstone_alone(log: Log, rng: random.Random) -> Injected:
+    """A group with members is ended by the tombstone of its epoch alone."""
+    places = [o for o in operations(log) if log[o[-1]].kind == "8" and log[o[-1]].value is not None]
+    at = pick(rng, places)[-1]
+    return injected(*appended(log, at, tombstone("3", groupId=log[at].group)))

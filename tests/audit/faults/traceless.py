@@ -13,6 +13,7 @@ from tests.audit.faults.injecting import (
     group_of,
     injected,
     operation_of,
+    operations,
     pick,
     previous,
     undetectable,
@@ -52,7 +53,11 @@ def first_hash_wrong(log: Log, rng: random.Random) -> Injected:
         for i in values(log, "3")
         if data(log, i).get("metadataHash")
         and previous(log, i) is None
-        and all(log[j].kind != "6" for j in operation_of(log, i))
+        and not any(
+            (log[j].value or {}).get("assignmentEpoch") == data(log, i)["epoch"]
+            for j in group_of(log, i)
+            if log[j].kind == "6"
+        )
     ]
     at = pick(rng, places)
     data(log, at)["metadataHash"] += 1
@@ -81,3 +86,13 @@ def last_assignment_dropped(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, places)
     before = group_of(log, at)[-2]
     return injected(dropped(log, at), before)
+
+
+@undetectable("a time is the clock of the broker that led the partition, and clocks differ")
+def a_day_back(log: Log, rng: random.Random) -> Injected:
+    """From some operation of the group on."""
+    at = pick(rng, [operation[0] for operation in operations(log)])
+    for i in group_of(log, at):
+        if i >= at:
+            log[i] = log[i]._replace(timestamp=log[i].timestamp - 86_400_000)
+    return injected(log, at)
