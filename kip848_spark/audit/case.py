@@ -70,9 +70,10 @@ class Case:
 
     @property
     def classic(self) -> ClassicGroup | None:
-        """The group, if it is a classic one with a record of its own."""
+        """The group, if it is a classic one. On record it may still be one without a type, though
+        members have joined."""
         group = self.shard.groups.get(self.group_id)
-        return group if isinstance(group, ClassicGroup) and not group.simple else None
+        return group if isinstance(group, ClassicGroup) else None
 
     def member(self, member_id: str) -> Member | None:
         """A member, if it is there."""

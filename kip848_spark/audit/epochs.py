@@ -49,10 +49,12 @@ def judge_target_epoch(case: Case, entry: Entry) -> None:
         and (records.TARGET_EPOCH, "") in case.seen
         and epoch <= group.target_epoch
     )
-    if group is not None and epoch == group.epoch and not again:
+    # A new group's epochs are equal: before its first key 3 nothing calls for a target.
+    bumped = (records.GROUP, "") in case.seen
+    if group is not None and bumped and epoch == group.epoch and not again:
         case.tally.right(EPOCHS)
         return
-    expected = None if group is None else group.epoch
+    expected = None if group is None or not bumped else group.epoch
     case.tally.wrong(
         EPOCHS,
         entry,

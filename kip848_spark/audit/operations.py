@@ -41,7 +41,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (LEAVE, r"(?:GFD)+H*c?b"),
         (DELETE, r"G*F*ED*H*CB"),
         (REGEX, r"h+(?:c?b)?C?"),
-        (HEARTBEAT, r"[dk]?H*(?:c?b)?C?(?:f*e)?g?"),
+        (HEARTBEAT, r"(?:[dk]H*)?(?:c?b)?C?(?:f*e)?g?"),
     )
 )
 

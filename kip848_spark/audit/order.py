@@ -22,6 +22,15 @@ def judge_order(case: Case, part: Part) -> None:
             [_name(entry) for entry in part.entries],
             member="",
         )
+    elif (twice := _twice(part)) is not None:
+        case.tally.wrong(
+            ORDER,
+            twice,
+            "This record is in its operation twice; a coordinator writes each of them once: it was "
+            "appended again, or it is another's.",
+            "each record of an operation once",
+            names,
+        )
     elif not _of_one_member(part):
         case.tally.wrong(
             ORDER,
@@ -57,6 +66,16 @@ def _another_instance(case: Case, part: Part) -> bool:
     return joined.value["instanceId"] in (None, "") or (
         joined.value["instanceId"] != member.instance_id
     )
+
+
+def _twice(part: Part) -> Entry | None:
+    keys = set()
+    for entry in part.entries:
+        key = (entry.key, entry.value is None)
+        if key in keys:
+            return entry
+        keys.add(key)
+    return None
 
 
 def _of_one_member(part: Part) -> bool:

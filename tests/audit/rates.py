@@ -12,7 +12,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
 
@@ -37,6 +37,7 @@ SIMULATED = (1, 2, 5, 6, 9, 10, 13, 14)
 """Clusters of much churn and of migrations, of each release, nothing cleaned away."""
 _GROUPS = 5
 """Groups that are looked at for a place, at random."""
+_FIELDS = attrgetter(*(one.name for one in fields(Entry)))
 _VAIN = 30
 """So many times round all logs without a new place, and there is none left."""
 
@@ -48,7 +49,7 @@ class Source:
     name: str
     topics: KnownTopics
     groups: dict[int, list[bytes]]
-    """By partition: the records of each group, as a pickle that gives a fresh copy of them."""
+    """By partition: the records of each group, as a pickle that gives fresh copies of them."""
 
     @classmethod
     def of(cls, name: str, log: Iterable[Entry], topics: KnownTopics) -> Source:
@@ -56,14 +57,18 @@ class Source:
         found: dict[int, dict[str, list[Entry]]] = {}
         for item in log:
             found.setdefault(item.partition, {}).setdefault(item.group, []).append(item)
-        kept = {p: [pickle.dumps(own) for own in logs.values()] for p, logs in found.items()}
+        kept = {
+            partition: [pickle.dumps([_FIELDS(item) for item in own]) for own in logs.values()]
+            for partition, logs in found.items()
+        }
         return cls(name, topics, kept)
 
     def part(self, rng: random.Random) -> Log:
         """The records of a few groups of one partition, free to be edited."""
         groups = self.groups[rng.choice(sorted(self.groups))]
         some = rng.sample(groups, min(_GROUPS, len(groups)))
-        return sorted((e for own in some for e in pickle.loads(own)), key=attrgetter("offset"))
+        log = [Entry(*told) for own in some for told in pickle.loads(own)]
+        return sorted(log, key=attrgetter("offset"))
 
 
 @lru_cache
