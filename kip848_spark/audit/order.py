@@ -29,7 +29,7 @@ def judge_order(case: Case, part: Part) -> None:
             "This record is in its operation twice; a coordinator writes each of them once: it was "
             "appended again, or it is another's.",
             "each record of an operation once",
-            names,
+            [_name(entry) for entry in part.entries],
         )
     elif not _of_one_member(part):
         case.tally.wrong(
