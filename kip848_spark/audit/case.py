@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 
 from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.results import Tally
+from kip848_spark.audit.state import Reference
 from kip848_spark.audit.topics import KnownTopics, Prover
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
-from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
-from kip848_spark.coordinator.faults import ReplayError
 from kip848_spark.coordinator.releases import Release
-from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
 
 Place = tuple[str, int]
@@ -26,7 +24,11 @@ Place = tuple[str, int]
 
 @dataclass
 class Case:
-    """One group: judged against `shard`, which holds no other."""
+    """One group: judged against what the reference makes of its records.
+
+    After records that may be missing, or that no broker would load, the case begins anew with a
+    reference of its own, and the other goes on as it was.
+    """
 
     group_id: str
     known: KnownTopics
@@ -36,7 +38,7 @@ class Case:
     """No record before the operation at hand can be missing without being superseded."""
     census: bool = True
     """What is not in the state does not exist."""
-    shard: Shard = field(init=False)
+    reference: Reference = field(init=False)
     prover: Prover = field(init=False)
     seen: set[tuple[str, str]] = field(default_factory=set)
     """Keys whose newest record is in the state."""
@@ -50,15 +52,20 @@ class Case:
     """The last generation on record while the group was classic."""
 
     def __post_init__(self) -> None:
-        self.shard = Shard(self.releases[-1], BrokerConfig(self.releases[-1]))
+        self.reference = Reference(self.group_id, self.releases)
         self.prover = Prover(self.known)
 
     # What the group is
 
     @property
+    def shard(self) -> Shard:
+        """What the reference holds: this group, and no other."""
+        return self.reference.shard
+
+    @property
     def consumer(self) -> ConsumerGroup | None:
         """The group, if it is of the new protocol."""
-        group = self.shard.groups.get(self.group_id)
+        group = self.reference.shard.groups.get(self.group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
     @property
@@ -92,18 +99,11 @@ class Case:
         if releases == self.releases:
             return
         self.releases = releases
-        self.shard.release = releases[-1]
-        if self.consumer is not None:
-            self.consumer.release = releases[-1]
+        self.reference.written_by(releases[-1])
 
     def apply(self, entry: Entry) -> str | None:
         """Replay a record; what a broker would say if it refused to load it."""
-        self.shard.now = entry.timestamp
-        fault: str | None = None
-        try:
-            replay(self.shard, entry.record, entry.offset)
-        except ReplayError as error:
-            fault = str(error)
+        fault = self.reference.replay(entry)
         self.seen.add(entry.key)
         if self.census and entry.kind == records.MEMBER and entry.value is None:
             # Members come and go under ever new ids.
@@ -158,7 +158,7 @@ class Case:
 
     def forget(self) -> None:
         """Nothing is known of the group any more."""
-        self.shard.groups.pop(self.group_id, None)
+        self.reference = Reference(self.group_id, self.releases)
         self.census = False
         self.seen.clear()
         self.owners.clear()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.records import Record
@@ -46,8 +44,7 @@ OTHERS = frozenset(OTHER_TYPES.values())
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One control record. ``member`` is the member id, or the pattern of a regular expression."""
 
     partition: int
@@ -84,20 +81,24 @@ def entry(partition: int, offset: int, timestamp: int, record: Record) -> Entry:
     )
 
 
-def from_row(row: Mapping[str, Any], value: dict[str, Any] | None) -> Entry | None:
-    """An entry from a row of `group_records` (``millis`` its time in ms) and its value in the form
-    `kip848 dump` prints, which may have null for what is left out there; None for a kind that is
-    not judged here."""
-    kind = _TYPES.get(row["kind"])
-    if kind is None or kind == records.OFFSET:
+def control_entry(
+    place: tuple[int, int, int],
+    kind: str,
+    group: str,
+    member: str | None,
+    regex: str | None,
+    value: dict[str, Any] | None,
+) -> Entry | None:
+    """An entry from the columns of `group_records` and its value in the form `kip848 dump` prints,
+    which may have null for what is left out there; None for a kind that is not judged here.
+    ``place``: partition, offset and time in ms."""
+    type_ = _TYPES.get(kind)
+    if type_ is None or type_ == records.OFFSET:
         return None
-    group, member, regex = row["group_id"], row["member_id"], row["regular_expression"]
-    key: dict[str, Any] = {"group" if kind in _BY_GROUP else "groupId": group}
+    key: dict[str, Any] = {"group" if type_ in _BY_GROUP else "groupId": group}
     if member is not None:
         key["memberId"] = member
     if regex is not None:
         key["regularExpression"] = regex
-    record = records.record(kind, 3 if kind == records.CLASSIC_GROUP else 0, key, value)
-    return Entry(
-        row["partition"], row["offset"], row["millis"], record, kind, group, member or regex or ""
-    )
+    record = records.record(type_, 3 if type_ == records.CLASSIC_GROUP else 0, key, value)
+    return Entry(*place, record, type_, group, member or regex or "")

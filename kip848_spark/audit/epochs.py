@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kip848_spark.audit.case import Case
 from kip848_spark.audit.entries import Entry
@@ -66,8 +66,7 @@ def judge_target_epoch(case: Case, entry: Entry) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Bump:
+class Bump(NamedTuple):
     """What a part says that calls for a new group epoch, found before it is replayed."""
 
     entry: Entry | None

@@ -43,7 +43,6 @@ from kip848_spark.audit.results import (
     Tally,
 )
 from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import Reference
 from kip848_spark.audit.whole import Before, judge_target
 from kip848_spark.coordinator import records
 
@@ -64,7 +63,8 @@ class GroupAudit:
         self._counted = Tally()
         self.case = Case(group_id, settings.topics, releases.given(settings.release), Tally())
         self.hashes = Hashes(self.case)
-        self.reference = Reference(group_id, self.case.releases)
+        self.reference = self.case.reference
+        """The group as replayed from all its records, also where the case began anew."""
         self._operation: list[Entry] = []
         self._last = -1
         self._repeatable: set[tuple[str, str]] = set()
@@ -116,7 +116,7 @@ class GroupAudit:
     def commit(self, entry: Entry) -> None:
         """A commit at its place among the records: it makes a simple group where there is none."""
         self._judge()
-        self.reference.replay([entry], self.case.releases)
+        self.reference.replay(entry)
 
     def unreadable(self, offset: int, timestamp: int) -> None:
         """A control record that nobody could read: what it said is missing."""
@@ -136,7 +136,8 @@ class GroupAudit:
             return
         if self.settings.release is None:
             self.case.written_by(releases.possible(self.case.releases, entries))
-        self.reference.replay(entries, self.case.releases)
+            if self.case.reference is not self.reference:
+                self.reference.written_by(self.case.releases[-1])
         self._dissolved = None
         self.case.rejoined.clear()
         self.case.began = self.case.consumer.epoch if self.case.consumer is not None else None
@@ -157,6 +158,12 @@ class GroupAudit:
             self.case.sure = bool(keys & self._repeatable) or len(keys) < len(entries)
             self._repeatable |= keys
 
+    def _apply(self, entry: Entry) -> str | None:
+        """Replay a record; what a broker would say if it refused to load it."""
+        if self.case.reference is not self.reference:
+            self.reference.replay(entry)
+        return self.case.apply(entry)
+
     def _pass_over(self, part: Part) -> None:
         """Records before which others may be missing: replayed, not judged."""
         counted = {
@@ -175,7 +182,7 @@ class GroupAudit:
                     self.tally.unknown(check, GAP)
                 if entry.kind == records.GROUP and value.get("metadataHash"):
                     self.tally.unknown(HASH, GAP)
-            if self.case.apply(entry) is not None:
+            if self._apply(entry) is not None:
                 self.case.forget()
 
     def _judge_record(self, part: Part, entry: Entry, before: Before) -> None:
@@ -200,7 +207,7 @@ class GroupAudit:
         refused = False
         for entry in part.entries:
             self._judge_record(part, entry, before)
-            fault = case.apply(entry)
+            fault = self._apply(entry)
             if fault is not None:
                 refused = True
                 self._refused(entry, fault)

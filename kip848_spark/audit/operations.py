@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from kip848_spark.audit.entries import Entry
+from kip848_spark.coordinator import records
 
 _LETTERS = {"2": "a", "3": "b", "4": "c", "5": "d", "6": "e", "7": "f", "8": "g", "16": "h"}
+
+_CLASSIC_MEMBER = "k"
+_VALUES = _LETTERS | {records.MEMBER: _LETTERS[records.MEMBER] + _CLASSIC_MEMBER}
 
 UPGRADE = "upgrade"
 CLASSIC = "classic"
@@ -41,16 +46,18 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One thing a coordinator did."""
 
     name: str
     entries: Sequence[Entry]
+    letters: str
+    """One for each record: see `letter`."""
 
     def of(self, kind: str, *, values: bool = True) -> list[Entry]:
         """Its records of a kind: those with values, or the tombstones."""
-        return [e for e in self.entries if e.kind == kind and (e.value is not None) == values]
+        wanted = _VALUES[kind] if values else _LETTERS[kind].upper()
+        return [e for e, told in zip(self.entries, self.letters, strict=True) if told in wanted]
 
 
 def letter(entry: Entry) -> str:
@@ -58,7 +65,7 @@ def letter(entry: Entry) -> str:
     found = _LETTERS[entry.kind]
     if entry.value is None:
         return found.upper()
-    return "k" if entry.value.get("classicMemberMetadata") is not None else found
+    return _CLASSIC_MEMBER if entry.value.get("classicMemberMetadata") is not None else found
 
 
 def same_operation(before: Entry, after: Entry) -> bool:
@@ -69,15 +76,23 @@ def same_operation(before: Entry, after: Entry) -> bool:
 def parts_of(entries: Sequence[Entry]) -> list[Part]:
     """The parts of an operation; what is in no order that exists ends it, as one `BROKEN` part."""
     letters = "".join(map(letter, entries))
-    parts = []
+    return [
+        Part(name, entries[begin:end], letters[begin:end]) for name, begin, end in _cuts(letters)
+    ]
+
+
+@lru_cache(512)
+def _cuts(letters: str) -> tuple[tuple[str, int, int], ...]:
+    """The name of each part, where it begins and where it ends."""
+    cuts = []
     at = 0
     while at < len(letters):
         name, end = _next(letters, at)
         if name == BROKEN:
             end = len(letters)
-        parts.append(Part(name, entries[at:end]))
+        cuts.append((name, at, end))
         at = end
-    return parts
+    return tuple(cuts)
 
 
 def _next(letters: str, at: int) -> tuple[str, int]:

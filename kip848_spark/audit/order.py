@@ -12,7 +12,6 @@ from kip848_spark.coordinator import records
 
 def judge_order(case: Case, part: Part) -> None:
     """The records of a part, as a whole."""
-    names = [f"{e.kind}{'' if e.value is not None else ' (tombstone)'}" for e in part.entries]
     if part.name == BROKEN:
         case.tally.wrong(
             ORDER,
@@ -20,7 +19,7 @@ def judge_order(case: Case, part: Part) -> None:
             "These records of one operation come in an order that no coordinator writes: one was "
             "lost, added or moved; compare with another replica of this partition.",
             "an operation's records, by key type",
-            names,
+            [_name(entry) for entry in part.entries],
             member="",
         )
     elif (twice := _twice(part)) is not None:
@@ -30,7 +29,7 @@ def judge_order(case: Case, part: Part) -> None:
             "This record is in its operation twice; a coordinator writes each of them once: it was "
             "appended again, or it is another's.",
             "each record of an operation once",
-            names,
+            [_name(entry) for entry in part.entries],
         )
     elif not _of_one_member(part):
         case.tally.wrong(
@@ -39,7 +38,7 @@ def judge_order(case: Case, part: Part) -> None:
             "A member's three tombstones (keys 8, 7, 5) belong together, but these name "
             "different members: one was lost, added or moved.",
             "three tombstones of one member",
-            [(name, e.member) for name, e in zip(names, part.entries, strict=True)],
+            [(_name(entry), entry.member) for entry in part.entries],
             member="",
         )
     elif part.name == REJOIN and _another_instance(case, part):
@@ -53,6 +52,10 @@ def judge_order(case: Case, part: Part) -> None:
         )
     else:
         case.tally.right(ORDER)
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
 
 
 def _another_instance(case: Case, part: Part) -> bool:
@@ -138,8 +141,9 @@ def _names_one_twice(entry: Entry) -> bool:
         rows = value.get(field, ())
         if len(rows) > 1 and len(rows) > len({row["topicId"] for row in rows}):
             return True
-        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
-            return True
+        for row in rows:
+            if len(row["partitions"]) > len(set(row["partitions"])):
+                return True
     return False
 
 

@@ -28,10 +28,12 @@ def given(name: str | None) -> tuple[Release, ...]:
 def possible(before: tuple[Release, ...], entries: Iterable[Entry]) -> tuple[Release, ...]:
     """Those of ``before`` that could have written ``entries``; where none could, the cluster was
     up- or downgraded, and all that could are possible."""
-    allowed = frozenset(release.name for release in ALL)
+    allowed = _ANY
     for entry in entries:
-        allowed &= _writers(entry)
-    if not allowed:
+        writers = _writers(entry)
+        if writers is not _ANY:
+            allowed &= writers
+    if not allowed or allowed is _ANY:
         return before
     kept = tuple(release for release in before if release.name in allowed)
     return kept or tuple(release for release in ALL if release.name in allowed)
@@ -51,7 +53,8 @@ def _writers(entry: Entry) -> frozenset[str]:
     if entry.kind == records.TARGET_EPOCH:
         return _43 if value.get("assignmentTimestamp") else _ANY
     if entry.kind == records.CURRENT:
-        rows = value["assignedPartitions"] + value["partitionsPendingRevocation"]
-        if rows:
-            return _43 if any(row.get("assignmentEpochs") for row in rows) else _TO_42
+        assigned, pending = value["assignedPartitions"], value["partitionsPendingRevocation"]
+        if assigned or pending:
+            epochs = any(row.get("assignmentEpochs") for row in (*assigned, *pending))
+            return _43 if epochs else _TO_42
     return _ANY

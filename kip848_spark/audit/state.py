@@ -7,12 +7,10 @@ come to the same rows of `groups`, `members` and `assignments`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from kip848_spark.audit.entries import Entry
-from kip848_spark.audit.results import as_json
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.config import BrokerConfig
@@ -29,7 +27,6 @@ from kip848_spark.coordinator.consumer_protocol import (
     read_subscription,
 )
 from kip848_spark.coordinator.faults import ReplayError
-from kip848_spark.coordinator.records import Partitions
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
@@ -65,73 +62,108 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StateRow:
-    """A row of a state table: what tells it from others, and what it says, both JSON."""
+class _Unsaid:
+    """The one value of a column on which nothing is said."""
+
+
+UNSAID = _Unsaid()
+
+
+class StateRow(NamedTuple):
+    """A row of a state table: the columns `KEYS`, which tell it from others, and what it says in
+    the columns `COMPARED`, where that may be `UNSAID`."""
 
     table: str
     group_id: str
-    key: str
-    row: str
-    member_id: str | None = None
+    key: tuple[Any, ...]
+    row: tuple[Any, ...]
+
+    @property
+    def member_id(self) -> str | None:
+        """The member that the row is of, if it is of one."""
+        return self.key[0] if self.table in (MEMBERS, ASSIGNMENTS) else None
+
+    @property
+    def named_key(self) -> dict[str, Any]:
+        """The columns of the key by their names."""
+        return dict(zip(KEYS[self.table], self.key, strict=True))
+
+    @property
+    def named_row(self) -> dict[str, Any]:
+        """What is said, by the columns' names."""
+        columns = zip(COMPARED[self.table], self.row, strict=True)
+        return {name: value for name, value in columns if value is not UNSAID}
 
 
-def state_row(table: str, row: Mapping[str, Any], unsaid: Collection[str] = ()) -> StateRow:
+def state_row(
+    table: str, group_id: str, row: Mapping[str, Any], unsaid: Collection[str] = ()
+) -> StateRow:
     """A row of a table in the form in which rows are compared, without the columns ``unsaid``."""
-    told = {name: row.get(name) for name in KEYS[table]}
-    if table == ASSIGNMENTS and told["topic_id"] is not None:
-        told["topic"] = None  # a name is only another word for the id
+    if table == ASSIGNMENTS:
+        topic_id = row["topic_id"]
+        topic = row["topic"] if topic_id is None else None  # a name is another word for the id
+        key = (row["member_id"], row["role"], topic_id, topic, row["topic_partition"])
+        return StateRow(table, group_id, key, (row["assignment_epoch"],))
     said = {name: row.get(name) for name in COMPARED[table]}
     if table == GROUPS and row["type"] == "classic" and not said["protocol_type"]:
         said["epoch"] = said["epoch"] or None  # a group of commits alone has no generation
     if table == GROUPS and row["type"] == "consumer":
         said["metadata_hash"] = said["metadata_hash"] or 0
     if table == MEMBERS:  # without its key 5 a member has none of these: unknown here, empty there
-        for name in ("client_id", "client_host", "subscribed_topics"):
+        for name in ("client_id", "client_host"):
             said[name] = said[name] or None
-    said = {name: value for name, value in said.items() if name not in unsaid}
-    return StateRow(table, row["group_id"], as_json(told), as_json(said), told.get("member_id"))
+        said["subscribed_topics"] = tuple(said["subscribed_topics"] or ()) or None
+    for name in unsaid:
+        said[name] = UNSAID
+    return StateRow(table, group_id, tuple(row[n] for n in KEYS[table]), tuple(said.values()))
 
 
 class Reference:
-    """A group as the reference replays it, from all its records."""
+    """A group as the reference replays it, from all its records, into `shard`."""
 
     def __init__(self, group_id: str, releases: tuple[Release, ...]) -> None:
         self.group_id = group_id
         self.fault: str | None = None
         """Why a broker would not load the group; then there is nothing to compare with."""
-        self._shard = Shard(releases[-1], BrokerConfig(releases[-1]))
+        self.shard = Shard(releases[-1], BrokerConfig(releases[-1]))
         self._recorded: set[str] = set()
         """Which of keys 3 and 6 the group has on record."""
 
-    def replay(self, entries: Iterable[Entry], releases: tuple[Release, ...]) -> None:
-        """The records of an operation, and the releases that may have written them."""
-        self._shard.release = releases[-1]
-        group = self._shard.groups.get(self.group_id)
+    def written_by(self, release: Release) -> None:
+        """The log goes on in this release."""
+        self.shard.release = release
+        group = self.shard.groups.get(self.group_id)
         if isinstance(group, ConsumerGroup):
-            group.release = releases[-1]
-        for entry in entries:
-            try:
-                replay(self._shard, entry.record, entry.offset)
-            except ReplayError as error:
-                self.fault = self.fault or str(error)
-            if entry.value is not None:
-                self._recorded.add(entry.kind)
-            else:
-                self._recorded.discard(entry.kind)
-            if entry.kind == records.CLASSIC_GROUP:
-                self._recorded.clear()
+            group.release = release
+
+    def replay(self, entry: Entry) -> str | None:
+        """The next record; what a broker would say if it refused to load it."""
+        self.shard.now = entry.timestamp
+        fault: str | None = None
+        try:
+            replay(self.shard, entry.record, entry.offset)
+        except ReplayError as error:
+            fault = str(error)
+            self.fault = self.fault or fault
+        if entry.value is not None:
+            self._recorded.add(entry.kind)
+        else:
+            self._recorded.discard(entry.kind)
+        if entry.kind == records.CLASSIC_GROUP:
+            self._recorded.clear()
+        return fault
 
     def rows(self) -> Iterator[StateRow]:
         """The rows of the state tables; none if the group is not there, or can't be loaded."""
-        group = self._shard.groups.get(self.group_id)
+        group = self.shard.groups.get(self.group_id)
         if self.fault is not None or group is None:
             return
         rows = _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
         unsaid = self._unsaid() if isinstance(group, ConsumerGroup) else ()
         for table, row in rows:
-            without = unsaid if table == GROUPS else ()
-            yield state_row(table, {"group_id": self.group_id, **row}, without)
+            yield state_row(table, self.group_id, row, unsaid if table == GROUPS else ())
+        if isinstance(group, ConsumerGroup):
+            yield from _assignments(group)
 
     def _unsaid(self) -> Collection[str]:
         """Columns of `groups` that stand for records that are not there: what an epoch is then
@@ -144,11 +176,10 @@ class Reference:
 
     def offset_rows(self) -> Iterator[StateRow]:
         """The rows of `offsets`, if all commits of the group were replayed."""
-        for (topic, number), held in self._shard.offsets.group(self.group_id).items():
+        for (topic, number), held in self.shard.offsets.group(self.group_id).items():
             if not topic:
                 continue  # stands for a commit that only had to make the group
             row = {
-                "group_id": self.group_id,
                 "topic": topic,
                 "topic_partition": number,
                 "committed_offset": held.offset,
@@ -157,7 +188,7 @@ class Reference:
                 "topic_id": held.topic_id,
                 "offset": held.log_offset,
             }
-            yield state_row(OFFSETS, row)
+            yield state_row(OFFSETS, self.group_id, row)
 
 
 def _consumer(group: ConsumerGroup) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -179,12 +210,6 @@ def _consumer(group: ConsumerGroup) -> Iterator[tuple[str, dict[str, Any]]]:
     )
     for member in group.members.values():
         yield MEMBERS, _member(member)
-        yield from _places(member.member_id, "assigned", member.assigned, group.release)
-        yield from _places(member.member_id, "pending_revocation", member.pending, group.release)
-    for member_id, target in group.targets.items():
-        for topic_id, numbers in target.items():
-            for number in numbers:
-                yield ASSIGNMENTS, _place(member_id, "target", topic_id, number)
 
 
 def _member(member: Member) -> dict[str, Any]:
@@ -205,24 +230,21 @@ def _member(member: Member) -> dict[str, Any]:
     }
 
 
-def _places(
-    member_id: str, role: str, partitions: Partitions, release: Release
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    for topic_id, numbers in partitions.items():
-        for number, epoch in numbers.items():
-            place = _place(member_id, role, topic_id, number)
-            if release.partition_epochs:
-                place["assignment_epoch"] = epoch
-            yield ASSIGNMENTS, place
-
-
-def _place(member_id: str, role: str, topic_id: str, number: int) -> dict[str, Any]:
-    return {
-        "member_id": member_id,
-        "role": role,
-        "topic_id": topic_id,
-        "topic_partition": number,
-    }
+def _assignments(group: ConsumerGroup) -> Iterator[StateRow]:
+    epochs = group.release.partition_epochs
+    for member in group.members.values():
+        roles = (("assigned", member.assigned), ("pending_revocation", member.pending))
+        for role, partitions in roles:
+            for topic_id, numbers in partitions.items():
+                for number, epoch in numbers.items():
+                    key = (member.member_id, role, topic_id, None, number)
+                    row = (epoch if epochs else None,)
+                    yield StateRow(ASSIGNMENTS, group.group_id, key, row)
+    for member_id, target in group.targets.items():
+        for topic_id, wanted in target.items():
+            for number in wanted:
+                key = (member_id, "target", topic_id, None, number)
+                yield StateRow(ASSIGNMENTS, group.group_id, key, (None,))
 
 
 def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -262,12 +284,12 @@ def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         for topic, numbers in given:
             for number in numbers:
-                yield (
-                    ASSIGNMENTS,
-                    {
-                        "member_id": member.member_id,
-                        "role": "assigned",
-                        "topic": topic,
-                        "topic_partition": number,
-                    },
-                )
+                place = {
+                    "member_id": member.member_id,
+                    "role": "assigned",
+                    "topic_id": None,
+                    "topic": topic,
+                    "topic_partition": number,
+                    "assignment_epoch": None,
+                }
+                yield ASSIGNMENTS, place

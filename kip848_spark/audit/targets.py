@@ -11,7 +11,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from kip848_spark.audit.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
@@ -29,8 +30,7 @@ Shares = dict[str, dict[str, set[int]]]
 """Member -> topic id -> partitions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """``fault`` is None if the target is right; ``exact`` if it had to be this very one."""
 
     fault: str | None

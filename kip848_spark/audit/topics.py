@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kip848_spark.coordinator.topics import Topic, Topics
 
 _MOST_COUNTS = 64
 """Partition counts that are tried for one topic, beside those that are known."""
 _MOST_TRIES = 4096
+_LIKELY = 3
+"""Options of a topic that are tried first."""
 MOST_PARTITIONS = 1_000_000
 """More than a topic has: a number beyond comes from a damaged record, and is not counted up to."""
 
@@ -45,7 +48,14 @@ class KnownTopics:
 
     def ids_of(self, name: str) -> list[str]:
         """Every id that a topic of this name is known to have had."""
-        return [topic_id for topic_id, known in self.names.items() if known == name]
+        return self._ids.get(name, [])
+
+    @cached_property
+    def _ids(self) -> dict[str, list[str]]:
+        ids: dict[str, list[str]] = {}
+        for topic_id, name in self.names.items():
+            ids.setdefault(name, []).append(topic_id)
+        return ids
 
 
 def hash_of(topics: Collection[Topic]) -> int:
@@ -106,9 +116,11 @@ class Prover:
         self, metadata_hash: int, names: list[str], counts: Mapping[str, int]
     ) -> Proven | None:
         strangers = [topic for topic in counts if topic not in self.known.names]
-        options = [self._options(name, counts, strangers) for name in names]
-        likely = [found[:3] for found in options]
-        for tries in (likely, options):
+        for most in (_LIKELY, None):
+            tries = [
+                dict.fromkeys(itertools.islice(self._options(name, counts, strangers), most))
+                for name in names
+            ]
             if math.prod(map(len, tries)) > _MOST_TRIES:
                 continue
             for chosen in itertools.product(*tries):
@@ -121,23 +133,24 @@ class Prover:
 
     def _options(
         self, name: str, counts: Mapping[str, int], strangers: list[str]
-    ) -> list[Topic | None]:
+    ) -> Iterator[Topic | None]:
         """What a topic may have been, the likeliest first; None: it did not exist."""
         listed, last = self.known.listed.get(name), self._last.get(name)
-        found: dict[Topic | None, None] = {}
         if last is not None:
-            found[last] = None
+            yield last
         for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
             racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
             if topic_id in counts and counts[topic_id] <= MOST_PARTITIONS:
-                found[Topic(name, topic_id, counts[topic_id], racks)] = None
-        if listed is not None:
-            found[listed] = None
-        found[None] = None
+                shown = Topic(name, topic_id, counts[topic_id], racks)
+                if shown != last:
+                    yield shown
+        if listed is not None and listed != last:
+            yield listed
+        yield None
         for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
             most = max(counts.get(topic_id, 0) + 1, listed.partitions if listed else 0)
             racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
             for count in range(min(most, _MOST_COUNTS), 0, -1):
-                found[Topic(name, topic_id, count, racks)] = None
-                found[Topic(name, topic_id, count)] = None
-        return list(found)
+                yield Topic(name, topic_id, count, racks)
+                if racks:
+                    yield Topic(name, topic_id, count)

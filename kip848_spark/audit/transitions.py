@@ -8,8 +8,7 @@ is recorded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kip848_spark.coordinator.consumer_group import STATIC_LEAVE, ConsumerGroup, Member
 from kip848_spark.coordinator.faults import GroupError
@@ -20,8 +19,7 @@ from kip848_spark.coordinator.releases import Release
 Places = dict[str, frozenset[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """What a member stood before when its record was written."""
 
     group: ConsumerGroup
@@ -58,7 +56,7 @@ def seen_as(member: Member, *, epochs: bool) -> Json:
         "pendingRevocation": _sorted(member.pending),
     }
     if epochs:
-        shown["assignmentEpochs"] = _epochs({**member.assigned}, {**member.pending})
+        shown["assignmentEpochs"] = _epochs(member.assigned, member.pending)
     return shown
 
 
@@ -73,7 +71,7 @@ def recorded_as(value: Json, *, epochs: bool) -> Json:
         "pendingRevocation": _sorted(places(pending)),
     }
     if epochs:
-        shown["assignmentEpochs"] = _epochs(epochs_of(assigned), epochs_of(pending))
+        shown["assignmentEpochs"] = _epochs(*_said_gained(value))
     return shown
 
 
@@ -86,25 +84,72 @@ def _epochs(*lists: Mapping[str, Mapping[int, int]]) -> list[tuple[str, int, int
 
 
 def reachable(member: Member, value: Json, situation: Situation) -> tuple[bool, list[Json]]:
-    """Whether ``value`` can follow ``member``, and all that can."""
+    """Whether ``value`` can follow ``member``; if not, all that can."""
     epochs = all(release.partition_epochs for release in situation.releases)
-    wanted = recorded_as(value, epochs=epochs)
-    seen: list[Json] = []
     if value["memberEpoch"] == STATIC_LEAVE:
         if member.instance_id is None:
             return False, []
-        seen.append(_left(member, epochs=epochs))
-        return seen[0] == wanted, seen
-    before = seen_as(member, epochs=epochs)
-    for after in _steps(member, value, situation):
+        left = _left(member, epochs=epochs)
+        return left == recorded_as(value, epochs=epochs), [left]
+    recorded = _Recorded.of(value, epochs=epochs)
+    changes = not recorded.says(member)  # what changes nothing is not written
+    tried = []
+    for after in _steps(member, recorded.assigned, situation):
+        if changes and recorded.says(after):
+            return True, []
+        tried.append(after)
+    seen = [seen_as(member, epochs=epochs)]
+    for after in tried:
         shown = seen_as(after, epochs=epochs)
-        if shown == before:
-            continue  # what changes nothing is not written
-        if shown == wanted:
-            return True, [shown]
         if shown not in seen:
             seen.append(shown)
-    return False, seen
+    return False, seen[1:]
+
+
+class _Recorded(NamedTuple):
+    """What a record says, in a form that is quickly compared with a member."""
+
+    value: Json
+    assigned: Places
+    pending: Places
+    gained: tuple[Mapping[str, Mapping[int, int]], ...] | None
+    """Epochs of both; None where none are kept."""
+
+    @classmethod
+    def of(cls, value: Json, *, epochs: bool) -> _Recorded:
+        assigned = places(value["assignedPartitions"])
+        pending = places(value["partitionsPendingRevocation"])
+        return cls(value, assigned, pending, _said_gained(value) if epochs else None)
+
+    def gained_by(self, member: Member) -> bool:
+        """Whether the epochs at which the partitions came are the member's."""
+        held = (member.assigned, member.pending)
+        return self.gained is None or held == self.gained or _epochs(*held) == _epochs(*self.gained)
+
+    def says(self, member: Member) -> bool:
+        """As comparing `recorded_as` with `seen_as`, which make more of it."""
+        value = self.value
+        return (
+            member.epoch == value["memberEpoch"]
+            and member.state == value["state"]
+            and member.previous_epoch == value["previousMemberEpoch"]
+            and _are(member.assigned, self.assigned)
+            and _are(member.pending, self.pending)
+            and self.gained_by(member)
+        )
+
+
+def _are(held: Partitions, recorded: Places) -> bool:
+    return sum(map(bool, held.values())) == len(recorded) and all(
+        held.get(topic, _NONE).keys() == numbers for topic, numbers in recorded.items()
+    )
+
+
+_NONE: dict[int, int] = {}
+
+
+def _said_gained(value: Json) -> tuple[Mapping[str, Mapping[int, int]], ...]:
+    return epochs_of(value["assignedPartitions"]), epochs_of(value["partitionsPendingRevocation"])
 
 
 def _left(member: Member, *, epochs: bool) -> Json:
@@ -116,17 +161,15 @@ def _left(member: Member, *, epochs: bool) -> Json:
     return shown
 
 
-def _steps(member: Member, value: Json, situation: Situation) -> Iterator[Member]:
+def _steps(member: Member, recorded: Places, situation: Situation) -> Iterator[Member]:
     group = situation.group
     target = group.target_of(member.member_id)
-    held = places(value["assignedPartitions"]).keys()
     of_interest = target.keys() | member.assigned.keys() | member.pending.keys()
     asked_for = of_interest - situation.must_mask
     asks: list[set[str]] = [set(asked_for)]
-    doubtful = (situation.may_mask & asked_for) - held
+    doubtful = (situation.may_mask & asked_for) - recorded.keys()
     if doubtful:
         asks.append(set(asked_for - doubtful))
-    answers: tuple[Owned, ...] = ({}, None, _named(member.assigned))
     changes = (False, True) if situation.subscription_changed else (False,)
     for release in situation.releases:
         for subscribed in asks if release.masks_lost_topics else [None]:
@@ -134,7 +177,7 @@ def _steps(member: Member, value: Json, situation: Situation) -> Iterator[Member
                 goal = Goal(
                     group.target_epoch, target, subscribed, changed, group.owner_epoch, release
                 )
-                for owned in answers:
+                for owned in _answers(member):
                     try:
                         after = reconcile(member, goal, owned)
                     except GroupError:
@@ -143,5 +186,8 @@ def _steps(member: Member, value: Json, situation: Situation) -> Iterator[Member
                         yield after
 
 
-def _named(partitions: Partitions) -> dict[str, set[int]]:
-    return {topic: set(numbers) for topic, numbers in partitions.items()}
+def _answers(member: Member) -> Iterator[Owned]:
+    """What the client may have said that it owns, the likeliest first."""
+    yield {}
+    yield None
+    yield {topic: set(numbers) for topic, numbers in member.assigned.items()}

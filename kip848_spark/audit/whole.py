@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kip848_spark.audit import targets
 from kip848_spark.audit.case import Case
@@ -22,8 +22,7 @@ TOPICS_UNKNOWN = "the group's topics at that time are not known"
 OTHER_ASSIGNOR = "an assignor that is not Kafka's own"
 
 
-@dataclass(frozen=True)
-class Before:
+class Before(NamedTuple):
     """What a part replaces, kept while it is replayed."""
 
     tables: Tables | None = None

@@ -8,7 +8,6 @@ its own, its member epoch being its generation.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from kip848_spark.coordinator.classic import encoded, join_response, sync_response
@@ -170,7 +169,7 @@ def _updated(
         changes["rack_id"] = subscription.rack_id
     if request.get("rebalanceTimeoutMs", -1) != -1:
         changes["rebalance_timeout"] = request["rebalanceTimeoutMs"]
-    return replace(member, **changes)
+    return member._replace(**changes)
 
 
 def _owned(shard: Shard, subscription: Subscription) -> dict[str, set[int]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from kip848_spark.coordinator.faults import GroupError, ReplayError
 from kip848_spark.coordinator.javahash import TimelineOrder
@@ -41,9 +41,14 @@ class ClassicMetadata:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member: what it told about itself (key 5) and its current assignment (key 8)."""
+_NOTHING: Partitions = {}
+
+
+class Member(NamedTuple):
+    """A member: what it told about itself (key 5) and its current assignment (key 8).
+
+    Never changed, as are its partitions; a log makes one a record, so it has to be cheap.
+    """
 
     member_id: str
     instance_id: str | None = None
@@ -60,17 +65,21 @@ class Member:
     epoch: int = 0
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    assigned: Partitions = field(default_factory=dict)
-    pending: Partitions = field(default_factory=dict)
+    assigned: Partitions = _NOTHING
+    pending: Partitions = _NOTHING
     """Partitions pending revocation: still owned, about to be given up."""
 
     def moved_to(self, epoch: int, **changes: Any) -> Member:
         """The member at another epoch; the one it leaves becomes the previous one."""
-        return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)
+        return self._replace(epoch=epoch, previous_epoch=self.epoch, **changes)
 
     def reconciled_to(self, target_epoch: int) -> bool:
         """Nothing is left to do for this target."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def asks_as(self, other: Member) -> bool:
+        """Whether both ask for topics by the same names and expression."""
+        return self.topic_names == other.topic_names and self.regex == other.regex
 
     def metadata(self) -> tuple[Any, ...]:
         """What key 5 holds: a difference here is worth a record."""
@@ -170,6 +179,8 @@ class ConsumerGroup:
         return self._order.walk(self.members)
 
     def _count(self, old: Member | None, new: Member | None) -> None:
+        if old is not None and new is not None and old.asks_as(new):
+            return
         for member, step in ((old, -1), (new, 1)):
             if member is None:
                 continue

@@ -9,7 +9,6 @@ the target, take the member one step towards it, answer. The records come in tha
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from kip848_spark.coordinator.client_assignors import (
@@ -182,7 +181,7 @@ def updated(member: Member, request: Json, client: Client) -> Member:
         changes["topic_names"] = frozenset(request["subscribedTopicNames"])
     if request.get("clientAssignors") is not None:
         changes["client_assignors"] = tuple(dict(row) for row in request["clientAssignors"])
-    return replace(member, **changes)
+    return member._replace(**changes)
 
 
 def validate(shard: Shard, request: Json, version: int) -> None:

@@ -97,8 +97,11 @@ def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
 def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
     """The order in which a ``HashSet`` with these numbers, put in this order, is walked."""
     numbers = list(numbers)
-    if not numbers or max(numbers) < start:
-        return sorted(numbers)
+    if len(numbers) < 2:
+        return numbers
+    if max(numbers) < start:
+        numbers.sort()
+        return numbers
     return _by_bucket(lambda number: number, numbers, start)
 
 
@@ -110,7 +113,7 @@ class HashTable:
     key in front.
     """
 
-    __slots__ = ("_buckets", "_hash_of", "_size")
+    __slots__ = ("_buckets", "_capacity", "_hash_of", "_size")
 
     def __init__(
         self,
@@ -118,7 +121,8 @@ class HashTable:
         start: int = 16,
         hash_of: Callable[[str], int] = uuid_hash,
     ) -> None:
-        self._buckets: list[list[str]] = [[] for _ in range(start)]
+        self._buckets: dict[int, list[str]] = {}
+        self._capacity = start
         self._hash_of = hash_of
         self._size = 0
         for key in keys:
@@ -150,19 +154,20 @@ class HashTable:
             self._size -= 1
 
     def __iter__(self) -> Iterator[str]:
-        for bucket in self._buckets:
-            yield from bucket
+        for number in sorted(self._buckets):
+            yield from self._buckets[number]
 
     def _too_full(self) -> bool:
-        return self._size > len(self._buckets) * 3 // 4
+        return self._size > self._capacity * 3 // 4
 
     def _bucket(self, key: str) -> list[str]:
         code = self._hash_of(key) & 0xFFFFFFFF
-        return self._buckets[(code ^ (code >> 16)) & (len(self._buckets) - 1)]
+        return self._buckets.setdefault((code ^ (code >> 16)) & (self._capacity - 1), [])
 
     def _grow(self) -> None:
         keys = list(self)
-        self._buckets = [[] for _ in range(2 * len(self._buckets))]
+        self._buckets = {}
+        self._capacity *= 2
         for key in keys:
             self._bucket(key).append(key)
 

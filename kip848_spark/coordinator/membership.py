@@ -6,7 +6,6 @@ KIP-848 "Heartbeat & Session", "Fencing" and "Static Membership (KIP-345)"; erro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import (
@@ -62,7 +61,7 @@ def joining_member(
             "UNRELEASED_INSTANCE_ID",
             f"instance id {instance_id!r} is still held by member {holder.member_id!r}",
         )
-    return replace(holder, member_id=member_id, epoch=0, previous_epoch=0), holder
+    return holder._replace(member_id=member_id, epoch=0, previous_epoch=0), holder
 
 
 def check_static(holder: Member | None, member_id: str, instance_id: str) -> Member:
@@ -119,7 +118,7 @@ def leave(shard: Shard, request: Json) -> Json:
     if epoch == STATIC_LEAVE:
         # The epoch alone changes, and what waited to be revoked is given up with the member.
         assigned = {t: dict.fromkeys(numbers, 0) for t, numbers in member.assigned.items()}
-        gone = replace(member, epoch=STATIC_LEAVE, assigned=assigned, pending={})
+        gone = member._replace(epoch=STATIC_LEAVE, assigned=assigned, pending={})
         shard.append(group.current_record(gone))
     else:
         fence(shard, group, [member])

@@ -7,8 +7,8 @@ partition is granted while anyone owns it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from kip848_spark.coordinator.consumer_group import NO_OWNER, Member, MemberState
 from kip848_spark.coordinator.faults import GroupError
@@ -20,8 +20,7 @@ Owned = Mapping[str, set[int]] | None
 """What the member says it owns; ``None`` if it did not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(NamedTuple):
     """Where a member is to go, and what it may have there."""
 
     epoch: int
@@ -97,19 +96,28 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
             assigned={t: _listed(kept[t], member.assigned[t], goal) for t in HashTable(kept)},
             pending={t: lost[t] for t in HashTable(lost)},
         )
-    table = HashTable(kept)
-    for topic in uuid_order(free):
-        table.compute(topic)
     after = {}
-    for topic in table:
+    for topic in _kept_and_free(kept, free):
         before = member.assigned[topic] if topic in kept else {}
         after[topic] = _listed(kept.get(topic, {}) | free.get(topic, {}), before, goal)
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
     return member.moved_to(goal.epoch, state=state, assigned=after, pending={})
 
 
-def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> HashTable:
+def _kept_and_free(kept: Partitions, free: Partitions) -> Iterable[str]:
     """Every topic of both, in the order a broker walks them."""
+    if not free or kept.keys() == free.keys():
+        return kept if len(kept) < 2 else HashTable(kept)
+    topics = HashTable(kept)
+    for topic in uuid_order(free):
+        topics.compute(topic)
+    return topics
+
+
+def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> Iterable[str]:
+    """Every topic of both, in the order a broker walks them."""
+    if len(target) == 1 and assigned.keys() <= target.keys():
+        return target
     topics = HashTable(uuid_order(target), copied_size(len(target)))
     for topic in assigned:
         topics.put(topic)
@@ -153,5 +161,5 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
         pending[topic] = new if held is None else _listed(held | new, held, goal)
     if _still_owns(owned, pending):
         state = MemberState.UNREVOKED_PARTITIONS
-        return replace(stepped, state=state, assigned=assigned, pending=pending)
-    return replace(stepped, assigned=assigned)
+        return stepped._replace(state=state, assigned=assigned, pending=pending)
+    return stepped._replace(assigned=assigned)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
@@ -33,8 +33,7 @@ def may_compute(shard: Shard, group: ConsumerGroup) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """What a broker still knows of the group as it was before the request at hand."""
 
     walked: list[str]

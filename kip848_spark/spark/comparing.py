@@ -73,7 +73,7 @@ def compare_live(
 ) -> Comparison:
     """The state tables as they are, up to the ends of ``run``, against what the cluster says now:
     of ``groups``, else of all or, where there are many, a sample. Raises SourceError."""
-    sample = Sample.of(lake.read("groups").count(), groups)
+    sample = Sample.of(lake.count("groups"), groups)
     chosen = sample.rows()
     rebuilt = Rebuilt(
         *(

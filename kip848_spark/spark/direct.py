@@ -34,10 +34,13 @@ def make(path: str, table: Table) -> None:
     )
 
 
-def can_write(path: str, table: Table) -> bool:
+def is_plain(path: str, table: Table) -> bool:
     """True if the table is as `make` made it: nobody has given it columns, partitions or features
-    that whoever writes its files would have to know of."""
-    found = DeltaTable(path)
+    that whoever writes or reads its files would have to know of."""
+    return _is_plain(DeltaTable(path), table)
+
+
+def _is_plain(found: DeltaTable, table: Table) -> bool:
     protocol = found.protocol()
     return (
         protocol.min_reader_version <= _PLAIN[0]
@@ -59,10 +62,21 @@ def commit(path: str, files: Sequence[DataFile], mode: str = "append") -> None:
     )
 
 
+def plain_files(path: str, table: Table) -> list[str] | None:
+    """The files that hold the rows of the table, if it is plain; None if it is not."""
+    found = DeltaTable(path)
+    return found.file_uris() if _is_plain(found, table) else None
+
+
 def rows(path: str) -> list[dict[str, Any]]:
     """All rows of a small table."""
     found = DeltaTable(path).to_pyarrow_dataset().to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))
+
+
+def count(path: str) -> int:
+    """How many rows a table has, by the statistics of its files."""
+    return int(DeltaTable(path).count())
 
 
 def newest_of(

@@ -21,7 +21,7 @@ from kip848_spark.spark.folding import carried_of, derived
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.replaying import control_bytes, in_order
-from kip848_spark.spark.sampling import sampled, some_partitions
+from kip848_spark.spark.sampling import Sampled, sampled
 
 MOST_RECORDS = 20_000
 """Control records that are folded once more, about: beyond, those of some of the groups."""
@@ -36,14 +36,15 @@ STATE_ROW = pa.schema(
 
 
 def cuts_of(run: Run) -> dict[int, int]:
-    """An offset in each of `some_partitions`."""
+    """An offset in each partition that is looked at."""
     rng = random.Random(run.run_id)
-    return {partition: rng.randrange(end) for partition, end in some_partitions(run).items()}
+    return {r.partition: rng.randrange(r.end) for r in Sampled.of(run).ranges}
 
 
-def share_of(lake: Lake, cuts: Mapping[int, int]) -> int:
+def share_of(lake: Lake, run: Run) -> int:
     """How many of `BUCKETS` may take part."""
-    number = lake.read("group_records").where(F.col("partition").isin(*cuts)).count()
+    looked_at = sum(r.end for r in Sampled.of(run).ranges) / max(sum(r.end for r in run.ranges), 1)
+    number = round(lake.count("group_records") * looked_at)
     return BUCKETS * MOST_RECORDS // max(number, MOST_RECORDS)
 
 

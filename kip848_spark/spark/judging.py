@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
 
 from kip848_spark.audit.agreeing import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
-from kip848_spark.audit.entries import Entry, entry, from_row
+from kip848_spark.audit.entries import Entry, control_entry, entry
 from kip848_spark.audit.group import GroupAudit
 from kip848_spark.audit.results import (
     LOADING,
@@ -34,7 +34,7 @@ from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.tables import TIMESTAMP
 
 Batches = Iterator[pa.RecordBatch]
-Row = dict[str, Any]
+Json = dict[str, Any]
 
 VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING = (
     "verified", "unverifiable", "disagreed", "note", "finding",
@@ -63,6 +63,26 @@ VERDICT = pa.schema(
 )
 """One line of what a worker says: a count, or a finding."""
 
+
+class Row(NamedTuple):
+    """What a worker is given: a record, or a row of a state table.
+
+    ``value`` is JSON (null for a tombstone). ``last`` says what of a group comes first:
+    `IN_BETWEEN`, `RECORDS` or `NOW`. Rows of a state table have its name for a kind.
+    """
+
+    group_id: str
+    partition: int
+    offset: int
+    millis: int
+    kind: str
+    member_id: str | None
+    regular_expression: str | None
+    dialect: str | None
+    value: str | None
+    last: int
+
+
 _DECODED = ("consumerSubscription", "consumerAssignment", "metadataKind")
 """What `group_records` has beside the bytes it was decoded from."""
 _OBJECTS = 50_000
@@ -76,15 +96,13 @@ OFFSETS_COMPARED = "groups of which committed offsets were replayed and compared
 
 
 def judge(settings: Settings) -> Callable[[Batches], Batches]:
-    """Rows of group_id, partition, offset, millis, kind, member_id, regular_expression, dialect
-    ``value`` (JSON; null for a tombstone) and ``last`` (`IN_BETWEEN`, `RECORDS` or `NOW`, in that
-    order) to lines of `VERDICT`. Rows of a state table have its name for a kind."""
+    """Columns of `Row`, sorted by group, ``last`` and offset, to lines of `VERDICT`."""
 
     def run(batches: Batches) -> Batches:
         # Nearly all that is made here goes with its group; to look for cycles after every 700
         # objects, as Python does, takes a tenth of the time.
         gc.set_threshold(_OBJECTS)
-        lines: list[Row] = []
+        lines: list[Json] = []
         tally = Tally()
         for one in _groups(batches, settings):
             found = one.finish()
@@ -103,14 +121,14 @@ class _Group:
     """One group: its audit, and its rows of the state tables."""
 
     def __init__(self, first: Row, settings: Settings) -> None:
-        self.group_id: str = first["group_id"]
+        self.group_id = first.group_id
         self._last = first
-        self._audit = GroupAudit(first["partition"], self.group_id, settings)
+        self._audit = GroupAudit(first.partition, self.group_id, settings)
         self._ours: list[StateRow] = []
         self._type = ""
         self._early = 0
         self._commits = False
-        self._cut = settings.cut(first["partition"], self.group_id)
+        self._cut = settings.cut(first.partition, self.group_id)
         self._then: list[StateRow] = []
         self._compared = Tally()
         self._failure: Exception | None = None
@@ -119,7 +137,7 @@ class _Group:
         """Takes the next row. What no rule was made for must not stop the audit of the others:
         the group is then unverifiable, and a finding says so."""
         if self._failure is None:
-            if row["kind"] not in COMPARED:
+            if row.kind not in COMPARED:
                 self._last = row
             try:
                 self._add(row)
@@ -136,25 +154,29 @@ class _Group:
         return _failed(self._last, self._failure)
 
     def _add(self, row: Row) -> None:
-        kind = row["kind"]
-        if row["last"] == IN_BETWEEN:
-            self._then.append(state_row(kind, orjson.loads(row["value"])))
+        kind = row.kind
+        if row.last == IN_BETWEEN:
+            self._then.append(state_row(kind, self.group_id, orjson.loads(row.value or "")))
         elif kind in COMPARED:
-            said = orjson.loads(row["value"])
+            said = orjson.loads(row.value or "")
             if kind == GROUPS:
                 self._type = said["type"]
-            self._ours.append(state_row(kind, said | {"group_id": self.group_id}))
+            self._ours.append(state_row(kind, self.group_id, said))
         elif kind == REPLAYED:
             self._commits = True
             self._audit.commit(_replayed(row))
         elif kind == kinds.COMMIT:
             self._audit.commit(_commit(row))
         elif kind == UNREADABLE:
-            self._audit.unreadable(row["offset"], row["millis"])
-        elif row["dialect"] != SHIPPED:
+            self._audit.unreadable(row.offset, row.millis)
+        elif row.dialect != SHIPPED:
             self._early += 1
         elif not self._early:
-            item = from_row(row, None if row["value"] is None else _value(row))
+            value = None if row.value is None else _value(kind, row.value)
+            place = row.partition, row.offset, row.millis
+            item = control_entry(
+                place, kind, self.group_id, row.member_id, row.regular_expression, value
+            )
             if item is not None:
                 self._audit.add(item)
                 if self._cut is not None and item.offset > self._cut:
@@ -197,24 +219,24 @@ class _Group:
 
 
 def _type(row: StateRow) -> str:
-    return str(orjson.loads(row.row)["type"])
+    return str(row.named_row["type"])
 
 
 def _of_commits(row: StateRow) -> bool:
     """Whether this is a group that only commits have made: not all of them are told here."""
-    return (
-        row.table == GROUPS
-        and not orjson.loads(row.row)["protocol_type"]
-        and (_type(row) == "classic")
-    )
+    if row.table != GROUPS:
+        return False
+    said = row.named_row
+    return said["type"] == "classic" and not said["protocol_type"]
 
 
 def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:
     """The groups in ``batches``, one at a time, with all their rows."""
     current: _Group | None = None
     for batch in batches:
-        for row in batch.to_pylist():
-            if current is None or current.group_id != row["group_id"]:
+        columns = (batch.column(name).to_pylist() for name in Row._fields)
+        for row in map(Row._make, zip(*columns, strict=True)):
+            if current is None or current.group_id != row.group_id:
                 if current is not None:
                     yield current
                 current = _Group(row, settings)
@@ -231,11 +253,11 @@ def _failed(row: Row, failure: Exception) -> Tally:
         Finding(
             check=LOADING,
             severity=WARNING,
-            group_id=row["group_id"],
-            member_id=row["member_id"],
-            partition=row["partition"],
-            offset=row["offset"],
-            timestamp=row["millis"],
+            group_id=row.group_id,
+            member_id=row.member_id,
+            partition=row.partition,
+            offset=row.offset,
+            timestamp=row.millis,
             expected=as_json("a group that this program can judge"),
             recorded=as_json(f"{type(failure).__name__}: {failure}"[:_MOST_TEXT]),
             explanation="This program failed on the group, at this record or soon after it, so "
@@ -245,17 +267,17 @@ def _failed(row: Row, failure: Exception) -> Tally:
     return tally
 
 
-def _value(row: Row) -> Row:
+def _value(kind: str, text: str) -> Json:
     """The value of a control record, without what was decoded from the bytes in it."""
-    value: Row = orjson.loads(row["value"])
-    if row["kind"] == kinds.CLASSIC:
+    value: Json = orjson.loads(text)
+    if kind == kinds.CLASSIC:
         _drop_decoded(value["members"])
-    elif row["kind"] == kinds.MEMBER and value["classicMemberMetadata"] is not None:
+    elif kind == kinds.MEMBER and value["classicMemberMetadata"] is not None:
         _drop_decoded(value["classicMemberMetadata"]["supportedProtocols"])
     return value
 
 
-def _drop_decoded(rows: Sequence[Row]) -> None:
+def _drop_decoded(rows: Sequence[Json]) -> None:
     for row in rows:
         for name in _DECODED:
             row.pop(name, None)
@@ -263,16 +285,16 @@ def _drop_decoded(rows: Sequence[Row]) -> None:
 
 def _commit(row: Row) -> Entry:
     """A commit, as far as it matters to a group: it makes a simple one where there is none."""
-    key = {"group": row["group_id"], "topic": "", "partition": 0}
-    value = {"offset": 0, "metadata": "", "commitTimestamp": row["millis"]}
-    return entry(row["partition"], row["offset"], row["millis"], record(OFFSET, 3, key, value))
+    key = {"group": row.group_id, "topic": "", "partition": 0}
+    value = {"offset": 0, "metadata": "", "commitTimestamp": row.millis}
+    return entry(row.partition, row.offset, row.millis, record(OFFSET, 3, key, value))
 
 
 def _replayed(row: Row) -> Entry:
     """A commit, or its tombstone, as it is on record."""
-    said = orjson.loads(row["value"])
+    said = orjson.loads(row.value or "")
     key = {
-        "group": row["group_id"],
+        "group": row.group_id,
         "topic": said["topic"],
         "partition": said["topic_partition"],
     }
@@ -283,21 +305,21 @@ def _replayed(row: Row) -> Entry:
             "offset": said["committed_offset"],
             "leaderEpoch": said["leader_epoch"],
             "metadata": said["metadata"],
-            "commitTimestamp": row["millis"],
+            "commitTimestamp": row.millis,
             "topicId": said["topic_id"],
         }
         told = record(OFFSET, 4, key, value)
-    return entry(row["partition"], row["offset"], row["millis"], told)
+    return entry(row.partition, row.offset, row.millis, told)
 
 
-def _finding(finding: Any) -> Row:
+def _finding(finding: Any) -> Json:
     line = dataclasses.asdict(finding)
     if line["timestamp"] is not None:
         line["timestamp"] *= 1000
     return {"verdict": FINDING, **line}
 
 
-def _counts(tally: Tally) -> Iterator[Row]:
+def _counts(tally: Tally) -> Iterator[Json]:
     for check, number in tally.verified.items():
         yield {"verdict": VERIFIED, "check": check, "number": number}
     for check, number in tally.disagreed.items():

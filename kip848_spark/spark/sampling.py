@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from kip848_spark.audit.settings import BUCKETS
 from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.sources import Range
 
 ENOUGH = 1_000_000
-"""Records of the partitions that are looked at, about."""
+"""Records that are looked at, about."""
 
 
-def some_partitions(run: Run) -> dict[int, int]:
-    """Partitions of the topic and how many records each may have: all of them, or at random as many
-    as have `ENOUGH`, other ones in each run. Records of the rest need not be read."""
-    ends = [(r.partition, r.end) for r in run.ranges if r.end]
-    random.Random(run.run_id).shuffle(ends)
-    chosen: dict[int, int] = {}
-    for partition, end in ends:
-        if sum(chosen.values()) < ENOUGH:
-            chosen[partition] = end
-    return chosen
+@dataclass(frozen=True)
+class Sampled:
+    """Partitions of the topic, and the offsets of each one that are looked at."""
+
+    ranges: tuple[Range, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> Sampled:
+        """All there are, or from a partition at random on as many as have `ENOUGH` records, other
+        ones in each run; of a partition that has more by itself, the last ones.
+
+        Records of the rest need not be read; of neighbours, which stand side by side in the lake's
+        files, few others are.
+        """
+        there = sorted((r.partition, r.end) for r in run.ranges if r.end)
+        first = random.Random(run.run_id).randrange(len(there)) if there else 0
+        chosen: list[Range] = []
+        left = ENOUGH
+        for partition, end in there[first:] + there[:first]:
+            if left > 0:
+                chosen.append(Range(partition, max(end - ENOUGH, 0), end))
+                left -= end
+        return cls(tuple(chosen))
+
+    @property
+    def records(self) -> int:
+        """How many there may be."""
+        return sum(r.end - r.start for r in self.ranges)
+
+    @property
+    def sql(self) -> str:
+        """Whether a row with a partition and an offset is looked at."""
+        if not self.ranges:
+            return "false"
+        tests = [f"partition IN ({', '.join(str(r.partition) for r in self.ranges)})"]
+        tests += [
+            f"(partition <> {r.partition} OR offset >= {r.start})" for r in self.ranges if r.start
+        ]
+        return " AND ".join(tests)
 
 
 def sampled(share: int) -> Column:

@@ -42,7 +42,10 @@ LOCAL = {
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.stats.skipping": "true",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
+    # A look at a file is cheaper than a job for it.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # On a machine of few cores it has little to adapt, and makes a job of each stage.
+    "spark.sql.adaptive.enabled": "false",
 }
 """Further settings of a session on this machine alone."""
 

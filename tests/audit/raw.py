@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.audit.entries import Entry, from_row
+from kip848_spark.audit.entries import Entry, control_entry
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.spark.decoding import control_decoder, read
@@ -62,7 +62,9 @@ def entry_of(row: Mapping[str, Any]) -> Entry | None:
     """The entry of a row of `group_records`."""
     millis = round(row["timestamp"].timestamp() * 1000)
     value = None if row["tombstone"] else _camel(row[row["kind"]])
-    return from_row({**row, "millis": millis}, value)
+    place = row["partition"], row["offset"], millis
+    names = row["group_id"], row["member_id"], row["regular_expression"]
+    return control_entry(place, row["kind"], *names, value)
 
 
 def _camel(value: Any) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 from kip848_spark.audit.agreeing import agree
 from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import entry, from_row
+from kip848_spark.audit.entries import control_entry, entry
 from kip848_spark.audit.group import GroupAudit
 from kip848_spark.audit.results import Tally
 from kip848_spark.audit.settings import Settings
@@ -65,7 +65,9 @@ def vectorized(table: pa.Table) -> set[StateRow]:
             (ASSIGNMENTS, assignments(carried).to_pylist()),
         ]
         for name, rows in derived:
-            found |= {state_row(name, row) for row in rows if row["group_id"] in judged}
+            found |= {
+                state_row(name, row["group_id"], row) for row in rows if row["group_id"] in judged
+            }
     return found
 
 
@@ -188,13 +190,5 @@ def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, se
 
 def test_an_entry_is_the_same_from_either_source() -> None:
     record = {"key": {"type": "8", "data": {"groupId": "g", "memberId": "m"}}, "value": None}
-    row = {
-        "kind": "consumer_group_current_member_assignment",
-        "group_id": "g",
-        "member_id": "m",
-        "regular_expression": None,
-        "partition": 1,
-        "offset": 2,
-        "millis": 3,
-    }
-    assert from_row(row, None) == entry(1, 2, 3, record)
+    kind = "consumer_group_current_member_assignment"
+    assert control_entry((1, 2, 3), kind, "g", "m", None, None) == entry(1, 2, 3, record)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -80,13 +79,13 @@ def _no_bump(*_: Any, **__: Any) -> None:
 
 
 def _forgets_where_it_was(member: Member, epoch: int, **changes: Any) -> Member:
-    return replace(member, epoch=epoch, **changes)
+    return member._replace(epoch=epoch, **changes)
 
 
 def _partitions_ahead(member: Member, goal: Any, owned: Any) -> Member:
     after = _real_reconcile(member, goal, owned)
     ahead = {t: {n: e + 1 for n, e in ns.items()} for t, ns in after.assigned.items()}
-    return after if after is member else replace(after, assigned=ahead)
+    return after if after is member else after._replace(assigned=ahead)
 
 
 def _always_a_target(shard: Any, group: ConsumerGroup, *_: Any, **__: Any) -> None:

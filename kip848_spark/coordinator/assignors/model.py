@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kip848_spark.coordinator.javahash import (
     HashTable,
@@ -20,8 +21,7 @@ GroupAssignment = dict[str, dict[str, list[int]]]
 """Member id -> topic id -> partitions, in the order a broker's tables list them."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSpec:
+class MemberSpec(NamedTuple):
     """A member as an assignor sees it; its topics are the ids of those that exist."""
 
     member_id: str

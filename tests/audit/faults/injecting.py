@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kip848_spark.audit.entries import Entry, entry
@@ -145,7 +145,7 @@ def injected(log: Log, at: int, first: int | None = None) -> Injected:
 def shifted(log: Log, at: int, by: int, partition: int) -> Log:
     """The log with the offsets of a partition from the place ``at`` on moved by ``by``."""
     return log[:at] + [
-        replace(e, offset=e.offset + by) if e.partition == partition else e for e in log[at:]
+        e._replace(offset=e.offset + by) if e.partition == partition else e for e in log[at:]
     ]
 
 

@@ -51,7 +51,7 @@ def swapped(log: Log, rng: random.Random) -> Injected:
     ]
     one, other = pick(rng, pairs)
     a, b = log[one], log[other]
-    log[one], log[other] = replace(b, offset=a.offset), replace(a, offset=b.offset)
+    log[one], log[other] = b._replace(offset=a.offset), a._replace(offset=b.offset)
     return injected(log, other)
 
 
@@ -65,7 +65,7 @@ def duplicated(log: Log, rng: random.Random) -> Injected:
         if e.kind not in ("2", "4") and (e.value or {}).get("memberEpoch") != -2
     ]
     at = pick(rng, places)
-    again = replace(copy.deepcopy(log[at]), offset=log[at].offset + 1)
+    again = copy.deepcopy(log[at])._replace(offset=log[at].offset + 1)
     return injected(inserted(log, at + 1, again), at + 1)
 
 
@@ -77,8 +77,8 @@ def replayed_later(log: Log, rng: random.Random) -> Injected:
         later = [j for j in group_of(log, i) if j > i and log[j].key == log[i].key]
         places += [(i, j) for j in later if log[j].value is not None]
     one, other = pick(rng, places)
-    again = replace(
-        copy.deepcopy(log[one]), offset=log[other].offset + 1, timestamp=log[other].timestamp + 1
+    again = copy.deepcopy(log[one])._replace(
+        offset=log[other].offset + 1, timestamp=log[other].timestamp + 1
     )
     return injected(inserted(log, other + 1, again), other + 1, begin(log, other))
 
@@ -239,7 +239,7 @@ def torn(log: Log, rng: random.Random) -> Injected:
     operation = pick(rng, places)
     at = pick(rng, operation[1:-1])
     first, last = log[operation[0]].offset, log[operation[-1]].offset
-    log[at] = replace(log[at], timestamp=log[at].timestamp + rng.choice((-1, 1)) * 86_400_000)
+    log[at] = log[at]._replace(timestamp=log[at].timestamp + rng.choice((-1, 1)) * 86_400_000)
     found = injected(log, at, first)
     return replace(found, last=max(found.last, last))
 
@@ -282,7 +282,7 @@ def operation_twice(log: Log, rng: random.Random) -> Injected:
     again = [copy.deepcopy(log[i]) for i in operation]
     end = operation[-1]
     for n, item in enumerate(again, 1):
-        moved = replace(item, offset=log[end].offset + n, timestamp=item.timestamp + 1)
+        moved = item._replace(offset=log[end].offset + n, timestamp=item.timestamp + 1)
         log = inserted(log, end + n, moved)
     return injected(log, end + 1)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from tests.audit.faults.injecting import (
     Injected,
@@ -95,5 +94,5 @@ def a_day_back(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, [operation[0] for operation in operations(log)])
     for i in group_of(log, at):
         if i >= at:
-            log[i] = replace(log[i], timestamp=log[i].timestamp - 86_400_000)
+            log[i] = log[i]._replace(timestamp=log[i].timestamp - 86_400_000)
     return injected(log, at)
