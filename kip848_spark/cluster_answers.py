@@ -44,14 +44,15 @@ class LiveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LiveOffset:
-    """A committed offset. The client reads metadata up to its first zero byte and no further,
-    and writes one at the end of any that it commits."""
+    """A committed offset. The client library writes a zero byte at the end of any metadata that it
+    commits, and reads metadata up to the first one. Where there is none it reads on into whatever
+    lies behind: then more than was committed is in ``metadata``, or None if that is no text."""
 
     topic: str
     partition: int
     offset: int
     leader_epoch: int | None
-    metadata: str
+    metadata: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,14 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 def offsets_of(said: Any) -> tuple[LiveOffset, ...]:
     return tuple(
-        LiveOffset(one.topic, one.partition, one.offset, one.leader_epoch, one.metadata or "")
+        LiveOffset(one.topic, one.partition, one.offset, one.leader_epoch, _metadata(one))
         for one in sorted(said.topic_partitions, key=lambda one: (one.topic, one.partition))
         if one.offset >= 0
     )
+
+
+def _metadata(said: Any) -> str | None:
+    try:
+        return said.metadata or ""
+    except UnicodeDecodeError:
+        return None

@@ -31,6 +31,8 @@ REFUSED = "the broker refused to describe it"
 
 Row = Mapping[str, Any]
 Place = tuple[str, str, int]
+Committed = tuple[int, int | None, str | None]
+"""Offset, leader epoch, text."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ class _Group:
     def offsets(self, ours: list[Row], theirs: tuple[LiveOffset, ...]) -> None:
         """What it has committed."""
         rebuilt = {(row["topic"], row["topic_partition"]): row for row in ours}
-        live = {(o.topic, o.partition): (o.offset, o.leader_epoch, o.metadata) for o in theirs}
+        live = {(one.topic, one.partition): one for one in theirs}
         for place in sorted(rebuilt.keys() | live.keys()):
             topic, number = place
             if (self.name, topic, number) in self.moved.offsets:
@@ -236,7 +238,8 @@ class _Group:
                 row = rebuilt.get(place)
                 what = f"committed offset of {topic}-{number}"
                 at = None if row is None else row["offset"]
-                self._same(what, row and _committed(row), live.get(place), offset=at)
+                own = None if row is None else _committed(row)
+                self._same(what, own, _said(live.get(place), own), offset=at)
 
     def _same(
         self,
@@ -260,8 +263,18 @@ def _partitions(rows: list[Row], *roles: str) -> list[tuple[str | None, int]]:
     return sorted(found, key=lambda pair: (pair[0] or "", pair[1]))
 
 
-def _committed(row: Row) -> tuple[int, int | None, str]:
+def _committed(row: Row) -> Committed:
     """Offset, leader epoch and text as the client library gives them: it ends text at a NUL, and
     itself commits text with one at the end."""
     epoch = None if row["leader_epoch"] in (None, -1) else row["leader_epoch"]
     return row["committed_offset"], epoch, row["metadata"].partition("\0")[0]
+
+
+def _said(live: LiveOffset | None, own: Committed | None) -> Committed | None:
+    """What the cluster says, without what the library read behind the text."""
+    if live is None:
+        return None
+    text = live.metadata
+    if own is not None and own[2] and (text is None or text.startswith(own[2])):
+        text = own[2]
+    return live.offset, live.leader_epoch, text

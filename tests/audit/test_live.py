@@ -10,7 +10,14 @@ import pytest
 from kip848_spark.audit import live as judged
 from kip848_spark.audit.live import Moved, Rebuilt, compare
 from kip848_spark.audit.results import LIVE
-from kip848_spark.cluster_answers import LiveGroup, LiveMember, LiveOffset, LiveTopic, Snapshot
+from kip848_spark.cluster_answers import (
+    LiveGroup,
+    LiveMember,
+    LiveOffset,
+    LiveTopic,
+    Snapshot,
+    offsets_of,
+)
 
 GROUP: dict[str, Any] = {
     "group_id": "g", "type": "consumer", "state": "Stable", "protocol": None,
@@ -86,6 +93,31 @@ def test_a_commit_since_then_excuses_its_offset_alone() -> None:
     assert compare(behind, snapshot(SAID), moved).unjudged == {judged.MOVING: 1}
     other = compare(behind, snapshot(replace(SAID, state="Empty")), moved)
     assert [difference.what for difference in other.differences] == ["state"]
+
+
+@pytest.mark.parametrize("said", ["abc", "abc\x7f?", None])
+def test_text_without_an_end_is_compared_as_far_as_it_was_committed(said: str | None) -> None:
+    """Java's clients write no zero byte behind it: what the library reads there may be anything."""
+    offsets = (LiveOffset("foo", 0, 7, None, said),)
+    assert (
+        compare(rebuilt(metadata="abc"), snapshot(SAID, offsets=offsets), Moved()).differences == []
+    )
+    other = compare(rebuilt(metadata=""), snapshot(SAID, offsets=offsets), Moved())
+    assert [difference.what for difference in other.differences] == ["committed offset of foo-0"]
+
+
+def test_text_that_cannot_be_read() -> None:
+    class Said:
+        topic, partition, offset, leader_epoch = "foo", 0, 7, None
+
+        @property
+        def metadata(self) -> str:
+            return b"abcd\xfb".decode()
+
+    class Answer:
+        topic_partitions = (Said(),)
+
+    assert offsets_of(Answer()) == (LiveOffset("foo", 0, 7, None, None),)
 
 
 def test_a_group_that_one_side_lacks() -> None:
