@@ -87,11 +87,16 @@ def expression_unresolved(log: Log, rng: random.Random) -> Injected:
         for operation in operations(log)
         if "".join(log[i].kind for i in operation) in ("163", "1643")
         and log[operation[0]].value is not None
-        and data(log, operation[0])["topics"]
-        and log[operation[0]].member not in latest(log, operation[0], log[operation[0]].group, "16")
+        and _resolved_before(log, operation[0]) != set(data(log, operation[0])["topics"])
     ]
     at = pick(rng, places)
     return injected(dropped(log, at), at, begin(log, at))
+
+
+def _resolved_before(log: Log, at: int) -> set[str]:
+    """The topics that an expression stood for until now."""
+    last = latest(log, at, log[at].group, "16").get(log[at].member)
+    return set() if last is None else set((last.value or {})["topics"])
 
 
 @fault
