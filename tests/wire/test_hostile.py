@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from unittest import mock
 
 import pytest
 
-from kip848_spark.wire import shapes
 from kip848_spark.wire.decode import decode
 from tests.wire import scalar_writer
 from tests.wire.definitions import messages, records
@@ -105,21 +103,6 @@ def test_ever_fewer_rows_with_ever_more_tags() -> None:
         pairs.append((GROUP, b"\0\0\0\0\0\1" + (tags if count % 7 != 5 else tags[:-1])))
     rows = assert_held(pairs)
     assert {row.reason for row in rows} == {"none", "bad_length", "truncated"}
-
-
-def test_the_shapes_that_are_remembered_are_bounded() -> None:
-    """Each row of its own shape, and shapes of many values: the memory is that of a few."""
-    message = messages("shipped")["StreamsGroupTopologyValue"]
-    record = records()[23]
-    values = Bulk(32, unknown_tags=False).values(message, 0, 300)
-    pairs: list[Pair] = [
-        (TOPOLOGY, scalar_writer.encode_value(record, 0, value)) for value in values
-    ]
-    with mock.patch.object(shapes, "MOST_SEEN", 1000):
-        assert_held([pair for pair in pairs for _ in range(2)])
-        assert 0 < shapes._SEEN.size <= 1000
-        kept = [shape for same in shapes._SEEN.shapes.values() for shape in same]
-        assert sum(shape.size for shape in kept) == shapes._SEEN.size
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,706 @@
+"""The compiled part of the decoder: distinct keys, rows by layout, and the reading of rows.
+
+`read` runs a program (see `program`) over rows, byte by byte from left to right, and the first
+fault of a row is the answer. It is compiled once and kept on disk; layouts are its data. Memory is
+given to it as addresses. Every read is compared with the row's end, every write with the room there
+is; what has room for all rows is made so from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.layout import HIGHEST_TAG, LONGEST_STRING
+from kip848_spark.wire.program import Form, Op, Word
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Plain numbers, as the compiler takes them for constants.
+STEP = 8 * len(Word)
+N1, N2, U2, N4, N8, N16 = (int(op) for op in (Op.N1, Op.N2, Op.U2, Op.N4, Op.N8, Op.N16))
+TEXT, FIXED, LIST, END_LIST = int(Op.TEXT), int(Op.FIXED), int(Op.LIST), int(Op.END_LIST)
+TAGS, END_TAG, DONE = int(Op.TAGS), int(Op.END_TAG), int(Op.DONE)
+TO, ROW, FORM, NULLABLE = 8 * Word.TO, 8 * Word.ROW, 8 * Word.FORM, 8 * Word.NULLABLE
+NULLS, INTO, ROOM, WIDTH = 8 * Word.NULLS, 8 * Word.INTO, 8 * Word.ROOM, 8 * Word.WIDTH
+NEXT, LEAST, UTF8 = 8 * Word.NEXT, 8 * Word.LEAST, 8 * Word.UTF8
+TAG, LOW, HIGH = 8 * Word.TAG, 8 * Word.LOW, 8 * Word.HIGH
+VARINT, INT16, INT32, PRESENCE = int(Form.VARINT), int(Form.INT16), int(Form.INT32), int(
+    Form.PRESENCE
+)
+VARINT_PRESENCE = int(Form.VARINT_PRESENCE)
+
+TRUNCATED, TRAILING_BYTES = int(Reason.TRUNCATED), int(Reason.TRAILING_BYTES)
+BAD_LENGTH, BAD_VARINT, BAD_UTF8 = int(Reason.BAD_LENGTH), int(Reason.BAD_VARINT), int(
+    Reason.BAD_UTF8
+)
+NULL_NOT_ALLOWED, BAD_TAG = int(Reason.NULL_NOT_ALLOWED), int(Reason.BAD_TAG)
+BAD_PRESENCE = int(Reason.BAD_PRESENCE)
+LONGEST, HIGHEST = LONGEST_STRING, HIGHEST_TAG
+
+SEED = 0x1F83D9ABFB41BD6B
+HIGH_BITS = -0x7F7F7F7F7F7F7F80
+
+
+def compiled(signature: str, inline: bool = False) -> Callable[[F], F]:
+    """Compiles a function, or takes it from the cache on disk. Without a place for that, it is
+    compiled in each process."""
+
+    def decorate(function: F) -> F:
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+        if inline:
+            made: F = numba.njit(**options)(function)
+            return made
+        try:
+            made = numba.njit(signature, cache=True, **options)(function)
+        except (RuntimeError, OSError):
+            made = numba.njit(signature, **options)(function)
+        return made
+
+    return decorate
+
+
+# -- memory at an address -------------------------------------------------------------------------
+
+
+def _get(bits: int, swapped: bool) -> Any:
+    """int64(address): the signed integer of ``bits`` there, aligned or not."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def get(_: Any, address: Any) -> Any:
+        def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+            kind = ir.IntType(bits)
+            value = builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
+            if swapped:
+                value = builder.bswap(value)
+            return builder.sext(value, ir.IntType(64)) if bits < 64 else value
+
+        return types.int64(types.int64), codegen
+
+    return get
+
+
+def _put(bits: int) -> Any:
+    """(address, value): stores the low ``bits`` there."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def put(_: Any, address: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: Any, __: Any, arguments: Any) -> Any:
+            kind = ir.IntType(bits)
+            value = builder.trunc(arguments[1], kind) if bits < 64 else arguments[1]
+            builder.store(value, builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    return put
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def mixed(_: Any, one: Any, other: Any) -> Any:
+    """int64: both halves of the product of two integers, as one."""
+
+    def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        wide, word = ir.IntType(128), ir.IntType(64)
+        product = builder.mul(*(builder.zext(each, wide) for each in arguments))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
+        return builder.xor(high, builder.trunc(product, word))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+int8_at, int16_at, int32_at, word_at = _get(8, False), _get(16, False), _get(32, False), _get(64, False)
+big16, big32, big64 = _get(16, True), _get(32, True), _get(64, True)
+put8, put16, put32, put64 = _put(8), _put(16), _put(32), _put(64)
+
+
+@compiled("", inline=True)
+def octet(address: int) -> int:
+    return int8_at(address) & 0xFF
+
+
+@compiled("", inline=True)
+def copied(to: int, source: int, size: int) -> int:
+    """Copies ``size`` bytes; below zero or with a high bit set if one of them is not ASCII."""
+    seen = 0
+    if size >= 8:
+        last = size - 8
+        at = 0
+        while at < last:
+            word = word_at(source + at)
+            put64(to + at, word)
+            seen |= word
+            at += 8
+        word = word_at(source + last)
+        put64(to + last, word)
+        seen |= word
+    elif size >= 4:
+        word = int32_at(source)
+        put32(to, word)
+        seen |= word
+        word = int32_at(source + size - 4)
+        put32(to + size - 4, word)
+        seen |= word
+    else:
+        for at in range(size):
+            word = int8_at(source + at)
+            put8(to + at, word)
+            seen |= word
+    return seen & HIGH_BITS
+
+
+@compiled("", inline=True)
+def same(one: int, other: int, size: int) -> bool:
+    """Whether two runs of ``size`` bytes are equal."""
+    if size >= 8:
+        last = size - 8
+        at = 0
+        while at < last:
+            if word_at(one + at) != word_at(other + at):
+                return False
+            at += 8
+        return word_at(one + last) == word_at(other + last)
+    for at in range(size):
+        if int8_at(one + at) != int8_at(other + at):
+            return False
+    return True
+
+
+@compiled("", inline=True)
+def hashed(source: int, size: int, seed: int) -> int:
+    """A hash of ``size`` bytes."""
+    found = seed ^ size
+    at = 0
+    while at + 8 <= size:
+        found = mixed(found ^ word_at(source + at), SEED)
+        at += 8
+    if at < size:
+        if size >= 8:
+            rest = word_at(source + size - 8)
+        else:
+            rest = 0
+            while at < size:
+                rest = (rest << 8) | octet(source + at)
+                at += 1
+        found = mixed(found ^ rest, SEED)
+    return mixed(found, seed)
+
+
+@compiled("", inline=True)
+def is_utf8(at: int, size: int) -> bool:
+    """Whether bytes are strictly UTF-8: no overlong forms, no surrogates, nothing beyond
+    U+10FFFF."""
+    end = at + size
+    while at < end:
+        first = octet(at)
+        if first < 0x80:
+            at += 1
+            continue
+        if first < 0xC2 or first > 0xF4:
+            return False
+        more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
+        if at + more >= end:
+            return False
+        low, high = 0x80, 0xBF
+        if first == 0xE0:
+            low = 0xA0
+        elif first == 0xED:
+            high = 0x9F
+        elif first == 0xF0:
+            low = 0x90
+        elif first == 0xF4:
+            high = 0x8F
+        second = octet(at + 1)
+        if second < low or second > high:
+            return False
+        for index in range(2, more + 1):
+            if octet(at + index) & 0xC0 != 0x80:
+                return False
+        at += more + 1
+    return True
+
+
+# -- distinct keys --------------------------------------------------------------------------------
+
+
+@compiled(
+    "int64(int64, int64[::1], int64[::1], int64, int64, int64, int32[::1], int64[::1])"
+)
+def distinct(
+    data: int,
+    starts: Any,
+    ends: Any,
+    valid: int,
+    first: int,
+    seed: int,
+    key_of: Any,
+    firsts: Any,
+) -> int:
+    """Numbers the distinct byte strings of the rows in the order in which they come.
+
+    ``valid`` is where a bitmap is whose bit ``first`` is the first row's; at 0, no row is null.
+    ``key_of`` becomes each row's number, -1 where it is null, ``firsts`` the row in which a number
+    comes first. Returns how many there are.
+    """
+    count = len(key_of)
+    size = 1024
+    slots = np.full(size, -1, np.int32)
+    hashes = np.empty(size, np.int64)
+    found = 0
+    nulls = valid != 0
+    for row in range(count):
+        if nulls and not (int8_at(valid + ((first + row) >> 3)) >> ((first + row) & 7)) & 1:
+            key_of[row] = -1
+            continue
+        start = starts[row]
+        length = ends[row] - start
+        hash_ = hashed(data + start, length, seed)
+        slot = hash_ & (size - 1)
+        while True:
+            number = slots[slot]
+            if number < 0:
+                if 2 * found >= size:  # make room, and look again
+                    size *= 4
+                    slots = np.full(size, -1, np.int32)
+                    wider = np.empty(size, np.int64)
+                    for each in range(found):
+                        wider[each] = hashes[each]
+                        slot = hashes[each] & (size - 1)
+                        while slots[slot] >= 0:
+                            slot = (slot + 1) & (size - 1)
+                        slots[slot] = each
+                    hashes = wider
+                    slot = hash_ & (size - 1)
+                    continue
+                slots[slot] = found
+                hashes[found] = hash_
+                firsts[found] = row
+                key_of[row] = found
+                found += 1
+                break
+            if hashes[number] == hash_:
+                other = starts[firsts[number]]
+                if ends[firsts[number]] - other == length and same(
+                    data + start, data + other, length
+                ):
+                    key_of[row] = number
+                    break
+            slot = (slot + 1) & (size - 1)
+    return found
+
+
+# -- rows by layout -------------------------------------------------------------------------------
+
+
+@compiled(
+    "void(int64, int64[::1], int64[::1], int64, int64, int32[::1], int32[::1], int32[:, ::1],"
+    " int64, int64, int64, int32[::1], int32[::1], int64[::1], int64[::1], int64[::1], uint8[::1])"
+)
+def sort(
+    data: int,
+    starts: Any,
+    ends: Any,
+    valid: int,
+    first: int,
+    key_of: Any,
+    places: Any,
+    programs: Any,
+    beyond: int,
+    empty: int,
+    unknown: int,
+    versions: Any,
+    which: Any,
+    order: Any,
+    begins: Any,
+    octets: Any,
+    reason: Any,
+) -> None:
+    """Sorts rows by the program that reads them, which the int16 that they begin with says.
+
+    ``places`` says for each key of ``key_of`` the line of ``programs`` in which to look, -1 for
+    none (the last is for rows without a key); ``programs[line, int16]`` is the program, -1 for
+    none, ``beyond`` that for any larger int16. ``versions`` becomes that int16, -1 where there is none. ``order`` becomes the rows of
+    program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]`` and have
+    ``octets[p]`` bytes. Rows that begin in no known way get the reasons ``empty`` and ``unknown``.
+    """
+    nulls = valid != 0
+    for row in range(len(key_of)):
+        which[row] = -1
+        versions[row] = -1
+        place = places[key_of[row]]
+        if place < 0 or (nulls and not (int8_at(valid + ((first + row) >> 3)) >> ((first + row) & 7)) & 1):
+            continue
+        size = ends[row] - starts[row]
+        if size < 2:
+            reason[row] = empty if size == 0 else TRUNCATED
+            continue
+        version = big16(data + starts[row])
+        versions[row] = version
+        program = -1
+        if 0 <= version < programs.shape[1]:
+            program = programs[place, version]
+        elif version > 0:
+            program = beyond
+        if program < 0:
+            reason[row] = unknown
+            continue
+        which[row] = program
+        begins[program + 1] += 1
+        octets[program] += size
+    for program in range(1, len(begins)):
+        begins[program] += begins[program - 1]
+    for row in range(len(key_of)):
+        if which[row] >= 0:
+            order[begins[which[row]]] = row
+            begins[which[row]] += 1
+    for program in range(len(begins) - 1, 0, -1):
+        begins[program] = begins[program - 1]
+    begins[0] = 0
+
+
+# -- the reading of rows --------------------------------------------------------------------------
+
+
+@compiled("", inline=True)
+def varint(at: int, end: int) -> tuple[int, int, int]:
+    """Value of an unsigned varint, where it ends, and what is wrong with it."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= end:
+            return 0, at, TRUNCATED
+        byte = octet(at)
+        at += 1
+        if shift == 28 and byte > 15:
+            return 0, at, BAD_VARINT
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    return value, at, 0
+
+
+@compiled("", inline=True)
+def length(at: int, end: int, form: int) -> tuple[int, int, int]:
+    """A length, count or presence (-1 for null), where it ends, and what is wrong with it."""
+    if form == VARINT:
+        if at < end:
+            byte = octet(at)
+            if byte < 0x80:
+                return byte - 1, at + 1, 0
+        value, at, fault = varint(at, end)
+        return value - 1, at, fault
+    if form == INT16:
+        if end - at < 2:
+            return 0, at, TRUNCATED
+        return big16(at), at + 2, 0
+    if form == INT32:
+        if end - at < 4:
+            return 0, at, TRUNCATED
+        return big32(at), at + 4, 0
+    if form == PRESENCE:
+        if at >= end:
+            return 0, at, TRUNCATED
+        value, at, fault = int8_at(at), at + 1, 0
+    else:
+        value, at, fault = varint(at, end)
+        value = -1 if value == 0 else value if value == 1 else 2
+    if fault == 0 and value not in (1, -1):
+        fault = BAD_PRESENCE
+    return value, at, fault
+
+
+@compiled(
+    "int64(int64, int64, int64[::1], int64[::1], int64[::1], int64, int64, int64, int64, int64,"
+    " int64[::1], uint8[::1], int64[::1], int32[::1], int64[::1])"
+)
+def read(
+    code: int,
+    data: int,
+    starts: Any,
+    ends: Any,
+    rows: Any,
+    whole: int,
+    base: int,
+    room: int,
+    row: int,
+    done: int,
+    stack: Any,
+    reason: Any,
+    reason_at: Any,
+    tags: Any,
+    need: Any,
+) -> int:
+    """Reads ``rows`` from the one numbered ``done`` on. ``need`` is int64[3], and on return
+
+    [the number of the row that was to be read next, the number of rows that were read without a
+    fault, how much room is needed]: these are the first of ``rows`` now. Returns -1 if all were
+    read, else what it is that has too little room; the row is to be read again.
+
+    At ``code`` there is the program, at ``base`` the addresses of the buffers, at ``room`` the
+    sizes of what may grow, at ``row`` a place for the row of each table. With ``whole``, bytes
+    behind the last field are a fault. ``stack`` has five numbers for each level of arrays and tags.
+    """
+    good = need[1]
+    number = done
+    while number < len(rows):
+        record = rows[number]
+        begin = data + starts[record]
+        end = data + ends[record]
+        at = begin + 2
+        put64(row, good)
+        pc = code
+        top = 0
+        unknown = 0
+        fault = 0
+        where = at
+        while True:
+            op = word_at(pc)
+            if op <= N16:
+                line = word_at(row + word_at(pc + ROW))
+                to = word_at(base + word_at(pc + TO))
+                where = at
+                if op == N8:
+                    if end - at < 8:
+                        fault = TRUNCATED
+                        break
+                    put64(to + 8 * line, big64(at))
+                    at += 8
+                elif op == N4:
+                    if end - at < 4:
+                        fault = TRUNCATED
+                        break
+                    put32(to + 4 * line, big32(at))
+                    at += 4
+                elif op == N16:
+                    if end - at < 16:
+                        fault = TRUNCATED
+                        break
+                    put64(to + 16 * line, word_at(at))
+                    put64(to + 16 * line + 8, word_at(at + 8))
+                    at += 16
+                elif op == N1:
+                    if at >= end:
+                        fault = TRUNCATED
+                        break
+                    put8(to + line, int8_at(at))
+                    at += 1
+                else:
+                    if end - at < 2:
+                        fault = TRUNCATED
+                        break
+                    if op == N2:
+                        put16(to + 2 * line, big16(at))
+                    else:
+                        put32(to + 4 * line, big16(at) & 0xFFFF)
+                    at += 2
+                pc += STEP
+            elif op <= LIST:
+                where = at
+                size, at, fault = length(at, end, word_at(pc + FORM))
+                if fault != 0:
+                    break
+                line = word_at(row + word_at(pc + ROW))
+                nulls = word_at(pc + NULLS)
+                if nulls >= 0:
+                    put8(word_at(base + nulls) + line, 1 if size == -1 else 0)
+                if size < 0:
+                    if size < -1:
+                        fault = BAD_LENGTH
+                        break
+                    if not word_at(pc + NULLABLE):
+                        fault = NULL_NOT_ALLOWED
+                        break
+                    size = 0
+                to = word_at(base + word_at(pc + TO)) + 4 * line
+                before = int32_at(to)
+                put32(to + 4, before + size)
+                if op == TEXT:
+                    utf8 = word_at(pc + UTF8)
+                    if size > end - at or (utf8 and size > LONGEST):
+                        fault = BAD_LENGTH
+                        break
+                    if before + size > word_at(room + word_at(pc + ROOM)):
+                        need[0], need[1], need[2] = number, good, before + size
+                        return word_at(pc + ROOM) >> 3
+                    if size:
+                        into = word_at(base + word_at(pc + INTO)) + before
+                        beyond = copied(into, at, size)
+                        if utf8 and beyond and not is_utf8(at, size):
+                            fault = BAD_UTF8
+                            break
+                        at += size
+                    pc += STEP
+                elif op == FIXED:
+                    if size > end - at:
+                        fault = BAD_LENGTH
+                        break
+                    width = word_at(pc + WIDTH)
+                    if size * width > end - at:
+                        where = at + (end - at) // width * width
+                        fault = TRUNCATED
+                        break
+                    if before + size > word_at(room + word_at(pc + ROOM)):
+                        need[0], need[1], need[2] = number, good, before + size
+                        return word_at(pc + ROOM) >> 3
+                    into = word_at(base + word_at(pc + INTO))
+                    if width == 4:
+                        for index in range(size):
+                            put32(into + 4 * (before + index), big32(at + 4 * index))
+                    else:
+                        kind = word_at(pc + LEAST)
+                        for index in range(before, before + size):
+                            if kind == N8:
+                                put64(into + 8 * index, big64(at))
+                            elif kind == N16:
+                                put64(into + 16 * index, word_at(at))
+                                put64(into + 16 * index + 8, word_at(at + 8))
+                            elif kind == N2:
+                                put16(into + 2 * index, big16(at))
+                            elif kind == U2:
+                                put32(into + 4 * index, big16(at) & 0xFFFF)
+                            else:
+                                put8(into + index, int8_at(at))
+                            at += width
+                        at -= size * width
+                    at += size * width
+                    pc += STEP
+                else:
+                    left = end - at
+                    if size > left and word_at(pc + FORM) <= INT32:
+                        fault = BAD_LENGTH
+                        break
+                    if size == 0:
+                        pc = code + word_at(pc + NEXT)
+                        continue
+                    # No more than these can be read, whatever is claimed.
+                    most = before + min(size, left // word_at(pc + LEAST) + 1)
+                    if most > word_at(room + word_at(pc + ROOM)):
+                        need[0], need[1], need[2] = number, good, most
+                        return word_at(pc + ROOM) >> 3
+                    put64(row + word_at(pc + INTO), before)
+                    stack[top] = size
+                    top += 5
+                    pc += STEP
+            elif op == END_LIST:
+                # NEXT is the list itself
+                begun = code + word_at(pc + NEXT)
+                stack[top - 5] -= 1
+                if stack[top - 5] > 0:
+                    table = row + word_at(begun + INTO)
+                    put64(table, word_at(table) + 1)
+                    pc = begun + STEP
+                else:
+                    top -= 5
+                    pc = code + word_at(begun + NEXT)
+            elif op == TAGS:
+                where = at
+                left, at, fault = varint(at, end)
+                if fault != 0:
+                    break
+                if 2 * left > end - at:
+                    fault = BAD_LENGTH
+                    break
+                line = word_at(row + word_at(pc + ROW))
+                known = word_at(pc + WIDTH)
+                for index in range(1, known + 1):
+                    entry = pc + index * STEP
+                    to = word_at(base + word_at(entry + TO))
+                    width = word_at(entry + WIDTH)
+                    if width == 0:
+                        put32(to + 4 * line + 4, int32_at(to + 4 * line))
+                    elif width == 16:
+                        put64(to + 16 * line, word_at(entry + LOW))
+                        put64(to + 16 * line + 8, word_at(entry + HIGH))
+                    elif width == 8:
+                        put64(to + 8 * line, word_at(entry + LOW))
+                    elif width == 4:
+                        put32(to + 4 * line, word_at(entry + LOW))
+                    elif width == 2:
+                        put16(to + 2 * line, word_at(entry + LOW))
+                    else:
+                        put8(to + line, word_at(entry + LOW))
+                if left == 0:
+                    pc = code + word_at(pc + NEXT)
+                    continue
+                stack[top], stack[top + 1], stack[top + 2] = left, -1, end
+                stack[top + 4] = pc
+                top += 5
+                op = END_TAG
+            elif op == DONE:
+                where = at
+                if whole and at != end:
+                    fault = TRAILING_BYTES
+                break
+            else:  # END_TAG
+                where = stack[top - 2]
+                if at != end:
+                    fault = BAD_TAG
+                    break
+                end = stack[top - 3]
+                stack[top - 5] -= 1
+            # the next tag, and those that no layout knows
+            if op == END_TAG:
+                pc = stack[top - 1]
+                found = False
+                while stack[top - 5] > 0:
+                    where = at
+                    tag, at, fault = varint(at, end)
+                    if fault != 0:
+                        break
+                    if tag <= stack[top - 4] or tag > HIGHEST:
+                        fault = BAD_TAG
+                        break
+                    stack[top - 4] = tag
+                    stack[top - 2] = where
+                    where = at
+                    size, at, fault = varint(at, end)
+                    if fault != 0:
+                        break
+                    if size > end - at:
+                        fault = BAD_LENGTH
+                        break
+                    known = word_at(pc + WIDTH)
+                    for index in range(1, known + 1):
+                        entry = pc + index * STEP
+                        if word_at(entry + TAG) == tag:
+                            found = True
+                            break
+                    if found:
+                        end = at + size
+                        break
+                    unknown += 1
+                    at += size
+                    stack[top - 5] -= 1
+                if fault != 0:
+                    break
+                if not found:
+                    top -= 5
+                    pc = code + word_at(pc + NEXT)
+                    continue
+                if word_at(entry + WIDTH) == 0:
+                    line = word_at(row + word_at(entry + ROW))
+                    to = word_at(base + word_at(entry + TO)) + 4 * line
+                    before = int32_at(to)
+                    put32(to + 4, before + 1)
+                    if before + 1 > word_at(room + word_at(entry + ROOM)):
+                        need[0], need[1], need[2] = number, good, before + 1
+                        return word_at(entry + ROOM) >> 3
+                    put64(row + word_at(entry + INTO), before)
+                pc = code + word_at(entry + NEXT)
+        number += 1
+        if fault != 0:
+            reason[record] = fault
+            reason_at[record] = where - begin
+        else:
+            if unknown:
+                tags[record] = unknown
+            rows[good] = record
+            good += 1
+    need[0], need[1] = number, good
+    return -1
