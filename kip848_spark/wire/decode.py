@@ -61,7 +61,7 @@ class Decoded:
 def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     """Decodes ``keys`` and ``values`` (binary[n], nulls allowed). Raises nothing on any bytes."""
     key_of, some = Source.of(keys).distinct()
-    distinct, records = len(some), list(plan.records.values())
+    distinct, records = some.count, list(plan.records.values())
     found, key_types, key_faults = plan.key_programs.read(
         some, np.zeros(distinct, np.int32), ONE_LINE, Reason.EMPTY_KEY, Reason.UNKNOWN_KEY_TYPE
     )

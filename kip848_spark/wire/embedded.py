@@ -73,7 +73,7 @@ class Embedded:
     def decode(self, blobs: pa.Array) -> pa.StructArray:
         """struct[n] of binary[n]; null where the bytes are null, empty or no such metadata."""
         blob_of, some = Source.of(blobs).distinct()
-        count = len(some)
+        count = some.count
         found, versions, _ = self.programs.read(
             some, np.zeros(count, np.int32), ONE_LINE, Reason.EMPTY_VALUE,
             Reason.UNKNOWN_VALUE_VERSION, whole=False,

@@ -25,9 +25,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # Plain numbers, as the compiler takes them for constants.
 STEP = 8 * len(Word)
+FRAME = 8 * 5
+GUESSES = 15
 N1, N2, U2, N4, N8, N16 = (int(op) for op in (Op.N1, Op.N2, Op.U2, Op.N4, Op.N8, Op.N16))
 TEXT, FIXED, LIST, END_LIST = int(Op.TEXT), int(Op.FIXED), int(Op.LIST), int(Op.END_LIST)
 TAGS, END_TAG, DONE = int(Op.TAGS), int(Op.END_TAG), int(Op.DONE)
+NEXT_TAG = -1
 TO, ROW, FORM, NULLABLE = 8 * Word.TO, 8 * Word.ROW, 8 * Word.FORM, 8 * Word.NULLABLE
 NULLS, INTO, ROOM, WIDTH = 8 * Word.NULLS, 8 * Word.INTO, 8 * Word.ROOM, 8 * Word.WIDTH
 NEXT, LEAST, UTF8 = 8 * Word.NEXT, 8 * Word.LEAST, 8 * Word.UTF8
@@ -45,7 +48,10 @@ NULL_NOT_ALLOWED, BAD_TAG = int(Reason.NULL_NOT_ALLOWED), int(Reason.BAD_TAG)
 BAD_PRESENCE = int(Reason.BAD_PRESENCE)
 LONGEST, HIGHEST = LONGEST_STRING, HIGHEST_TAG
 
-SEED = 0x1F83D9ABFB41BD6B
+ONE, TWO, THREE, FOUR = (
+    0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B, 0x510E527FADE682D1,
+)  # fmt: skip
+"""Odd numbers, to tell the pieces of what is hashed apart."""
 HIGH_BITS = -0x7F7F7F7F7F7F7F80
 
 
@@ -158,39 +164,78 @@ def copied(to: int, source: int, size: int) -> int:
 
 @compiled("", inline=True)
 def same(one: int, other: int, size: int) -> bool:
-    """Whether two runs of ``size`` bytes are equal."""
-    if size >= 8:
-        last = size - 8
-        at = 0
-        while at < last:
-            if word_at(one + at) != word_at(other + at):
-                return False
-            at += 8
-        return word_at(one + last) == word_at(other + last)
-    for at in range(size):
+    """Whether two runs of ``size`` bytes are equal. Most are compared without a loop, as four
+    pieces that overlap: how many bytes there are is then no branch to be guessed."""
+    if size < 16 or size > 64:
+        return same_long(one, other, size)
+    last = size - 16
+    unlike = word_at(one) ^ word_at(other)
+    unlike |= word_at(one + 8) ^ word_at(other + 8)
+    at = min(16, last)
+    unlike |= word_at(one + at) ^ word_at(other + at)
+    unlike |= word_at(one + at + 8) ^ word_at(other + at + 8)
+    at = min(32, last)
+    unlike |= word_at(one + at) ^ word_at(other + at)
+    unlike |= word_at(one + at + 8) ^ word_at(other + at + 8)
+    unlike |= word_at(one + last) ^ word_at(other + last)
+    unlike |= word_at(one + last + 8) ^ word_at(other + last + 8)
+    return unlike == 0
+
+
+@compiled("", inline=True)
+def same_long(one: int, other: int, size: int) -> bool:
+    """The same, of any size."""
+    at = 0
+    while at + 8 <= size:
+        if word_at(one + at) != word_at(other + at):
+            return False
+        at += 8
+    while at < size:
         if int8_at(one + at) != int8_at(other + at):
             return False
+        at += 1
     return True
 
 
 @compiled("", inline=True)
-def hashed(source: int, size: int, seed: int) -> int:
-    """A hash of ``size`` bytes."""
+def hashed(at: int, size: int, seed: int) -> int:
+    """A hash of ``size`` bytes, of most without a loop."""
+    if size < 16 or size > 64:
+        return hashed_long(at, size, seed)
+    last = at + size - 16
+    found = mixed(word_at(at) ^ seed, word_at(at + 8) ^ ONE)
+    piece = min(at + 16, last)
+    found += mixed(word_at(piece) ^ TWO, word_at(piece + 8) ^ seed)
+    piece = min(at + 32, last)
+    found += mixed(word_at(piece) ^ seed, word_at(piece + 8) ^ THREE)
+    found += mixed(word_at(last) ^ FOUR, word_at(last + 8) ^ seed)
+    return mixed(found ^ size, seed)
+
+
+@compiled("", inline=True)
+def hashed_long(source: int, size: int, seed: int) -> int:
+    """The same, of any size."""
     found = seed ^ size
     at = 0
     while at + 8 <= size:
-        found = mixed(found ^ word_at(source + at), SEED)
+        found = mixed(found ^ word_at(source + at), seed ^ ONE)
         at += 8
-    if at < size:
-        if size >= 8:
-            rest = word_at(source + size - 8)
-        else:
-            rest = 0
-            while at < size:
-                rest = (rest << 8) | octet(source + at)
-                at += 1
-        found = mixed(found ^ rest, SEED)
-    return mixed(found, seed)
+    while at < size:
+        found = mixed(found ^ octet(source + at), seed ^ TWO)
+        at += 1
+    return mixed(found, seed ^ FOUR)
+
+
+@compiled("", inline=True)
+def bound(bounds: int, wide: int, row: int) -> int:
+    """Where a row begins or ends: offset ``row`` of 64 bits if ``wide``, else of 32."""
+    return word_at(bounds + 8 * row) if wide else int32_at(bounds + 4 * row)
+
+
+@compiled("", inline=True)
+def is_there(valid: int, row: int) -> int:
+    """Bit ``row`` of a bitmap; 1 without one."""
+    return 1 if valid == 0 else (int8_at(valid + (row >> 3)) >> (row & 7)) & 1
 
 
 @compiled("", inline=True)
@@ -231,68 +276,88 @@ def is_utf8(at: int, size: int) -> bool:
 
 
 @compiled(
-    "int64(int64, int64[::1], int64[::1], int64, int64, int64, int32[::1], int64[::1])"
+    "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
+    " int64)"
 )
 def distinct(
     data: int,
-    starts: Any,
-    ends: Any,
+    starts: int,
+    ends: int,
+    wide: int,
     valid: int,
     first: int,
+    count: int,
     seed: int,
-    key_of: Any,
-    firsts: Any,
+    guesses: int,
+    number_of: int,
+    offsets: int,
+    octets: int,
+    hashes: int,
 ) -> int:
     """Numbers the distinct byte strings of the rows in the order in which they come.
 
-    ``valid`` is where a bitmap is whose bit ``first`` is the first row's; at 0, no row is null.
-    ``key_of`` becomes each row's number, -1 where it is null, ``firsts`` the row in which a number
-    comes first. Returns how many there are.
+    ``number_of`` is where int32[count] is to be: each row's number, -1 where it is null. The
+    strings are put side by side at ``octets``, so that they stay in the cache, and where each ends
+    at ``offsets`` (int64[count + 1]). Returns how many they are.
+
+    Before a string is looked up by its hash, which is of all its bytes and nobody can foresee, the
+    one that was last seen with the same few words is compared (``guesses``: int32[1 << GUESSES],
+    all -1). ``hashes`` is room for int64[count].
     """
-    count = len(key_of)
     size = 1024
     slots = np.full(size, -1, np.int32)
-    hashes = np.empty(size, np.int64)
     found = 0
-    nulls = valid != 0
+    put64(offsets, 0)
     for row in range(count):
-        if nulls and not (int8_at(valid + ((first + row) >> 3)) >> ((first + row) & 7)) & 1:
-            key_of[row] = -1
+        if not is_there(valid, first + row):
+            put32(number_of + 4 * row, -1)
             continue
-        start = starts[row]
-        length = ends[row] - start
-        hash_ = hashed(data + start, length, seed)
+        start = data + bound(starts, wide, row)
+        length = data + bound(ends, wide, row) - start
+        few = 0
+        if length >= 8:
+            few = big64(start + length - 8) * ONE + big64(start + length // 2 - 4) * TWO
+            if length >= 24:
+                few += big64(start + 8) * THREE + big64(start + length - 16) * FOUR
+        guess = guesses + 4 * ((few >> (64 - GUESSES)) & ((1 << GUESSES) - 1))
+        number = int32_at(guess)
+        if number >= 0:
+            other = word_at(offsets + 8 * number)
+            if word_at(offsets + 8 * number + 8) - other == length and same(
+                start, octets + other, length
+            ):
+                put32(number_of + 4 * row, number)
+                continue
+        hash_ = hashed(start, length, seed)
         slot = hash_ & (size - 1)
         while True:
             number = slots[slot]
             if number < 0:
-                if 2 * found >= size:  # make room, and look again
-                    size *= 4
-                    slots = np.full(size, -1, np.int32)
-                    wider = np.empty(size, np.int64)
-                    for each in range(found):
-                        wider[each] = hashes[each]
-                        slot = hashes[each] & (size - 1)
-                        while slots[slot] >= 0:
-                            slot = (slot + 1) & (size - 1)
-                        slots[slot] = each
-                    hashes = wider
-                    slot = hash_ & (size - 1)
-                    continue
-                slots[slot] = found
-                hashes[found] = hash_
-                firsts[found] = row
-                key_of[row] = found
+                number = found
+                slots[slot] = number
+                put64(hashes + 8 * number, hash_)
+                other = word_at(offsets + 8 * number)
+                put64(offsets + 8 * number + 8, other + length)
+                copied(octets + other, start, length)
                 found += 1
                 break
-            if hashes[number] == hash_:
-                other = starts[firsts[number]]
-                if ends[firsts[number]] - other == length and same(
-                    data + start, data + other, length
+            if word_at(hashes + 8 * number) == hash_:
+                other = word_at(offsets + 8 * number)
+                if word_at(offsets + 8 * number + 8) - other == length and same(
+                    start, octets + other, length
                 ):
-                    key_of[row] = number
                     break
             slot = (slot + 1) & (size - 1)
+        put32(number_of + 4 * row, number)
+        put32(guess, number)
+        if 2 * found > size:
+            size *= 4
+            slots = np.full(size, -1, np.int32)
+            for each in range(found):
+                slot = word_at(hashes + 8 * each) & (size - 1)
+                while slots[slot] >= 0:
+                    slot = (slot + 1) & (size - 1)
+                slots[slot] = each
     return found
 
 
@@ -300,13 +365,14 @@ def distinct(
 
 
 @compiled(
-    "void(int64, int64[::1], int64[::1], int64, int64, int32[::1], int32[::1], int32[:, ::1],"
-    " int64, int64, int64, int32[::1], int32[::1], int64[::1], int64[::1], int64[::1], uint8[::1])"
+    "void(int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int32[:, ::1],"
+    " int64, int64, int64, int32[::1], int16[::1], int64[::1], int64[::1], int64[::1], uint8[::1])"
 )
 def sort(
     data: int,
-    starts: Any,
-    ends: Any,
+    starts: int,
+    ends: int,
+    wide: int,
     valid: int,
     first: int,
     key_of: Any,
@@ -330,18 +396,18 @@ def sort(
     program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]`` and have
     ``octets[p]`` bytes. Rows that begin in no known way get the reasons ``empty`` and ``unknown``.
     """
-    nulls = valid != 0
     for row in range(len(key_of)):
         which[row] = -1
         versions[row] = -1
         place = places[key_of[row]]
-        if place < 0 or (nulls and not (int8_at(valid + ((first + row) >> 3)) >> ((first + row) & 7)) & 1):
+        if place < 0 or not is_there(valid, first + row):
             continue
-        size = ends[row] - starts[row]
+        start = bound(starts, wide, row)
+        size = bound(ends, wide, row) - start
         if size < 2:
             reason[row] = empty if size == 0 else TRUNCATED
             continue
-        version = big16(data + starts[row])
+        version = big16(data + start)
         versions[row] = version
         program = -1
         if 0 <= version < programs.shape[1]:
@@ -371,6 +437,16 @@ def sort(
 @compiled("", inline=True)
 def varint(at: int, end: int) -> tuple[int, int, int]:
     """Value of an unsigned varint, where it ends, and what is wrong with it."""
+    if at < end:
+        byte = octet(at)
+        if byte < 0x80:
+            return byte, at + 1, 0
+    return long_varint(at, end)
+
+
+@compiled("", inline=True)
+def long_varint(at: int, end: int) -> tuple[int, int, int]:
+    """The same, of any length."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= end:
@@ -389,10 +465,6 @@ def varint(at: int, end: int) -> tuple[int, int, int]:
 def length(at: int, end: int, form: int) -> tuple[int, int, int]:
     """A length, count or presence (-1 for null), where it ends, and what is wrong with it."""
     if form == VARINT:
-        if at < end:
-            byte = octet(at)
-            if byte < 0x80:
-                return byte - 1, at + 1, 0
         value, at, fault = varint(at, end)
         return value - 1, at, fault
     if form == INT16:
@@ -416,46 +488,45 @@ def length(at: int, end: int, form: int) -> tuple[int, int, int]:
 
 
 @compiled(
-    "int64(int64, int64, int64[::1], int64[::1], int64[::1], int64, int64, int64, int64, int64,"
-    " int64[::1], uint8[::1], int64[::1], int32[::1], int64[::1])"
+    "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
+    " uint8[::1], int64[::1], int32[::1], int64[::1])"
 )
 def read(
     code: int,
     data: int,
-    starts: Any,
-    ends: Any,
-    rows: Any,
+    starts: int,
+    ends: int,
+    wide: int,
+    rows: int,
+    count: int,
     whole: int,
     base: int,
     room: int,
     row: int,
-    done: int,
-    stack: Any,
+    stack: int,
     reason: Any,
     reason_at: Any,
     tags: Any,
     need: Any,
 ) -> int:
-    """Reads ``rows`` from the one numbered ``done`` on. ``need`` is int64[3], and on return
-
-    [the number of the row that was to be read next, the number of rows that were read without a
-    fault, how much room is needed]: these are the first of ``rows`` now. Returns -1 if all were
-    read, else what it is that has too little room; the row is to be read again.
+    """Reads ``count`` rows, whose numbers are at ``rows``. ``need`` is int64[3]: how many rows were
+    looked at, and how many of them read without a fault, whose numbers come first at ``rows`` now.
+    Returns -1 if all were read. Else it is the room of which the next row needs more, ``need[2]``;
+    the same call goes on with that row.
 
     At ``code`` there is the program, at ``base`` the addresses of the buffers, at ``room`` the
-    sizes of what may grow, at ``row`` a place for the row of each table. With ``whole``, bytes
-    behind the last field are a fault. ``stack`` has five numbers for each level of arrays and tags.
+    sizes of what may grow, at ``row`` a place for the row of each table, at ``stack`` five for each
+    level of arrays and tags. With ``whole``, bytes behind the last field are a fault.
     """
-    good = need[1]
-    number = done
-    while number < len(rows):
-        record = rows[number]
-        begin = data + starts[record]
-        end = data + ends[record]
+    number, good = need[0], need[1]
+    while number < count:
+        record = word_at(rows + 8 * number)
+        begin = data + bound(starts, wide, record)
+        end = data + bound(ends, wide, record)
         at = begin + 2
         put64(row, good)
         pc = code
-        top = 0
+        top = stack
         unknown = 0
         fault = 0
         where = at
@@ -584,19 +655,20 @@ def read(
                         need[0], need[1], need[2] = number, good, most
                         return word_at(pc + ROOM) >> 3
                     put64(row + word_at(pc + INTO), before)
-                    stack[top] = size
-                    top += 5
+                    put64(top, size)
+                    top += FRAME
                     pc += STEP
             elif op == END_LIST:
                 # NEXT is the list itself
                 begun = code + word_at(pc + NEXT)
-                stack[top - 5] -= 1
-                if stack[top - 5] > 0:
+                left = word_at(top - FRAME) - 1
+                if left > 0:
+                    put64(top - FRAME, left)
                     table = row + word_at(begun + INTO)
                     put64(table, word_at(table) + 1)
                     pc = begun + STEP
                 else:
-                    top -= 5
+                    top -= FRAME
                     pc = code + word_at(begun + NEXT)
             elif op == TAGS:
                 where = at
@@ -628,36 +700,38 @@ def read(
                 if left == 0:
                     pc = code + word_at(pc + NEXT)
                     continue
-                stack[top], stack[top + 1], stack[top + 2] = left, -1, end
-                stack[top + 4] = pc
-                top += 5
-                op = END_TAG
+                before = -1
+                top += FRAME
+                put64(top - FRAME + 32, pc)
+                op = NEXT_TAG
             elif op == DONE:
                 where = at
                 if whole and at != end:
                     fault = TRAILING_BYTES
                 break
             else:  # END_TAG
-                where = stack[top - 2]
+                where = word_at(top - FRAME + 24)
                 if at != end:
                     fault = BAD_TAG
                     break
-                end = stack[top - 3]
-                stack[top - 5] -= 1
-            # the next tag, and those that no layout knows
-            if op == END_TAG:
-                pc = stack[top - 1]
+                left = word_at(top - FRAME) - 1
+                before = word_at(top - FRAME + 8)
+                end = word_at(top - FRAME + 16)
+                pc = word_at(top - FRAME + 32)
+                op = NEXT_TAG
+            # the next tag that the layout knows
+            if op == NEXT_TAG:
                 found = False
-                while stack[top - 5] > 0:
+                while left > 0:
                     where = at
                     tag, at, fault = varint(at, end)
                     if fault != 0:
                         break
-                    if tag <= stack[top - 4] or tag > HIGHEST:
+                    if tag <= before or tag > HIGHEST:
                         fault = BAD_TAG
                         break
-                    stack[top - 4] = tag
-                    stack[top - 2] = where
+                    before = tag
+                    start = where
                     where = at
                     size, at, fault = varint(at, end)
                     if fault != 0:
@@ -672,15 +746,19 @@ def read(
                             found = True
                             break
                     if found:
+                        put64(top - FRAME, left)
+                        put64(top - FRAME + 8, tag)
+                        put64(top - FRAME + 16, end)
+                        put64(top - FRAME + 24, start)
                         end = at + size
                         break
                     unknown += 1
                     at += size
-                    stack[top - 5] -= 1
+                    left -= 1
                 if fault != 0:
                     break
                 if not found:
-                    top -= 5
+                    top -= FRAME
                     pc = code + word_at(pc + NEXT)
                     continue
                 if word_at(entry + WIDTH) == 0:
@@ -700,7 +778,7 @@ def read(
         else:
             if unknown:
                 tags[record] = unknown
-            rows[good] = record
+            put64(rows + 8 * good, record)
             good += 1
     need[0], need[1] = number, good
     return -1

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kip848_spark.wire.filled import Fields, Fixed, Lacking, Lists, Made, Maybe, Octets
 from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
 
 
@@ -97,65 +98,6 @@ _WIDTHS = {Op.N1: 1, Op.N2: 2, Op.U2: 4, Op.N4: 4, Op.N8: 8, Op.N16: 16}
 _FORMS = {VARINT: Form.VARINT, ">i2": Form.INT16, ">i4": Form.INT32}
 
 
-# -- what becomes of buffers ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Numbers or ids."""
-
-    arrow: pa.DataType
-    buffer: int
-
-
-@dataclass(frozen=True)
-class Octets:
-    """Strings or bytes."""
-
-    arrow: pa.DataType
-    offsets: int
-    octets: int
-    nulls: int
-
-
-@dataclass(frozen=True)
-class Lists:
-    """Arrays."""
-
-    arrow: pa.ListType
-    offsets: int
-    nulls: int
-    element: Made
-
-
-@dataclass(frozen=True)
-class Maybe:
-    """Values that some rows have, the others' being the ``default``."""
-
-    arrow: pa.DataType
-    offsets: int
-    element: Made
-    default: Any
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """Null, as this version has no such field."""
-
-    arrow: pa.DataType
-
-
-@dataclass(frozen=True)
-class Fields:
-    """Structs."""
-
-    arrow: pa.StructType
-    fields: tuple[Made, ...]
-
-
-Made = Fixed | Octets | Lists | Maybe | Lacking | Fields
-
-
 @dataclass(frozen=True)
 class Buffer:
     """``width`` bytes for each unit of room ``room``, and for ``more`` of them."""
@@ -172,9 +114,11 @@ class Program:
 
     code: npt.NDArray[np.int64]
     buffers: tuple[Buffer, ...]
-    least: tuple[int, ...]
+    least: npt.NDArray[np.int64]
     depth: int
     fields: Fields
+    rates: npt.NDArray[np.float64]
+    """The room that a row took lately: how much is made of each at first."""
 
     @classmethod
     def of(cls, layout: Struct) -> Program:
@@ -184,8 +128,9 @@ class Program:
         compiler.emit(Op.DONE)
         code = np.array(compiler.code, np.int64)
         return cls(
-            code, tuple(compiler.buffers), tuple(compiler.least), compiler.deepest, fields
-        )
+            code, tuple(compiler.buffers), np.array(compiler.least), compiler.deepest, fields,
+            np.full(len(compiler.least), 2.0),
+        )  # fmt: skip
 
 
 @dataclass
@@ -229,7 +174,7 @@ class _Compiler:
         if layout.flexible:
             made |= self._tags(layout.tagged, table)
         fields = tuple(made.get(slot.column) or Lacking(slot.arrow) for slot in layout.slots)
-        return Fields(layout.arrow, fields)
+        return Fields(list(layout.arrow), fields)
 
     def node(self, node: Node, table: int) -> Made:
         match node:
@@ -254,7 +199,7 @@ class _Compiler:
             nullable=node.nullable, nulls=8 * nulls, into=8 * octets, room=8 * room,
             utf8=isinstance(node, Text),
         )  # fmt: skip
-        return Octets(node.arrow, offsets, octets, nulls)
+        return Octets(node.arrow, offsets, octets, nulls, room)
 
     def _array(self, node: Array, table: int) -> Lists:
         offsets = self.buffer(4, table, 1)
@@ -270,8 +215,9 @@ class _Compiler:
             self.emit(
                 Op.FIXED, into=8 * into, room=8 * room, width=node.element.width, least=op, **words
             )
-            return Lists(node.arrow, offsets, nulls, Fixed(node.element.arrow, into))
-        return Lists(node.arrow, offsets, nulls, self._elements(node.element, words))
+            return Lists(node.arrow, offsets, nulls, room, Fixed(node.element.arrow, into))
+        room, made = self._elements(node.element, words)
+        return Lists(node.arrow, offsets, nulls, room, made)
 
     def _maybe(self, node: Struct, table: int) -> Maybe:
         """A struct behind what says whether it is there."""
@@ -279,9 +225,10 @@ class _Compiler:
         form = Form.VARINT_PRESENCE if node.presence == VARINT else Form.PRESENCE
         words = {"to": 8 * offsets, "row": 8 * table, "form": form, "nullable": 1}
         bare = Struct(node.slots, node.flexible, None, node.arrow)
-        return Maybe(node.arrow, offsets, self._elements(bare, words), None)
+        room, made = self._elements(bare, words)
+        return Maybe(node.arrow, offsets, room, made, None)
 
-    def _elements(self, node: Node, words: dict[str, int]) -> Made:
+    def _elements(self, node: Node, words: dict[str, int]) -> tuple[int, Made]:
         least = max(1, _least(node))
         room = self.room(least)
         at = self.here
@@ -291,7 +238,7 @@ class _Compiler:
         self.depth -= 1
         self.emit(Op.END_LIST, next=at)
         line[Word.NEXT] = self.here
-        return made
+        return room, made
 
     def _enter(self) -> None:
         self.depth += 1
@@ -319,7 +266,7 @@ class _Compiler:
                 offsets, room = self.buffer(4, table, 1), self.room(2)
                 line[Word.TO], line[Word.INTO], line[Word.ROOM] = 8 * offsets, 8 * room, 8 * room
                 element = self.node(slot.node, room)
-                made[slot.column] = Maybe(slot.arrow, offsets, element, slot.default)
+                made[slot.column] = Maybe(slot.arrow, offsets, room, element, slot.default)
             self.emit(Op.END_TAG)
         self.depth -= 1
         head[Word.NEXT] = self.here

@@ -5,80 +5,79 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kip848_spark.wire import columns
-from kip848_spark.wire.faults import Bytes, Reason, Rows
+from kip848_spark.wire.faults import Reason, Rows
+from kip848_spark.wire.filled import Filled
 from kip848_spark.wire.layout import Struct
-from kip848_spark.wire.program import (
-    Fields,
-    Fixed,
-    Lacking,
-    Lists,
-    Made,
-    Maybe,
-    Octets,
-    Program,
-)
+from kip848_spark.wire.program import Program
 
 MOST = 0x7FFFFFFF
 """What an Arrow offset of 32 bits can say."""
-FIRST = 2
-"""Elements or bytes that are made room for a row at first."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Rows of a buffer: row ``i`` is ``data[starts[i] : ends[i]]``, or null if there is a bitmap
-    ``valid`` and its bit ``first + i`` is not set."""
+    """``count`` rows of a buffer: row ``i`` is ``data[starts[i] : ends[i]]``, or null if there is a
+    bitmap ``valid`` and its bit ``first + i`` is not set. ``starts`` and ``ends`` are addresses, of
+    integers of 64 bits if ``wide``, else of 32. They are in ``kept``, and there are ``octets`` bytes
+    in all."""
 
-    data: pa.Buffer | None
-    starts: Rows
-    ends: Rows
-    valid: pa.Buffer | None = None
-    first: int = 0
+    count: int
+    data: int
+    starts: int
+    ends: int
+    wide: bool
+    valid: int
+    first: int
+    octets: int
+    kept: object
 
     @classmethod
     def of(cls, array: pa.Array) -> Source:
         """The rows of a binary array."""
-        width: type[np.signedinteger] = np.int32
-        if pa.types.is_large_binary(array.type):
-            width = np.int64
         valid, offsets, content = array.buffers()
-        if not len(array):
-            return cls(content, np.zeros(0, np.int64), np.zeros(0, np.int64))
-        bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
-        wide = bounds.astype(np.int64)
+        wide = pa.types.is_large_binary(array.type)
+        width = 8 if wide else 4
+        start = offsets.address + width * array.offset if len(array) else 0
+        bitmap = valid.address if array.null_count else 0
+        data = 0 if content is None else content.address
+        octets = 0
+        if len(array):
+            bounds = np.frombuffer(offsets, f"i{width}", len(array) + 1, width * array.offset)
+            octets = int(bounds[-1]) - int(bounds[0])
         return cls(
-            content, wide[:-1], wide[1:], valid if array.null_count else None, array.offset
+            len(array), data, start, start + width, wide, bitmap, array.offset, octets, array
         )
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    @property
-    def address(self) -> int:
-        return 0 if self.data is None else int(self.data.address)
-
-    @property
-    def bitmap(self) -> int:
-        return 0 if self.valid is None else int(self.valid.address)
 
     def distinct(self) -> tuple[npt.NDArray[np.int32], Source]:
         """int32[n]: which of the distinct rows each row is, -1 for null; and these, in the order in
         which they come first."""
         from kip848_spark.wire import kernel
 
-        count = len(self)
-        number_of, firsts = np.empty(count, np.int32), np.empty(count, np.int64)
+        number_of, hashes = room(self.count, np.int32), room(self.count, np.int64)
+        guesses = np.full(1 << kernel.GUESSES, -1, np.int32)
+        offsets, octets = room(self.count + 1, np.int64), room(self.octets, np.uint8)
+        at = offsets.ctypes.data
         found = kernel.distinct(
-            self.address, self.starts, self.ends, self.bitmap, self.first, _SEED, number_of, firsts
+            self.data, self.starts, self.ends, self.wide, self.valid, self.first, self.count,
+            _SEED, guesses.ctypes.data, number_of.ctypes.data, at, octets.ctypes.data,
+            hashes.ctypes.data,
+        )  # fmt: skip
+        kept = (offsets, octets)
+        return number_of, Source(
+            found, octets.ctypes.data, at, at + 8, True, 0, 0, int(offsets[found]), kept
         )
-        firsts = firsts[:found]
-        return number_of, Source(self.data, self.starts[firsts], self.ends[firsts])
+
+
+def room(count: int, type_: type[np.generic]) -> npt.NDArray[Any]:
+    """An array with anything in it, of memory that Arrow keeps for the next one when it is let
+    go of: the system takes long to give new memory."""
+    return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
 
 
 ONE_LINE = np.zeros(1, np.int32)
@@ -145,13 +144,14 @@ class Programs:
 
         count = len(key_of)
         faults = Faults.none(count)
-        versions, which = np.empty(count, np.int32), np.empty(count, np.int32)
-        order = np.empty(count, np.int64)
+        versions, which = room(count, np.int32), room(count, np.int16)
+        order = room(count, np.int64)
         begins = np.zeros(len(self.layouts) + 1, np.int64)
         octets = np.zeros(len(self.layouts), np.int64)
         kernel.sort(
-            source.address, source.starts, source.ends, source.bitmap, source.first, key_of, places,
-            self.numbers, self.beyond, int(empty), int(unknown), versions, which, order, begins, octets, faults.reason,
+            source.data, source.starts, source.ends, source.wide, source.valid, source.first,
+            key_of, places, self.numbers, self.beyond, int(empty), int(unknown),
+            versions, which, order, begins, octets, faults.reason,
         )  # fmt: skip
         found = []
         for number in np.flatnonzero(octets).tolist():
@@ -159,8 +159,8 @@ class Programs:
             program = self.programs[number] or self._made(number)
             filling = Filling(program, len(rows), int(octets[number]))
             good = filling.fill(source, rows, faults, whole)
-            fields = [filling.made(each, good) for each in program.fields.fields]
-            found.append(Read(number, rows[:good], fields))
+            filled = Filled(filling.buffers, program.rates, len(rows))
+            found.append(Read(number, rows[:good], program.fields.arrays(filled, good)))
         return found, versions, faults
 
     def _made(self, number: int) -> Program:
@@ -174,12 +174,12 @@ class Filling:
     def __init__(self, program: Program, count: int, octets: int) -> None:
         self.program = program
         self.octets = octets
-        self.room = np.full(len(program.least), 16 + FIRST * count, np.int64)
+        room = np.minimum(16 + program.rates * count, octets // program.least + 1)
+        self.room = room.astype(np.int64)
         self.room[0] = count
+        sizes = self.room.tolist()
         self.buffers = [
-            pa.allocate_buffer(
-                (int(self.room[each.room]) + each.more) * each.width, resizable=True
-            )
+            pa.allocate_buffer((sizes[each.room] + each.more) * each.width, resizable=True)
             for each in program.buffers
         ]
         for each, buffer in zip(program.buffers, self.buffers, strict=True):
@@ -192,14 +192,15 @@ class Filling:
         from kip848_spark.wire import kernel
 
         program = self.program
-        line = np.zeros(len(program.least), np.int64)
-        stack = np.zeros(5 * program.depth, np.int64)
+        work = np.zeros(len(program.least) + 5 * program.depth, np.int64)
         need = np.zeros(3, np.int64)
+        line = work.ctypes.data
         while True:
             small = kernel.read(
-                program.code.ctypes.data, source.address, source.starts, source.ends, rows, whole,
-                self.base.ctypes.data, self.room.ctypes.data, line.ctypes.data, need[0],
-                stack, faults.reason, faults.at, faults.tags, need,
+                program.code.ctypes.data, source.data, source.starts, source.ends, source.wide,
+                rows.ctypes.data, len(rows), whole, self.base.ctypes.data, self.room.ctypes.data,
+                line, line + 8 * len(program.least),
+                faults.reason, faults.at, faults.tags, need,
             )  # fmt: skip
             if small < 0:
                 return int(need[1])
@@ -216,56 +217,3 @@ class Filling:
                 buffer = self.buffers[number]
                 buffer.resize((size + each.more) * each.width)
                 self.base[number] = buffer.address
-
-    # -- arrays --------------------------------------------------------------------------------
-
-    def made(self, made: Made, count: int) -> pa.Array:
-        """The array of ``count`` values."""
-        match made:
-            case Fixed():
-                buffer = self.buffers[made.buffer]
-                if made.arrow == pa.bool_():
-                    return pa.array(np.frombuffer(buffer, np.uint8, count) != 0)
-                return pa.Array.from_buffers(made.arrow, count, [None, buffer])
-            case Octets():
-                return pa.Array.from_buffers(
-                    made.arrow, count,
-                    [self._bitmap(made.nulls, count), self.buffers[made.offsets],
-                     self.buffers[made.octets]],
-                )  # fmt: skip
-            case Lists():
-                elements = self.made(made.element, self._end(made.offsets, count))
-                return pa.Array.from_buffers(
-                    made.arrow, count,
-                    [self._bitmap(made.nulls, count), self.buffers[made.offsets]],
-                    children=[elements],
-                )  # fmt: skip
-            case Maybe():
-                return self._maybe(made, count)
-            case Lacking():
-                return columns.nulls(count, made.arrow)
-            case Fields():
-                return pa.StructArray.from_arrays(
-                    [self.made(each, count) for each in made.fields], fields=list(made.arrow)
-                )
-
-    def _maybe(self, made: Maybe, count: int) -> pa.Array:
-        there = self._end(made.offsets, count)
-        if not there:
-            return columns.shared(made.default, count, made.arrow)
-        elements = self.made(made.element, there)
-        if there == count:
-            return elements
-        rows = np.flatnonzero(np.diff(np.frombuffer(self.buffers[made.offsets], np.int32, count + 1)))
-        return columns.gather([(rows, elements)], count, made.arrow, made.default)
-
-    def _end(self, offsets: int, count: int) -> int:
-        return int(np.frombuffer(self.buffers[offsets], np.int32, count + 1)[count])
-
-    def _bitmap(self, nulls: int, count: int) -> pa.Buffer | None:
-        if nulls < 0:
-            return None
-        null = np.frombuffer(self.buffers[nulls], np.uint8, count)
-        if not null.any():
-            return None
-        return pa.py_buffer(np.packbits(null == 0, bitorder="little"))
