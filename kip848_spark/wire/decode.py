@@ -65,11 +65,11 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     found, key_types, key_faults = plan.key_programs.read(
         some, np.zeros(distinct, np.int32), ONE_LINE, Reason.EMPTY_KEY, Reason.UNKNOWN_KEY_TYPE
     )
-    places = np.full(distinct + 1, -1, np.int32)
+    places = np.full(1 + distinct, -1, np.int32)
     key_parts = []
     for each in found:
         record = records[each.program]
-        places[each.rows] = each.program
+        places[1 + each.rows] = each.program
         key_parts.append(Part(record, 0, each.rows, record.key, each.fields))
     found, versions, faults = plan.value_programs.read(
         Source.of(values), key_of, places, Reason.EMPTY_VALUE, Reason.UNKNOWN_VALUE_VERSION

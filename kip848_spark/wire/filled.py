@@ -55,10 +55,17 @@ class Fixed:
     buffer: int
 
     def array(self, filled: Filled, count: int) -> pa.Array:
-        buffer = filled.buffers[self.buffer]
-        if self.arrow.bit_width == 1:
-            return pa.array(np.frombuffer(buffer, np.uint8, count) != 0)
-        return pa.Array.from_buffers(self.arrow, count, [None, buffer])
+        return pa.Array.from_buffers(self.arrow, count, [None, filled.buffers[self.buffer]])
+
+
+@dataclass(frozen=True)
+class Bools:
+    """Bytes that are 0 for false."""
+
+    buffer: int
+
+    def array(self, filled: Filled, count: int) -> pa.Array:
+        return pa.array(np.frombuffer(filled.buffers[self.buffer], np.uint8, count) != 0)
 
 
 @dataclass(frozen=True)

@@ -365,8 +365,8 @@ def distinct(
 
 
 @compiled(
-    "void(int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int32[:, ::1],"
-    " int64, int64, int64, int32[::1], int16[::1], int64[::1], int64[::1], int64[::1], uint8[::1])"
+    "void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int32[:, ::1], int64,"
+    " int64, int64, int64, int64, int64, int64[::1], int64[::1], int64)"
 )
 def sort(
     data: int,
@@ -375,57 +375,59 @@ def sort(
     wide: int,
     valid: int,
     first: int,
-    key_of: Any,
-    places: Any,
+    count: int,
+    key_of: int,
+    places: int,
     programs: Any,
     beyond: int,
     empty: int,
     unknown: int,
-    versions: Any,
-    which: Any,
-    order: Any,
+    versions: int,
+    which: int,
+    order: int,
     begins: Any,
     octets: Any,
-    reason: Any,
+    reason: int,
 ) -> None:
     """Sorts rows by the program that reads them, which the int16 that they begin with says.
 
-    ``places`` says for each key of ``key_of`` the line of ``programs`` in which to look, -1 for
-    none (the last is for rows without a key); ``programs[line, int16]`` is the program, -1 for
-    none, ``beyond`` that for any larger int16. ``versions`` becomes that int16, -1 where there is none. ``order`` becomes the rows of
+    ``places`` (int32) says for each key of ``key_of`` (int32[count]; one before the first is for
+    rows without a key) the line of ``programs`` in which to look, -1 for none; ``programs[line,
+    int16]`` is the program, -1 for none, ``beyond`` that for any larger int16. ``versions``
+    (int32[count]) becomes that int16, -1 where there is none. ``order`` (int64) becomes the rows of
     program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]`` and have
     ``octets[p]`` bytes. Rows that begin in no known way get the reasons ``empty`` and ``unknown``.
+    ``which`` is room for int16[count].
     """
-    for row in range(len(key_of)):
-        which[row] = -1
-        versions[row] = -1
-        place = places[key_of[row]]
-        if place < 0 or not is_there(valid, first + row):
-            continue
-        start = bound(starts, wide, row)
-        size = bound(ends, wide, row) - start
-        if size < 2:
-            reason[row] = empty if size == 0 else TRUNCATED
-            continue
-        version = big16(data + start)
-        versions[row] = version
+    for row in range(count):
+        version = -1
         program = -1
-        if 0 <= version < programs.shape[1]:
-            program = programs[place, version]
-        elif version > 0:
-            program = beyond
-        if program < 0:
-            reason[row] = unknown
-            continue
-        which[row] = program
-        begins[program + 1] += 1
-        octets[program] += size
+        place = int32_at(places + 4 * int32_at(key_of + 4 * row))
+        if place >= 0 and is_there(valid, first + row):
+            start = bound(starts, wide, row)
+            size = bound(ends, wide, row) - start
+            if size < 2:
+                put8(reason + row, empty if size == 0 else TRUNCATED)
+            else:
+                version = big16(data + start)
+                if 0 <= version < programs.shape[1]:
+                    program = programs[place, version]
+                elif version > 0:
+                    program = beyond
+                if program < 0:
+                    put8(reason + row, unknown)
+                else:
+                    begins[program + 1] += 1
+                    octets[program] += size
+        put16(which + 2 * row, program)
+        put32(versions + 4 * row, version)
     for program in range(1, len(begins)):
         begins[program] += begins[program - 1]
-    for row in range(len(key_of)):
-        if which[row] >= 0:
-            order[begins[which[row]]] = row
-            begins[which[row]] += 1
+    for row in range(count):
+        program = int16_at(which + 2 * row)
+        if program >= 0:
+            put64(order + 8 * begins[program], row)
+            begins[program] += 1
     for program in range(len(begins) - 1, 0, -1):
         begins[program] = begins[program - 1]
     begins[0] = 0
@@ -487,9 +489,17 @@ def length(at: int, end: int, form: int) -> tuple[int, int, int]:
     return value, at, fault
 
 
+@compiled("", inline=True)
+def stop(need: int, number: int, good: int, size: int) -> None:
+    """Notes where reading stopped, and for want of what."""
+    put64(need, number)
+    put64(need + 8, good)
+    put64(need + 16, size)
+
+
 @compiled(
     "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
-    " uint8[::1], int64[::1], int32[::1], int64[::1])"
+    " int64, int64, int64, int64, int64, int64)"
 )
 def read(
     code: int,
@@ -504,10 +514,12 @@ def read(
     room: int,
     row: int,
     stack: int,
-    reason: Any,
-    reason_at: Any,
-    tags: Any,
-    need: Any,
+    begun: int,
+    begun_count: int,
+    reason: int,
+    reason_at: int,
+    tags: int,
+    need: int,
 ) -> int:
     """Reads ``count`` rows, whose numbers are at ``rows``. ``need`` is int64[3]: how many rows were
     looked at, and how many of them read without a fault, whose numbers come first at ``rows`` now.
@@ -516,9 +528,12 @@ def read(
 
     At ``code`` there is the program, at ``base`` the addresses of the buffers, at ``room`` the
     sizes of what may grow, at ``row`` a place for the row of each table, at ``stack`` five for each
-    level of arrays and tags. With ``whole``, bytes behind the last field are a fault.
+    level of arrays and tags, and at ``begun`` which of the buffers are offsets. With ``whole``, bytes behind the last field are a fault.
     """
-    number, good = need[0], need[1]
+    number, good = word_at(need), word_at(need + 8)
+    if number == 0:
+        for index in range(begun_count):
+            put32(word_at(base + word_at(begun + 8 * index)), 0)
     while number < count:
         record = word_at(rows + 8 * number)
         begin = data + bound(starts, wide, record)
@@ -597,7 +612,7 @@ def read(
                         fault = BAD_LENGTH
                         break
                     if before + size > word_at(room + word_at(pc + ROOM)):
-                        need[0], need[1], need[2] = number, good, before + size
+                        stop(need, number, good, before + size)
                         return word_at(pc + ROOM) >> 3
                     if size:
                         into = word_at(base + word_at(pc + INTO)) + before
@@ -617,7 +632,7 @@ def read(
                         fault = TRUNCATED
                         break
                     if before + size > word_at(room + word_at(pc + ROOM)):
-                        need[0], need[1], need[2] = number, good, before + size
+                        stop(need, number, good, before + size)
                         return word_at(pc + ROOM) >> 3
                     into = word_at(base + word_at(pc + INTO))
                     if width == 4:
@@ -652,7 +667,7 @@ def read(
                     # No more than these can be read, whatever is claimed.
                     most = before + min(size, left // word_at(pc + LEAST) + 1)
                     if most > word_at(room + word_at(pc + ROOM)):
-                        need[0], need[1], need[2] = number, good, most
+                        stop(need, number, good, most)
                         return word_at(pc + ROOM) >> 3
                     put64(row + word_at(pc + INTO), before)
                     put64(top, size)
@@ -660,16 +675,16 @@ def read(
                     pc += STEP
             elif op == END_LIST:
                 # NEXT is the list itself
-                begun = code + word_at(pc + NEXT)
+                head = code + word_at(pc + NEXT)
                 left = word_at(top - FRAME) - 1
                 if left > 0:
                     put64(top - FRAME, left)
-                    table = row + word_at(begun + INTO)
+                    table = row + word_at(head + INTO)
                     put64(table, word_at(table) + 1)
-                    pc = begun + STEP
+                    pc = head + STEP
                 else:
                     top -= FRAME
-                    pc = code + word_at(begun + NEXT)
+                    pc = code + word_at(head + NEXT)
             elif op == TAGS:
                 where = at
                 left, at, fault = varint(at, end)
@@ -767,18 +782,18 @@ def read(
                     before = int32_at(to)
                     put32(to + 4, before + 1)
                     if before + 1 > word_at(room + word_at(entry + ROOM)):
-                        need[0], need[1], need[2] = number, good, before + 1
+                        stop(need, number, good, before + 1)
                         return word_at(entry + ROOM) >> 3
                     put64(row + word_at(entry + INTO), before)
                 pc = code + word_at(entry + NEXT)
         number += 1
         if fault != 0:
-            reason[record] = fault
-            reason_at[record] = where - begin
+            put8(reason + record, fault)
+            put64(reason_at + 8 * record, where - begin)
         else:
             if unknown:
-                tags[record] = unknown
+                put32(tags + 4 * record, unknown)
             put64(rows + 8 * good, record)
             good += 1
-    need[0], need[1] = number, good
+    stop(need, number, good, 0)
     return -1

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kip848_spark.wire.filled import Fields, Fixed, Lacking, Lists, Made, Maybe, Octets
+from kip848_spark.wire.filled import Bools, Fields, Fixed, Lacking, Lists, Made, Maybe, Octets
 from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
 
 
@@ -117,6 +117,8 @@ class Program:
     least: npt.NDArray[np.int64]
     depth: int
     fields: Fields
+    begun: npt.NDArray[np.int64]
+    """Which buffers are offsets, as `Word`s name them."""
     rates: npt.NDArray[np.float64]
     """The room that a row took lately: how much is made of each at first."""
 
@@ -129,6 +131,7 @@ class Program:
         code = np.array(compiler.code, np.int64)
         return cls(
             code, tuple(compiler.buffers), np.array(compiler.least), compiler.deepest, fields,
+            8 * np.array([i for i, each in enumerate(compiler.buffers) if each.more], np.int64),
             np.full(len(compiler.least), 2.0),
         )  # fmt: skip
 
@@ -182,7 +185,7 @@ class _Compiler:
                 op = _op(node)
                 buffer = self.buffer(_WIDTHS[op], table)
                 self.emit(op, to=8 * buffer, row=8 * table)
-                return Fixed(node.arrow, buffer)
+                return Bools(buffer) if node.arrow == pa.bool_() else Fixed(node.arrow, buffer)
             case Text() | Blob():
                 return self._text(node, table)
             case Array():
@@ -215,7 +218,9 @@ class _Compiler:
             self.emit(
                 Op.FIXED, into=8 * into, room=8 * room, width=node.element.width, least=op, **words
             )
-            return Lists(node.arrow, offsets, nulls, room, Fixed(node.element.arrow, into))
+            arrow = node.element.arrow
+            element = Bools(into) if arrow == pa.bool_() else Fixed(arrow, into)
+            return Lists(node.arrow, offsets, nulls, room, element)
         room, made = self._elements(node.element, words)
         return Lists(node.arrow, offsets, nulls, room, made)
 
@@ -257,7 +262,7 @@ class _Compiler:
             line[Word.NEXT] = self.here
             if isinstance(slot.node, Number | Uuid):
                 value = self.node(slot.node, table)
-                assert isinstance(value, Fixed)
+                assert isinstance(value, Fixed | Bools)
                 made[slot.column] = value
                 line[Word.TO] = 8 * value.buffer
                 line[Word.WIDTH] = self.buffers[value.buffer].width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,7 @@ def room(count: int, type_: type[np.generic]) -> npt.NDArray[Any]:
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(type_).itemsize), type_)
 
 
-ONE_LINE = np.zeros(1, np.int32)
+ONE_LINE = np.zeros(2, np.int32)
 """The places of rows of which all are on the first line."""
 _SEED = int.from_bytes(os.urandom(8), "little", signed=True) | 1
 """Nobody knows which keys share a hash."""
@@ -94,6 +94,10 @@ class Faults:
     reason: npt.NDArray[np.uint8]
     at: Rows
     tags: npt.NDArray[np.int32]
+
+    def addresses(self) -> tuple[int, int, int]:
+        """Where these are."""
+        return self.reason.ctypes.data, self.at.ctypes.data, self.tags.ctypes.data
 
     @classmethod
     def none(cls, count: int) -> Faults:
@@ -134,38 +138,52 @@ class Programs:
         unknown: Reason,
         whole: bool = True,
     ) -> tuple[list[Read], npt.NDArray[np.int32], Faults]:
-        """Reads all rows that are not null. ``places[key_of]`` is the line of each row, -1 for
-        none. Also gives the int16 of each row, -1 where there is none, and the faults.
+        """Reads all rows that are not null. ``places[1 + key_of]`` is the line of each row, -1
+        for none. Also gives the int16 of each row, -1 where there is none, and the faults.
 
         Rows without bytes fail as ``empty``, those with an int16 that is not known as ``unknown``.
         With ``whole``, bytes behind the last field are a fault.
         """
         from kip848_spark.wire import kernel
 
-        count = len(key_of)
+        count = source.count
         faults = Faults.none(count)
         versions, which = room(count, np.int32), room(count, np.int16)
         order = room(count, np.int64)
         begins = np.zeros(len(self.layouts) + 1, np.int64)
         octets = np.zeros(len(self.layouts), np.int64)
+        at = Addresses(order.ctypes.data, *faults.addresses())
         kernel.sort(
-            source.data, source.starts, source.ends, source.wide, source.valid, source.first,
-            key_of, places, self.numbers, self.beyond, int(empty), int(unknown),
-            versions, which, order, begins, octets, faults.reason,
+            source.data, source.starts, source.ends, source.wide, source.valid, source.first, count,
+            key_of.ctypes.data, places.ctypes.data + 4, self.numbers, self.beyond,
+            int(empty), int(unknown), versions.ctypes.data, which.ctypes.data, at.rows,
+            begins, octets, at.reason,
         )  # fmt: skip
         found = []
-        for number in np.flatnonzero(octets).tolist():
-            rows = order[begins[number] : begins[number + 1]]
-            program = self.programs[number] or self._made(number)
-            filling = Filling(program, len(rows), int(octets[number]))
-            good = filling.fill(source, rows, faults, whole)
-            filled = Filled(filling.buffers, program.rates, len(rows))
-            found.append(Read(number, rows[:good], program.fields.arrays(filled, good)))
+        bounds = begins.tolist()
+        for number, size in enumerate(octets.tolist()):
+            if size:
+                first, end = bounds[number : number + 2]
+                program = self.programs[number] or self._made(number)
+                filling = Filling(program, end - first, size)
+                good = filling.fill(source, at, first, whole)
+                filled = Filled(filling.buffers, program.rates, end - first)
+                arrays = program.fields.arrays(filled, good)
+                found.append(Read(number, order[first : first + good], arrays))
         return found, versions, faults
 
     def _made(self, number: int) -> Program:
         self.programs[number] = made = Program.of(self.layouts[number])
         return made
+
+
+class Addresses(NamedTuple):
+    """Where the numbers of rows are, in the order in which they are read, and their faults."""
+
+    rows: int
+    reason: int
+    reason_at: int
+    tags: int
 
 
 class Filling:
@@ -174,46 +192,48 @@ class Filling:
     def __init__(self, program: Program, count: int, octets: int) -> None:
         self.program = program
         self.octets = octets
+        self.count = count
         room = np.minimum(16 + program.rates * count, octets // program.least + 1)
-        self.room = room.astype(np.int64)
-        self.room[0] = count
-        sizes = self.room.tolist()
+        sizes = room.astype(np.int64).tolist()
+        sizes[0] = count
         self.buffers = [
             pa.allocate_buffer((sizes[each.room] + each.more) * each.width, resizable=True)
             for each in program.buffers
         ]
-        for each, buffer in zip(program.buffers, self.buffers, strict=True):
-            if each.more:
-                np.frombuffer(buffer, np.int32, 1)[0] = 0
-        self.base = np.array([buffer.address for buffer in self.buffers], np.int64)
+        bases = [buffer.address for buffer in self.buffers]
+        rooms = len(sizes)
+        # What the kernel works with, side by side: need, room, base, row, stack.
+        self.work = np.array(
+            [0, 0, 0, *sizes, *bases, *[0] * (rooms + 5 * program.depth)], np.int64
+        )
+        self.rooms, self.bases = 3, 3 + rooms
 
-    def fill(self, source: Source, rows: Rows, faults: Faults, whole: bool) -> int:
-        """Reads all rows; how many could be."""
+    def fill(self, source: Source, at: Addresses, first: int, whole: bool) -> int:
+        """Reads all rows, whose numbers begin with the ``first`` one; how many could be."""
         from kip848_spark.wire import kernel
 
-        program = self.program
-        work = np.zeros(len(program.least) + 5 * program.depth, np.int64)
-        need = np.zeros(3, np.int64)
-        line = work.ctypes.data
+        program, work = self.program, self.work.ctypes.data
+        rows = work + 8 * (self.bases + len(self.buffers))
         while True:
             small = kernel.read(
                 program.code.ctypes.data, source.data, source.starts, source.ends, source.wide,
-                rows.ctypes.data, len(rows), whole, self.base.ctypes.data, self.room.ctypes.data,
-                line, line + 8 * len(program.least),
-                faults.reason, faults.at, faults.tags, need,
+                at.rows + 8 * first, self.count, whole,
+                work + 8 * self.bases, work + 8 * self.rooms, rows, rows + 8 * len(program.least),
+                program.begun.ctypes.data, len(program.begun),
+                at.reason, at.reason_at, at.tags, work,
             )  # fmt: skip
             if small < 0:
-                return int(need[1])
-            self._grow(small, int(need[2]))
+                return int(self.work[1])
+            self._grow(small, int(self.work[2]))
 
     def _grow(self, room: int, needed: int) -> None:
         if needed > MOST:
             raise OverflowError("more than an Arrow array can hold: decode fewer rows at once")
         bound = self.octets // self.program.least[room] + 1
-        size = max(needed, min(2 * int(self.room[room]), bound, MOST))
-        self.room[room] = size
+        size = max(needed, min(2 * int(self.work[self.rooms + room]), int(bound), MOST))
+        self.work[self.rooms + room] = size
         for number, each in enumerate(self.program.buffers):
             if each.room == room:
                 buffer = self.buffers[number]
                 buffer.resize((size + each.more) * each.width)
-                self.base[number] = buffer.address
+                self.work[self.bases + number] = buffer.address
