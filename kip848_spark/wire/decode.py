@@ -62,21 +62,24 @@ def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     """Decodes ``keys`` and ``values`` (binary[n], nulls allowed). Raises nothing on any bytes."""
     key_of, some = Source.of(keys).distinct()
     distinct, records = some.count, list(plan.records.values())
+    place_of = {key_type: place for place, key_type in enumerate(plan.records)}
     found, key_types, key_faults = plan.key_programs.read(
         some, np.zeros(distinct, np.int32), ONE_LINE, Reason.EMPTY_KEY, Reason.UNKNOWN_KEY_TYPE
     )
     places = np.full(1 + distinct, -1, np.int32)
     key_parts = []
     for each in found:
-        record = records[each.program]
-        places[1 + each.rows] = each.program
+        _, key_type = plan.key_programs.of[each.program]
+        record = plan.records[key_type]
+        places[1 + each.rows] = place_of[key_type]
         key_parts.append(Part(record, 0, each.rows, record.key, each.fields))
     found, versions, faults = plan.value_programs.read(
         Source.of(values), key_of, places, Reason.EMPTY_VALUE, Reason.UNKNOWN_VALUE_VERSION
     )
     value_parts = []
     for each in found:
-        record, version = plan.layouts[each.program]
+        place, version = plan.value_programs.of[each.program]
+        record = records[place]
         value_parts.append(Part(record, version, each.rows, record.values[version], each.fields))
     in_key = np.zeros(len(keys), np.bool_)
     if keys.null_count or np.count_nonzero(key_faults.reason):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kip848_spark.wire import columns
@@ -28,7 +27,7 @@ class Filled:
     what was taken is added)."""
 
     buffers: list[pa.Buffer]
-    rates: npt.NDArray[np.float64]
+    rates: list[float]
     rows: int
 
     def bitmap(self, nulls: int, count: int) -> pa.Buffer | None:

@@ -50,18 +50,13 @@ class Plan:
 
     @cached_property
     def key_programs(self) -> Programs:
-        """How keys are read: program ``i`` is that of record ``i``."""
+        """How keys are read, by key type."""
         return Programs([{key_type: record.key for key_type, record in self.records.items()}])
 
     @cached_property
     def value_programs(self) -> Programs:
         """How values are read: a line a record, by version."""
         return Programs([record.values for record in self.records.values()])
-
-    @cached_property
-    def layouts(self) -> list[tuple[RecordPlan, int]]:
-        """Record and version of each of `value_programs`."""
-        return [(record, version) for record in self.records.values() for version in record.values]
 
 
 @dataclass(frozen=True)

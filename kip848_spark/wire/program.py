@@ -114,12 +114,12 @@ class Program:
 
     code: npt.NDArray[np.int64]
     buffers: tuple[Buffer, ...]
-    least: npt.NDArray[np.int64]
+    least: tuple[int, ...]
     depth: int
     fields: Fields
-    begun: npt.NDArray[np.int64]
-    """Which buffers are offsets, as `Word`s name them."""
-    rates: npt.NDArray[np.float64]
+    begun: int
+    """Where in ``code`` it is said which buffers are offsets."""
+    rates: list[float]
     """The room that a row took lately: how much is made of each at first."""
 
     @classmethod
@@ -128,12 +128,17 @@ class Program:
         compiler = _Compiler()
         fields = compiler.struct(layout, 0)
         compiler.emit(Op.DONE)
-        code = np.array(compiler.code, np.int64)
+        code = [word for line in compiler.code for word in line]
+        offsets = [8 * number for number, each in enumerate(compiler.buffers) if each.more]
         return cls(
-            code, tuple(compiler.buffers), np.array(compiler.least), compiler.deepest, fields,
-            8 * np.array([i for i, each in enumerate(compiler.buffers) if each.more], np.int64),
-            np.full(len(compiler.least), 2.0),
-        )  # fmt: skip
+            np.array([*code, *offsets], np.int64),
+            tuple(compiler.buffers),
+            tuple(compiler.least),
+            compiler.deepest,
+            fields,
+            len(code),
+            [2.0] * len(compiler.least),
+        )
 
 
 @dataclass

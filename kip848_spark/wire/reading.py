@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,15 +62,15 @@ class Source:
         number_of, hashes = room(self.count, np.int32), room(self.count, np.int64)
         guesses = np.full(1 << kernel.GUESSES, -1, np.int32)
         offsets, octets = room(self.count + 1, np.int64), room(self.octets, np.uint8)
-        at = offsets.ctypes.data
+        at = address(offsets)
         found = kernel.distinct(
             self.data, self.starts, self.ends, self.wide, self.valid, self.first, self.count,
-            _SEED, guesses.ctypes.data, number_of.ctypes.data, at, octets.ctypes.data,
-            hashes.ctypes.data,
+            _SEED, address(guesses), address(number_of), at, address(octets),
+            address(hashes),
         )  # fmt: skip
         kept = (offsets, octets)
         return number_of, Source(
-            found, octets.ctypes.data, at, at + 8, True, 0, 0, int(offsets[found]), kept
+            found, address(octets), at, at + 8, True, 0, 0, int(offsets[found]), kept
         )
 
 
@@ -97,7 +97,7 @@ class Faults:
 
     def addresses(self) -> tuple[int, int, int]:
         """Where these are."""
-        return self.reason.ctypes.data, self.at.ctypes.data, self.tags.ctypes.data
+        return address(self.reason), address(self.at), address(self.tags)
 
     @classmethod
     def none(cls, count: int) -> Faults:
@@ -122,11 +122,24 @@ class Programs:
         self.beyond = beyond
         width = 1 + max((number for line in lines for number in line), default=-1)
         self.numbers = np.full((len(lines) + 1, width), -1, np.int32)
-        self.layouts: list[Struct] = []
+        found: list[list[tuple[int, int, Struct]]] = []
         for place, line in enumerate(lines):
             for number, layout in line.items():
+                same = next((each for each in found if _alike(each[0][2], layout)), None)
+                if same is None:
+                    found.append(same := [])
+                same.append((place, number, layout))
+        self.layouts: list[Struct] = []
+        self.of: list[tuple[int, int]] = []
+        """Line and int16 of each program."""
+        self.alike: list[range] = []
+        """Programs of which one can read what is the others', as their layouts are the same."""
+        for same in found:
+            self.alike.append(range(len(self.layouts), len(self.layouts) + len(same)))
+            for place, number, layout in same:
                 self.numbers[place, number] = len(self.layouts)
                 self.layouts.append(layout)
+                self.of.append((place, number))
         self.programs: list[Program | None] = [None] * len(self.layouts)
 
     def read(
@@ -152,29 +165,58 @@ class Programs:
         order = room(count, np.int64)
         begins = np.zeros(len(self.layouts) + 1, np.int64)
         octets = np.zeros(len(self.layouts), np.int64)
-        at = Addresses(order.ctypes.data, *faults.addresses())
+        at = Addresses(address(order), *faults.addresses())
         kernel.sort(
             source.data, source.starts, source.ends, source.wide, source.valid, source.first, count,
-            key_of.ctypes.data, places.ctypes.data + 4, self.numbers, self.beyond,
-            int(empty), int(unknown), versions.ctypes.data, which.ctypes.data, at.rows,
+            address(key_of), address(places) + 4, self.numbers, self.beyond,
+            int(empty), int(unknown), address(versions), address(which), at.rows,
             begins, octets, at.reason,
         )  # fmt: skip
-        found = []
-        bounds = begins.tolist()
-        for number, size in enumerate(octets.tolist()):
-            if size:
-                first, end = bounds[number : number + 2]
-                program = self.programs[number] or self._made(number)
-                filling = Filling(program, end - first, size)
-                good = filling.fill(source, at, first, whole)
-                filled = Filled(filling.buffers, program.rates, end - first)
-                arrays = program.fields.arrays(filled, good)
-                found.append(Read(number, order[first : first + good], arrays))
+        found: list[Read] = []
+        bounds, sizes = begins.tolist(), octets.tolist()
+        for numbers in self.alike:
+            first, end = bounds[numbers.start], bounds[numbers.stop]
+            if first == end:
+                continue
+            program = self.programs[numbers.start] or self._made(numbers.start)
+            filling = Filling(program, end - first, sum(sizes[numbers.start : numbers.stop]))
+            good = filling.fill(source, at, first, whole)
+            filled = Filled(filling.buffers, program.rates, end - first)
+            arrays = program.fields.arrays(filled, good)
+            found += _parted(numbers, which, order[first : first + good], arrays)
         return found, versions, faults
 
     def _made(self, number: int) -> Program:
         self.programs[number] = made = Program.of(self.layouts[number])
         return made
+
+
+def _alike(one: Struct, other: Struct) -> bool:
+    """Whether two layouts are the same but for the names of their fields."""
+    halves = (
+        [(slot.node, slot.tag, slot.default, slot.arrow) for slot in layout.slots]
+        for layout in (one, other)
+    )
+    return one.flexible == other.flexible and next(halves) == next(halves)
+
+
+def _parted(
+    numbers: range, which: npt.NDArray[np.int16], rows: Rows, arrays: list[pa.Array]
+) -> Iterator[Read]:
+    """What was read together, by program; the rows are in that order."""
+    if len(numbers) == 1:
+        yield Read(numbers.start, rows, arrays)
+        return
+    ends = np.searchsorted(which[rows], numbers, side="right").tolist()
+    for number, first, end in zip(numbers, [0, *ends], ends, strict=False):
+        if first < end:
+            part = [array.slice(first, end - first) for array in arrays]
+            yield Read(number, rows[first:end], part)
+
+
+def address(array: npt.NDArray[Any]) -> int:
+    """Where an array's numbers are."""
+    return int(pa.py_buffer(array).address)
 
 
 class Addresses(NamedTuple):
@@ -193,8 +235,10 @@ class Filling:
         self.program = program
         self.octets = octets
         self.count = count
-        room = np.minimum(16 + program.rates * count, octets // program.least + 1)
-        sizes = room.astype(np.int64).tolist()
+        sizes = [
+            min(16 + int(rate * count), octets // least + 1)
+            for rate, least in zip(program.rates, program.least, strict=True)
+        ]
         sizes[0] = count
         self.buffers = [
             pa.allocate_buffer((sizes[each.room] + each.more) * each.width, resizable=True)
@@ -212,14 +256,14 @@ class Filling:
         """Reads all rows, whose numbers begin with the ``first`` one; how many could be."""
         from kip848_spark.wire import kernel
 
-        program, work = self.program, self.work.ctypes.data
+        program, work, code = self.program, address(self.work), address(self.program.code)
         rows = work + 8 * (self.bases + len(self.buffers))
         while True:
             small = kernel.read(
-                program.code.ctypes.data, source.data, source.starts, source.ends, source.wide,
+                code, source.data, source.starts, source.ends, source.wide,
                 at.rows + 8 * first, self.count, whole,
                 work + 8 * self.bases, work + 8 * self.rooms, rows, rows + 8 * len(program.least),
-                program.begun.ctypes.data, len(program.begun),
+                code + 8 * program.begun, len(program.code) - program.begun,
                 at.reason, at.reason_at, at.tags, work,
             )  # fmt: skip
             if small < 0:
@@ -230,7 +274,7 @@ class Filling:
         if needed > MOST:
             raise OverflowError("more than an Arrow array can hold: decode fewer rows at once")
         bound = self.octets // self.program.least[room] + 1
-        size = max(needed, min(2 * int(self.work[self.rooms + room]), int(bound), MOST))
+        size = max(needed, min(2 * int(self.work[self.rooms + room]), bound, MOST))
         self.work[self.rooms + room] = size
         for number, each in enumerate(self.program.buffers):
             if each.room == room:
