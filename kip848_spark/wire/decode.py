@@ -1,7 +1,7 @@
 """Decodes batches of records: keys and values in, columns out.
 
 A topic repeats the same few thousand keys all the time, so each distinct key of a batch is read
-once. Values are read group by group: see `values`.
+once. Values are read by key type and version: see `reading`.
 """
 
 from __future__ import annotations

@@ -1,32 +1,38 @@
-"""The compiled part of the decoder: distinct keys, rows by layout, and the reading of rows.
+"""The kernel that reads messages: runs a program (see `program`) over rows.
 
-`read` runs a program (see `program`) over rows, byte by byte from left to right, and the first
-fault of a row is the answer. It is compiled once and kept on disk; layouts are its data. Memory is
-given to it as addresses. Every read is compared with the row's end, every write with the room there
-is; what has room for all rows is made so from the start.
+Each row is read byte by byte from left to right, and its first fault is the answer. The kernel is
+compiled once, and layouts are its data. Memory is given to it as addresses: every read is compared
+with the row's end, every write with the room there is; what has a value for each row has room for
+all of them from the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numba
-import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import HIGHEST_TAG, LONGEST_STRING
+from kip848_spark.wire.memory import (
+    big16,
+    big32,
+    big64,
+    bound,
+    compiled,
+    copied,
+    inlined,
+    int8_at,
+    int32_at,
+    is_utf8,
+    octet,
+    put8,
+    put16,
+    put32,
+    put64,
+    word_at,
+)
 from kip848_spark.wire.program import Form, Op, Word
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 # Plain numbers, as the compiler takes them for constants.
 STEP = 8 * len(Word)
 FRAME = 8 * 5
-GUESSES = 15
 N1, N2, U2, N4, N8, N16 = (int(op) for op in (Op.N1, Op.N2, Op.U2, Op.N4, Op.N8, Op.N16))
 TEXT, FIXED, LIST, END_LIST = int(Op.TEXT), int(Op.FIXED), int(Op.LIST), int(Op.END_LIST)
 TAGS, END_TAG, DONE = int(Op.TAGS), int(Op.END_TAG), int(Op.DONE)
@@ -35,408 +41,18 @@ TO, ROW, FORM, NULLABLE = 8 * Word.TO, 8 * Word.ROW, 8 * Word.FORM, 8 * Word.NUL
 NULLS, INTO, ROOM, WIDTH = 8 * Word.NULLS, 8 * Word.INTO, 8 * Word.ROOM, 8 * Word.WIDTH
 NEXT, LEAST, UTF8 = 8 * Word.NEXT, 8 * Word.LEAST, 8 * Word.UTF8
 TAG, LOW, HIGH = 8 * Word.TAG, 8 * Word.LOW, 8 * Word.HIGH
-VARINT, INT16, INT32, PRESENCE = int(Form.VARINT), int(Form.INT16), int(Form.INT32), int(
-    Form.PRESENCE
-)
-VARINT_PRESENCE = int(Form.VARINT_PRESENCE)
+VARINT, INT16, INT32 = int(Form.VARINT), int(Form.INT16), int(Form.INT32)
+PRESENCE = int(Form.PRESENCE)
 
 TRUNCATED, TRAILING_BYTES = int(Reason.TRUNCATED), int(Reason.TRAILING_BYTES)
-BAD_LENGTH, BAD_VARINT, BAD_UTF8 = int(Reason.BAD_LENGTH), int(Reason.BAD_VARINT), int(
-    Reason.BAD_UTF8
-)
+BAD_LENGTH, BAD_VARINT = int(Reason.BAD_LENGTH), int(Reason.BAD_VARINT)
+BAD_UTF8 = int(Reason.BAD_UTF8)
 NULL_NOT_ALLOWED, BAD_TAG = int(Reason.NULL_NOT_ALLOWED), int(Reason.BAD_TAG)
 BAD_PRESENCE = int(Reason.BAD_PRESENCE)
 LONGEST, HIGHEST = LONGEST_STRING, HIGHEST_TAG
 
-ONE, TWO, THREE, FOUR = (
-    0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B, 0x510E527FADE682D1,
-)  # fmt: skip
-"""Odd numbers, to tell the pieces of what is hashed apart."""
-HIGH_BITS = -0x7F7F7F7F7F7F7F80
 
-
-def compiled(signature: str, inline: bool = False) -> Callable[[F], F]:
-    """Compiles a function, or takes it from the cache on disk. Without a place for that, it is
-    compiled in each process."""
-
-    def decorate(function: F) -> F:
-        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-        if inline:
-            made: F = numba.njit(**options)(function)
-            return made
-        try:
-            made = numba.njit(signature, cache=True, **options)(function)
-        except (RuntimeError, OSError):
-            made = numba.njit(signature, **options)(function)
-        return made
-
-    return decorate
-
-
-# -- memory at an address -------------------------------------------------------------------------
-
-
-def _get(bits: int, swapped: bool) -> Any:
-    """int64(address): the signed integer of ``bits`` there, aligned or not."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def get(_: Any, address: Any) -> Any:
-        def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-            kind = ir.IntType(bits)
-            value = builder.load(builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
-            if swapped:
-                value = builder.bswap(value)
-            return builder.sext(value, ir.IntType(64)) if bits < 64 else value
-
-        return types.int64(types.int64), codegen
-
-    return get
-
-
-def _put(bits: int) -> Any:
-    """(address, value): stores the low ``bits`` there."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def put(_: Any, address: Any, value: Any) -> Any:
-        def codegen(context: Any, builder: Any, __: Any, arguments: Any) -> Any:
-            kind = ir.IntType(bits)
-            value = builder.trunc(arguments[1], kind) if bits < 64 else arguments[1]
-            builder.store(value, builder.inttoptr(arguments[0], kind.as_pointer()), align=1)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), codegen
-
-    return put
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def mixed(_: Any, one: Any, other: Any) -> Any:
-    """int64: both halves of the product of two integers, as one."""
-
-    def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        wide, word = ir.IntType(128), ir.IntType(64)
-        product = builder.mul(*(builder.zext(each, wide) for each in arguments))
-        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
-        return builder.xor(high, builder.trunc(product, word))
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-int8_at, int16_at, int32_at, word_at = _get(8, False), _get(16, False), _get(32, False), _get(64, False)
-big16, big32, big64 = _get(16, True), _get(32, True), _get(64, True)
-put8, put16, put32, put64 = _put(8), _put(16), _put(32), _put(64)
-
-
-@compiled("", inline=True)
-def octet(address: int) -> int:
-    return int8_at(address) & 0xFF
-
-
-@compiled("", inline=True)
-def copied(to: int, source: int, size: int) -> int:
-    """Copies ``size`` bytes; below zero or with a high bit set if one of them is not ASCII."""
-    seen = 0
-    if size >= 8:
-        last = size - 8
-        at = 0
-        while at < last:
-            word = word_at(source + at)
-            put64(to + at, word)
-            seen |= word
-            at += 8
-        word = word_at(source + last)
-        put64(to + last, word)
-        seen |= word
-    elif size >= 4:
-        word = int32_at(source)
-        put32(to, word)
-        seen |= word
-        word = int32_at(source + size - 4)
-        put32(to + size - 4, word)
-        seen |= word
-    else:
-        for at in range(size):
-            word = int8_at(source + at)
-            put8(to + at, word)
-            seen |= word
-    return seen & HIGH_BITS
-
-
-@compiled("", inline=True)
-def same(one: int, other: int, size: int) -> bool:
-    """Whether two runs of ``size`` bytes are equal. Most are compared without a loop, as four
-    pieces that overlap: how many bytes there are is then no branch to be guessed."""
-    if size < 16 or size > 64:
-        return same_long(one, other, size)
-    last = size - 16
-    unlike = word_at(one) ^ word_at(other)
-    unlike |= word_at(one + 8) ^ word_at(other + 8)
-    at = min(16, last)
-    unlike |= word_at(one + at) ^ word_at(other + at)
-    unlike |= word_at(one + at + 8) ^ word_at(other + at + 8)
-    at = min(32, last)
-    unlike |= word_at(one + at) ^ word_at(other + at)
-    unlike |= word_at(one + at + 8) ^ word_at(other + at + 8)
-    unlike |= word_at(one + last) ^ word_at(other + last)
-    unlike |= word_at(one + last + 8) ^ word_at(other + last + 8)
-    return unlike == 0
-
-
-@compiled("", inline=True)
-def same_long(one: int, other: int, size: int) -> bool:
-    """The same, of any size."""
-    at = 0
-    while at + 8 <= size:
-        if word_at(one + at) != word_at(other + at):
-            return False
-        at += 8
-    while at < size:
-        if int8_at(one + at) != int8_at(other + at):
-            return False
-        at += 1
-    return True
-
-
-@compiled("", inline=True)
-def hashed(at: int, size: int, seed: int) -> int:
-    """A hash of ``size`` bytes, of most without a loop."""
-    if size < 16 or size > 64:
-        return hashed_long(at, size, seed)
-    last = at + size - 16
-    found = mixed(word_at(at) ^ seed, word_at(at + 8) ^ ONE)
-    piece = min(at + 16, last)
-    found += mixed(word_at(piece) ^ TWO, word_at(piece + 8) ^ seed)
-    piece = min(at + 32, last)
-    found += mixed(word_at(piece) ^ seed, word_at(piece + 8) ^ THREE)
-    found += mixed(word_at(last) ^ FOUR, word_at(last + 8) ^ seed)
-    return mixed(found ^ size, seed)
-
-
-@compiled("", inline=True)
-def hashed_long(source: int, size: int, seed: int) -> int:
-    """The same, of any size."""
-    found = seed ^ size
-    at = 0
-    while at + 8 <= size:
-        found = mixed(found ^ word_at(source + at), seed ^ ONE)
-        at += 8
-    while at < size:
-        found = mixed(found ^ octet(source + at), seed ^ TWO)
-        at += 1
-    return mixed(found, seed ^ FOUR)
-
-
-@compiled("", inline=True)
-def bound(bounds: int, wide: int, row: int) -> int:
-    """Where a row begins or ends: offset ``row`` of 64 bits if ``wide``, else of 32."""
-    return word_at(bounds + 8 * row) if wide else int32_at(bounds + 4 * row)
-
-
-@compiled("", inline=True)
-def is_there(valid: int, row: int) -> int:
-    """Bit ``row`` of a bitmap; 1 without one."""
-    return 1 if valid == 0 else (int8_at(valid + (row >> 3)) >> (row & 7)) & 1
-
-
-@compiled("", inline=True)
-def is_utf8(at: int, size: int) -> bool:
-    """Whether bytes are strictly UTF-8: no overlong forms, no surrogates, nothing beyond
-    U+10FFFF."""
-    end = at + size
-    while at < end:
-        first = octet(at)
-        if first < 0x80:
-            at += 1
-            continue
-        if first < 0xC2 or first > 0xF4:
-            return False
-        more = 1 if first < 0xE0 else 2 if first < 0xF0 else 3
-        if at + more >= end:
-            return False
-        low, high = 0x80, 0xBF
-        if first == 0xE0:
-            low = 0xA0
-        elif first == 0xED:
-            high = 0x9F
-        elif first == 0xF0:
-            low = 0x90
-        elif first == 0xF4:
-            high = 0x8F
-        second = octet(at + 1)
-        if second < low or second > high:
-            return False
-        for index in range(2, more + 1):
-            if octet(at + index) & 0xC0 != 0x80:
-                return False
-        at += more + 1
-    return True
-
-
-# -- distinct keys --------------------------------------------------------------------------------
-
-
-@compiled(
-    "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
-    " int64)"
-)
-def distinct(
-    data: int,
-    starts: int,
-    ends: int,
-    wide: int,
-    valid: int,
-    first: int,
-    count: int,
-    seed: int,
-    guesses: int,
-    number_of: int,
-    offsets: int,
-    octets: int,
-    hashes: int,
-) -> int:
-    """Numbers the distinct byte strings of the rows in the order in which they come.
-
-    ``number_of`` is where int32[count] is to be: each row's number, -1 where it is null. The
-    strings are put side by side at ``octets``, so that they stay in the cache, and where each ends
-    at ``offsets`` (int64[count + 1]). Returns how many they are.
-
-    Before a string is looked up by its hash, which is of all its bytes and nobody can foresee, the
-    one that was last seen with the same few words is compared (``guesses``: int32[1 << GUESSES],
-    all -1). ``hashes`` is room for int64[count].
-    """
-    size = 1024
-    slots = np.full(size, -1, np.int32)
-    found = 0
-    put64(offsets, 0)
-    for row in range(count):
-        if not is_there(valid, first + row):
-            put32(number_of + 4 * row, -1)
-            continue
-        start = data + bound(starts, wide, row)
-        length = data + bound(ends, wide, row) - start
-        few = 0
-        if length >= 8:
-            few = big64(start + length - 8) * ONE + big64(start + length // 2 - 4) * TWO
-            if length >= 24:
-                few += big64(start + 8) * THREE + big64(start + length - 16) * FOUR
-        guess = guesses + 4 * ((few >> (64 - GUESSES)) & ((1 << GUESSES) - 1))
-        number = int32_at(guess)
-        if number >= 0:
-            other = word_at(offsets + 8 * number)
-            if word_at(offsets + 8 * number + 8) - other == length and same(
-                start, octets + other, length
-            ):
-                put32(number_of + 4 * row, number)
-                continue
-        hash_ = hashed(start, length, seed)
-        slot = hash_ & (size - 1)
-        while True:
-            number = slots[slot]
-            if number < 0:
-                number = found
-                slots[slot] = number
-                put64(hashes + 8 * number, hash_)
-                other = word_at(offsets + 8 * number)
-                put64(offsets + 8 * number + 8, other + length)
-                copied(octets + other, start, length)
-                found += 1
-                break
-            if word_at(hashes + 8 * number) == hash_:
-                other = word_at(offsets + 8 * number)
-                if word_at(offsets + 8 * number + 8) - other == length and same(
-                    start, octets + other, length
-                ):
-                    break
-            slot = (slot + 1) & (size - 1)
-        put32(number_of + 4 * row, number)
-        put32(guess, number)
-        if 2 * found > size:
-            size *= 4
-            slots = np.full(size, -1, np.int32)
-            for each in range(found):
-                slot = word_at(hashes + 8 * each) & (size - 1)
-                while slots[slot] >= 0:
-                    slot = (slot + 1) & (size - 1)
-                slots[slot] = each
-    return found
-
-
-# -- rows by layout -------------------------------------------------------------------------------
-
-
-@compiled(
-    "void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int32[:, ::1], int64,"
-    " int64, int64, int64, int64, int64, int64[::1], int64[::1], int64)"
-)
-def sort(
-    data: int,
-    starts: int,
-    ends: int,
-    wide: int,
-    valid: int,
-    first: int,
-    count: int,
-    key_of: int,
-    places: int,
-    programs: Any,
-    beyond: int,
-    empty: int,
-    unknown: int,
-    versions: int,
-    which: int,
-    order: int,
-    begins: Any,
-    octets: Any,
-    reason: int,
-) -> None:
-    """Sorts rows by the program that reads them, which the int16 that they begin with says.
-
-    ``places`` (int32) says for each key of ``key_of`` (int32[count]; one before the first is for
-    rows without a key) the line of ``programs`` in which to look, -1 for none; ``programs[line,
-    int16]`` is the program, -1 for none, ``beyond`` that for any larger int16. ``versions``
-    (int32[count]) becomes that int16, -1 where there is none. ``order`` (int64) becomes the rows of
-    program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]`` and have
-    ``octets[p]`` bytes. Rows that begin in no known way get the reasons ``empty`` and ``unknown``.
-    ``which`` is room for int16[count].
-    """
-    for row in range(count):
-        version = -1
-        program = -1
-        place = int32_at(places + 4 * int32_at(key_of + 4 * row))
-        if place >= 0 and is_there(valid, first + row):
-            start = bound(starts, wide, row)
-            size = bound(ends, wide, row) - start
-            if size < 2:
-                put8(reason + row, empty if size == 0 else TRUNCATED)
-            else:
-                version = big16(data + start)
-                if 0 <= version < programs.shape[1]:
-                    program = programs[place, version]
-                elif version > 0:
-                    program = beyond
-                if program < 0:
-                    put8(reason + row, unknown)
-                else:
-                    begins[program + 1] += 1
-                    octets[program] += size
-        put16(which + 2 * row, program)
-        put32(versions + 4 * row, version)
-    for program in range(1, len(begins)):
-        begins[program] += begins[program - 1]
-    for row in range(count):
-        program = int16_at(which + 2 * row)
-        if program >= 0:
-            put64(order + 8 * begins[program], row)
-            begins[program] += 1
-    for program in range(len(begins) - 1, 0, -1):
-        begins[program] = begins[program - 1]
-    begins[0] = 0
-
-
-# -- the reading of rows --------------------------------------------------------------------------
-
-
-@compiled("", inline=True)
+@inlined
 def varint(at: int, end: int) -> tuple[int, int, int]:
     """Value of an unsigned varint, where it ends, and what is wrong with it."""
     if at < end:
@@ -446,7 +62,7 @@ def varint(at: int, end: int) -> tuple[int, int, int]:
     return long_varint(at, end)
 
 
-@compiled("", inline=True)
+@inlined
 def long_varint(at: int, end: int) -> tuple[int, int, int]:
     """The same, of any length."""
     value = 0
@@ -463,7 +79,7 @@ def long_varint(at: int, end: int) -> tuple[int, int, int]:
     return value, at, 0
 
 
-@compiled("", inline=True)
+@inlined
 def length(at: int, end: int, form: int) -> tuple[int, int, int]:
     """A length, count or presence (-1 for null), where it ends, and what is wrong with it."""
     if form == VARINT:
@@ -489,7 +105,7 @@ def length(at: int, end: int, form: int) -> tuple[int, int, int]:
     return value, at, fault
 
 
-@compiled("", inline=True)
+@inlined
 def stop(need: int, number: int, good: int, size: int) -> None:
     """Notes where reading stopped, and for want of what."""
     put64(need, number)
@@ -501,7 +117,7 @@ def stop(need: int, number: int, good: int, size: int) -> None:
     "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
     " int64, int64, int64, int64, int64, int64)"
 )
-def read(
+def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field would cost
     code: int,
     data: int,
     starts: int,
@@ -528,7 +144,8 @@ def read(
 
     At ``code`` there is the program, at ``base`` the addresses of the buffers, at ``room`` the
     sizes of what may grow, at ``row`` a place for the row of each table, at ``stack`` five for each
-    level of arrays and tags, and at ``begun`` which of the buffers are offsets. With ``whole``, bytes behind the last field are a fault.
+    level of arrays and tags, and at ``begun`` which of the buffers are offsets. With ``whole``,
+    bytes behind the last field are a fault.
     """
     number, good = word_at(need), word_at(need + 8)
     if number == 0:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum, auto
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -196,7 +195,9 @@ class _Compiler:
             case Array():
                 return self._array(node, table)
             case Struct():
-                return self.struct(node, table) if node.presence is None else self._maybe(node, table)
+                return (
+                    self.struct(node, table) if node.presence is None else self._maybe(node, table)
+                )
 
     def _text(self, node: Text | Blob, table: int) -> Octets:
         room = self.room(1)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kip848_spark.wire.faults import Reason, Rows
+from kip848_spark.wire.faults import Faults, Reason, Rows
 from kip848_spark.wire.filled import Filled
 from kip848_spark.wire.layout import Struct
 from kip848_spark.wire.program import Program
@@ -22,10 +22,9 @@ MOST = 0x7FFFFFFF
 
 @dataclass(frozen=True)
 class Source:
-    """``count`` rows of a buffer: row ``i`` is ``data[starts[i] : ends[i]]``, or null if there is a
-    bitmap ``valid`` and its bit ``first + i`` is not set. ``starts`` and ``ends`` are addresses, of
-    integers of 64 bits if ``wide``, else of 32. They are in ``kept``, and there are ``octets`` bytes
-    in all."""
+    """``count`` rows of a buffer, with ``octets`` bytes: row ``i`` is ``data[starts[i]:ends[i]]``,
+    or null if there is a bitmap ``valid`` and its bit ``first + i`` is not set. These are addresses
+    (0 for none) of what is in ``kept``; the offsets have 64 bits if ``wide``, else 32."""
 
     count: int
     data: int
@@ -57,13 +56,13 @@ class Source:
     def distinct(self) -> tuple[npt.NDArray[np.int32], Source]:
         """int32[n]: which of the distinct rows each row is, -1 for null; and these, in the order in
         which they come first."""
-        from kip848_spark.wire import kernel
+        from kip848_spark.wire import sorting
 
         number_of, hashes = room(self.count, np.int32), room(self.count, np.int64)
-        guesses = np.full(1 << kernel.GUESSES, -1, np.int32)
+        guesses = np.full(1 << sorting.GUESSES, -1, np.int32)
         offsets, octets = room(self.count + 1, np.int64), room(self.octets, np.uint8)
         at = address(offsets)
-        found = kernel.distinct(
+        found = sorting.distinct(
             self.data, self.starts, self.ends, self.wide, self.valid, self.first, self.count,
             _SEED, address(guesses), address(number_of), at, address(octets),
             address(hashes),
@@ -84,24 +83,6 @@ ONE_LINE = np.zeros(2, np.int32)
 """The places of rows of which all are on the first line."""
 _SEED = int.from_bytes(os.urandom(8), "little", signed=True) | 1
 """Nobody knows which keys share a hash."""
-
-
-@dataclass(frozen=True)
-class Faults:
-    """What is wrong with rows: ``reason`` is uint8[n], ``at`` int64[n] (a byte of the row),
-    ``tags`` int32[n]: how many unknown tags a row that was read has."""
-
-    reason: npt.NDArray[np.uint8]
-    at: Rows
-    tags: npt.NDArray[np.int32]
-
-    def addresses(self) -> tuple[int, int, int]:
-        """Where these are."""
-        return address(self.reason), address(self.at), address(self.tags)
-
-    @classmethod
-    def none(cls, count: int) -> Faults:
-        return cls(np.zeros(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int32))
 
 
 @dataclass(frozen=True)
@@ -157,7 +138,7 @@ class Programs:
         Rows without bytes fail as ``empty``, those with an int16 that is not known as ``unknown``.
         With ``whole``, bytes behind the last field are a fault.
         """
-        from kip848_spark.wire import kernel
+        from kip848_spark.wire import sorting
 
         count = source.count
         faults = Faults.none(count)
@@ -165,8 +146,10 @@ class Programs:
         order = room(count, np.int64)
         begins = np.zeros(len(self.layouts) + 1, np.int64)
         octets = np.zeros(len(self.layouts), np.int64)
-        at = Addresses(address(order), *faults.addresses())
-        kernel.sort(
+        at = Addresses(
+            address(order), address(faults.reason), address(faults.at), address(faults.tags)
+        )
+        sorting.sort(
             source.data, source.starts, source.ends, source.wide, source.valid, source.first, count,
             address(key_of), address(places) + 4, self.numbers, self.beyond,
             int(empty), int(unknown), address(versions), address(which), at.rows,
@@ -228,6 +211,11 @@ class Addresses(NamedTuple):
     tags: int
 
 
+def new_buffer(size: int) -> pa.Buffer:
+    """Memory for one buffer of a program."""
+    return pa.allocate_buffer(size, resizable=True)
+
+
 class Filling:
     """Buffers while a program fills them."""
 
@@ -241,8 +229,7 @@ class Filling:
         ]
         sizes[0] = count
         self.buffers = [
-            pa.allocate_buffer((sizes[each.room] + each.more) * each.width, resizable=True)
-            for each in program.buffers
+            new_buffer((sizes[each.room] + each.more) * each.width) for each in program.buffers
         ]
         bases = [buffer.address for buffer in self.buffers]
         rooms = len(sizes)
