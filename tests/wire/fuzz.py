@@ -25,14 +25,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.progress import Progress
 
-from kip848_spark.wire import reading
 from kip848_spark.wire.decode import Decoded, decode
 from kip848_spark.wire.faults import Reason
 from tests.wire.held import Pair, by_columns, by_scalar, plan
@@ -105,8 +103,10 @@ def _check_shuffled(pairs: list[Pair], first: Decoded, draw: random.Random, fold
     type_ = draw.choice([pa.binary(), pa.binary(), pa.large_binary()])
     head: list[Pair] = [(b"\0\3\0\1", b"\xff" * 40)] * draw.randrange(3)
     keys, vals = arrays([*head, *(every[row] for row in order.tolist())], type_)
-    with mock.patch.object(reading, "FIRST", draw.choice([0, 1, 2])):
-        second = decode(plan(folder), keys.slice(len(head)), vals.slice(len(head)))
+    for programs in (plan(folder).key_programs, plan(folder).value_programs):
+        for program in filter(None, programs.programs):
+            program.rates[:] = [draw.choice([0.0, 1.0, 1000.0])] * len(program.rates)
+    second = decode(plan(folder), keys.slice(len(head)), vals.slice(len(head)))
     differing(first, second, order)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kip848_spark.wire import reading
 from kip848_spark.wire.decode import Plan, decode
 from kip848_spark.wire.definitions import load_shipped
-from tests.wire.held import assert_held, binary, by_columns, plan
+from tests.wire.held import assert_held, binary, by_columns
 from tests.wire.test_decode import damage, mixed
 
 PIECES = (
