@@ -1,27 +1,21 @@
 """Decodes batches of records: keys and values in, columns out.
 
 A topic repeats the same few thousand keys all the time, so each distinct key of a batch is read
-once. Values are read group by group: see `values`.
+once. Values are read by key type and version: see `reading`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kip848_spark.wire.columns import nulls_of
-from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.faults import UNREADABLE, Faults, Mask, Reason, Rows
-from kip848_spark.wire.layout import Node
+from kip848_spark.wire.faults import UNREADABLE, Mask, Reason, Rows
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
-from kip848_spark.wire.values import Values, Walk, binary_bounds
-from kip848_spark.wire.walk import read_message
+from kip848_spark.wire.reading import ONE_LINE, Source
 
 __all__ = [
     "NO_TYPE",
@@ -29,7 +23,6 @@ __all__ = [
     "Part",
     "Plan",
     "RecordPlan",
-    "binary_bounds",
     "decode",
 ]
 
@@ -52,7 +45,7 @@ class Decoded:
     key_types: npt.NDArray[np.int32]
     keys: list[Part]
     values: list[Part]
-    walks: list[Walk]
+    versions: npt.NDArray[np.int32]
     tombstone: Mask
     reason: npt.NDArray[np.uint8]
     reason_at: Rows
@@ -64,103 +57,38 @@ class Decoded:
         """bool[count]: newer than this program (key type or value version)."""
         return np.isin(self.reason, UNREADABLE)
 
-    @cached_property
-    def versions(self) -> npt.NDArray[np.int32]:
-        """int32[count]: of the values; -1 for tombstones and where it could not be told."""
-        versions = np.full(self.count, -1, np.int32)
-        for walk in self.walks:
-            versions[walk.rows] = walk.versions
-        for part in self.values:
-            versions[part.rows] = part.version
-        return versions
-
 
 def decode(plan: Plan, keys: pa.Array, values: pa.Array) -> Decoded:
     """Decodes ``keys`` and ``values`` (binary[n], nulls allowed). Raises nothing on any bytes."""
-    count = len(keys)
-    encoded = pc.dictionary_encode(keys)
-    distinct = len(encoded.dictionary)
-    key_of = encoded.indices
-    if key_of.null_count:
-        key_of = key_of.fill_null(-1)
-    key_of = key_of.to_numpy().astype(np.int32, copy=False)
-    key_types, key_parts, key_faults = _decode_keys(plan, encoded.dictionary)
-    batch = Values(plan, values)
-    tombstone = None
-    if values.null_count:
-        tombstone = nulls_of(values)
-    parts = batch.read(_places(plan, key_parts, distinct), key_of, tombstone)
-
-    reason, reason_at = _clear(count, np.uint8), _clear(count, np.int64)
-    in_key, tags = _clear(count, np.bool_), _clear(count, np.int32)
-    if np.count_nonzero(key_faults.reason) or encoded.indices.null_count:
+    key_of, some = Source.of(keys).distinct()
+    distinct, records = some.count, list(plan.records.values())
+    place_of = {key_type: place for place, key_type in enumerate(plan.records)}
+    found, key_types, key_faults = plan.key_programs.read(
+        some, np.zeros(distinct, np.int32), ONE_LINE, Reason.EMPTY_KEY, Reason.UNKNOWN_KEY_TYPE
+    )
+    places = np.full(1 + distinct, -1, np.int32)
+    key_parts = []
+    for each in found:
+        _, key_type = plan.key_programs.of[each.program]
+        record = plan.records[key_type]
+        places[1 + each.rows] = place_of[key_type]
+        key_parts.append(Part(record, 0, each.rows, record.key, each.fields))
+    found, versions, faults = plan.value_programs.read(
+        Source.of(values), key_of, places, Reason.EMPTY_VALUE, Reason.UNKNOWN_VALUE_VERSION
+    )
+    value_parts = []
+    for each in found:
+        place, version = plan.value_programs.of[each.program]
+        record = records[place]
+        value_parts.append(Part(record, version, each.rows, record.values[version], each.fields))
+    in_key = np.zeros(len(keys), np.bool_)
+    if keys.null_count or np.count_nonzero(key_faults.reason):
         reason = np.append(key_faults.reason, np.uint8(Reason.NULL_KEY))[key_of]
-        reason_at = np.append(key_faults.at, 0)[key_of]
         in_key = reason != 0
-    if batch.walks:
-        reason, reason_at, tags = reason.copy(), reason_at.copy(), tags.copy()
-        for walk in batch.walks:
-            reason[walk.rows] = walk.faults.reason
-            reason_at[walk.rows] = walk.faults.at
-            tags[walk.rows] = walk.faults.tags
-    if tombstone is None:
-        tombstone = _clear(count, np.bool_)
+        np.copyto(faults.reason, reason, where=in_key)
+        np.copyto(faults.at, np.append(key_faults.at, 0)[key_of], where=in_key)
+    tombstone = nulls_of(values) if values.null_count else np.zeros(len(values), np.bool_)
     return Decoded(
-        count, key_of, distinct, key_types, key_parts, parts, batch.walks, tombstone,
-        reason, reason_at, in_key, tags,
+        len(keys), key_of, distinct, key_types, key_parts, value_parts, versions, tombstone,
+        faults.reason, faults.at, in_key, faults.tags,
     )  # fmt: skip
-
-
-def _clear(count: int, type_: type[np.generic]) -> npt.NDArray[Any]:
-    """Zeros that take no memory."""
-    return np.broadcast_to(np.zeros(1, type_), count)
-
-
-def _places(plan: Plan, keys: list[Part], distinct: int) -> npt.NDArray[np.intp]:
-    """For each distinct key, and for none at all, the place of its record in the plan."""
-    numbers = {key_type: place for place, key_type in enumerate(plan.records)}
-    places = np.full(distinct + 1, len(numbers))
-    for part in keys:
-        places[part.rows] = numbers[part.plan.key_type]
-    return places
-
-
-def _decode_keys(plan: Plan, keys: pa.Array) -> tuple[npt.NDArray[np.int32], list[Part], Faults]:
-    """Key types (int32[n]) and key fields of distinct keys; the faults are at bytes of the key.
-
-    Many types have the same fields in their keys: these are read together.
-    """
-    data, start, end = binary_bounds(keys)
-    count = len(keys)
-    faults = Faults(count)
-    cursor = Cursor(data, start, end, np.arange(count), faults)
-    cursor.fail(start == end, Reason.EMPTY_KEY)
-    types = cursor.number(">i2").astype(np.int32)
-    if cursor.parked is not None:
-        types[cursor.parked] = NO_TYPE
-    order = np.argsort(types, kind="stable")
-    of_type = types[order]
-    alike: dict[tuple[Node | None, ...], list[tuple[RecordPlan, Rows]]] = {}
-    for key_type in np.unique(of_type).tolist():
-        first, last = np.searchsorted(of_type, (key_type, key_type + 1)).tolist()
-        record = plan.records.get(key_type)
-        if record is None:
-            which = order[first:last]
-            faults.record(which, Reason.UNKNOWN_KEY_TYPE, start[which])
-            continue
-        layout = tuple(slot.node for slot in record.key.slots)
-        alike.setdefault(layout, []).append((record, order[first:last]))
-    parts = []
-    for same in alike.values():
-        body = cursor.select(np.concatenate([which for _, which in same]))
-        fields = read_message(body, same[0][0].key)
-        first = 0
-        for record, which in same:
-            of_record = [field.slice(first, len(which)) for field in fields]
-            parts.append(Part(record, 0, which, record.key, of_record))
-            first += len(which)
-    failed = faults.reason != 0
-    if np.count_nonzero(failed):
-        faults.at -= np.where(failed, start, 0)
-        parts = [part.without(failed[part.rows]) for part in parts]
-    return types, parts, faults

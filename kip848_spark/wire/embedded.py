@@ -10,18 +10,17 @@ last field are left alone: so do we.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.columns import gather
-from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.decode import binary_bounds
 from kip848_spark.wire.definitions import load_embedded
-from kip848_spark.wire.faults import Faults, Rows
+from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import Struct, message_layout, message_type
-from kip848_spark.wire.walk import Walk
+from kip848_spark.wire.reading import ONE_LINE, Programs, Source
 
 CONSUMER = "consumer"
 """The protocol type of consumers' groups."""
@@ -65,27 +64,28 @@ class Embedded:
         extra = [pa.field("version", pa.int32())]
         return cls(layouts, pa.struct([*extra, *message_type(message)]))
 
+    @cached_property
+    def programs(self) -> Programs:
+        """One for each int16 that there is: above the newest, that one."""
+        newest = len(self.layouts) - 1
+        return Programs([dict(enumerate(self.layouts))], beyond=newest)
+
     def decode(self, blobs: pa.Array) -> pa.StructArray:
         """struct[n] of binary[n]; null where the bytes are null, empty or no such metadata."""
-        encoded = pc.dictionary_encode(blobs)
-        data, start, end = binary_bounds(encoded.dictionary)
-        count = len(start)
-        faults = Faults(count)
-        cursor = Cursor(data, start, end, np.arange(count), faults)
-        version = cursor.number(">i2").astype(np.int32)
-        newest = len(self.layouts) - 1
-        parts: list[tuple[Rows, pa.Array]] = []
-        for number, layout in enumerate(self.layouts):
-            same = (version >= number) if number == newest else (version == number)
-            which = np.flatnonzero(same & (faults.reason == 0))
-            if not len(which):
-                continue
-            part = cursor.select(which)
-            walk = Walk(part)
-            fields = walk.made(walk.fields(part, layout))
-            whole = pa.StructArray.from_arrays(
-                [pa.array(version[which]), *fields], fields=list(self.arrow)
+        blob_of, some = Source.of(blobs).distinct()
+        count = some.count
+        found, versions, _ = self.programs.read(
+            some, np.zeros(count, np.int32), ONE_LINE, Reason.EMPTY_VALUE,
+            Reason.UNKNOWN_VALUE_VERSION, whole=False,
+        )  # fmt: skip
+        parts = [
+            (
+                each.rows,
+                pa.StructArray.from_arrays(
+                    [pa.array(versions[each.rows]), *each.fields], fields=list(self.arrow)
+                ),
             )
-            good = faults.reason[which] == 0
-            parts.append((which[good], whole.filter(pa.array(good))))
-        return gather(parts, count, self.arrow).take(encoded.indices)
+            for each in found
+        ]
+        absent = blob_of < 0
+        return gather(parts, count, self.arrow).take(pa.array(blob_of, mask=absent))

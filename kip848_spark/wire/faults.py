@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,6 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-def rows_where(mask: npt.NDArray[Any]) -> Rows:
-    """The rows for which ``mask`` holds (is true, or is not 0)."""
-    return mask.nonzero()[0]
 
 
 class Reason(IntEnum):
@@ -63,35 +58,15 @@ UNREADABLE = (Reason.UNKNOWN_KEY_TYPE, Reason.UNKNOWN_VALUE_VERSION)
 """Reasons that say "newer than this program", not "damaged"."""
 
 
+@dataclass(frozen=True)
 class Faults:
-    """The first fault of each of ``count`` rows, and how many unknown tags each one carried.
+    """What is wrong with rows: ``reason`` is uint8[n], ``at`` int64[n] (a byte of the row),
+    ``tags`` int32[n]: how many unknown tags a row that was read has."""
 
-    ``reason`` is uint8[count], ``at`` int64[count] (a byte of the buffer being read), ``tags``
-    int32[count]. Rows are not read strictly from left to right: strings are looked at last, and
-    the elements of an array together. Of a row's faults that one counts which a reader that goes
-    byte by byte would meet first, ``when`` says at which byte.
-    """
+    reason: npt.NDArray[np.uint8]
+    at: Rows
+    tags: npt.NDArray[np.int32]
 
-    def __init__(self, count: int) -> None:
-        self.reason = np.zeros(count, np.uint8)
-        self.at = np.zeros(count, np.int64)
-        self.tags = np.zeros(count, np.int32)
-        self._when = np.zeros(count, np.int64)
-
-    def record(self, rows: Rows, reason: Reason, at: Rows, when: Rows | None = None) -> None:
-        """Notes ``reason`` for ``rows`` (one may come more than once)."""
-        when = at if when is None else when
-        order = np.lexsort((when, rows))
-        rows, first = np.unique(rows[order], return_index=True)
-        of_row = order[first]
-        sooner = (self.reason[rows] == 0) | (when[of_row] < self._when[rows])
-        if reason == Reason.TRUNCATED:
-            sooner |= when[of_row] == self._when[rows]
-        rows, of_row = rows[sooner], of_row[sooner]
-        self.reason[rows] = reason
-        self.at[rows] = at[of_row]
-        self._when[rows] = when[of_row]
-
-    def count_tags(self, rows: Rows) -> None:
-        """Counts an unknown tag for each of ``rows``."""
-        np.add.at(self.tags, rows, 1)
+    @classmethod
+    def none(cls, count: int) -> Faults:
+        return cls(np.zeros(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int32))

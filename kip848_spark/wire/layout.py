@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -128,43 +127,12 @@ class Struct:
     arrow: pa.StructType
 
     @cached_property
-    def steps(self) -> tuple[Run | Slot, ...]:
-        """The untagged fields in order, neighbours of fixed width taken together."""
-        steps: list[Run | Slot] = []
-        run: list[Slot] = []
-        for slot in self.untagged:
-            if fixed_width(slot.node) is not None:
-                run.append(slot)
-                continue
-            if run:
-                steps.append(Run(tuple(run)))
-                run = []
-            steps.append(slot)
-        return (*steps, Run(tuple(run))) if run else tuple(steps)
-
-    @cached_property
     def untagged(self) -> tuple[Slot, ...]:
         return tuple(s for s in self.slots if s.node is not None and s.tag is None)
 
     @cached_property
     def tagged(self) -> dict[int, Slot]:
         return {s.tag: s for s in self.slots if s.node is not None and s.tag is not None}
-
-
-@dataclass(frozen=True)
-class Run:
-    """Fields of fixed width that follow each other."""
-
-    slots: tuple[Slot, ...]
-
-    @cached_property
-    def offsets(self) -> tuple[int, ...]:
-        """Where each field begins, and where the last one ends."""
-        return tuple(accumulate((fixed_width(slot.node) or 0 for slot in self.slots), initial=0))
-
-    @cached_property
-    def width(self) -> int:
-        return self.offsets[-1]
 
 
 Node = Number | Uuid | Text | Blob | Array | Struct

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
 from kip848_spark.wire.definitions import Dialect, RecordDefinition, Versions
 from kip848_spark.wire.faults import Mask, Rows
 from kip848_spark.wire.layout import Struct, message_layout, message_type
+from kip848_spark.wire.reading import Programs
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ class Plan:
         return cls(
             dialect.name, {key: RecordPlan.of(record) for key, record in dialect.records.items()}
         )
+
+    @cached_property
+    def key_programs(self) -> Programs:
+        """How keys are read, by key type."""
+        return Programs([{key_type: record.key for key_type, record in self.records.items()}])
+
+    @cached_property
+    def value_programs(self) -> Programs:
+        """How values are read: a line a record, by version."""
+        return Programs([record.values for record in self.records.values()])
 
 
 @dataclass(frozen=True)

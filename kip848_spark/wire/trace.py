@@ -1,7 +1,7 @@
 """One record read value by value: where each stands, what it says.
 
-What `explain` shows to people, and where `shapes` learns how a row is laid out. It reads by the
-same layouts and the same rules as the columns do, and a test holds it to them.
+What `explain` shows to people. It reads by the same layouts and the same rules as the kernel does,
+and a test holds it to them.
 """
 
 from __future__ import annotations

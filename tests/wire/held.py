@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 
-from kip848_spark.wire import values as values_module
 from kip848_spark.wire.decode import Decoded, Part, Plan, decode
 from kip848_spark.wire.definitions import load_dialect
 from kip848_spark.wire.faults import Reason
@@ -135,10 +132,6 @@ def assert_held(pairs: Sequence[Pair], folder: str = "shipped") -> list[Row]:
     decoded = decode(plan(folder), binary(keys), binary(values))
     assert_adds_up(decoded)
     rows = by_columns(decoded)
-    with shapes_of_two():
-        alike = decode(plan(folder), binary(keys), binary(values))
-        assert_adds_up(alike)
-        assert by_columns(alike) == rows
     for pair, row in zip(pairs, rows, strict=True):
         right = by_scalar(pair, folder)
         if row != right:
@@ -146,13 +139,6 @@ def assert_held(pairs: Sequence[Pair], folder: str = "shipped") -> list[Row]:
             said = [(name, ours, theirs) for name, ours, theirs in both if ours != theirs]
             raise AssertionError(f"{said} {tuple(half and half.hex() for half in pair)}")
     return rows
-
-
-@contextlib.contextmanager
-def shapes_of_two() -> Iterator[None]:
-    """Two rows that look alike are read as such, instead of hundreds."""
-    with mock.patch.object(values_module, "enough_of", return_value=2):
-        yield
 
 
 def assert_adds_up(decoded: Decoded) -> None:

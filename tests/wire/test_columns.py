@@ -1,80 +1,12 @@
-"""Arrow arrays out of positions in a buffer."""
+"""Arrow arrays put together from others."""
 
 from __future__ import annotations
-
-import random
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kip848_spark.wire import columns
-
-PIECES = (
-    *(b"", b"a", b"\x7f", b"\x80", b"\xbf", b"\xc0\x80", b"\xc1\xbf", b"\xc2", b"\xc2\x80"),
-    *(b"\xdf\xbf", b"\xe0\x9f\xbf", b"\xe0\xa0\x80", b"\xe0\xa0", b"\xed\x9f\xbf", b"\xed\xa0\x80"),
-    *(b"\xef\xbf\xbf", b"\xf0\x8f\xbf\xbf", b"\xf0\x90\x80\x80", b"\xf4\x8f\xbf\xbf", b"\xf0\x90"),
-    *(b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xf8\x88\x80\x80\x80", "日".encode()),
-)
-
-
-def valid(data: bytes) -> bool:
-    try:
-        data.decode("utf-8", "strict")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def check_utf8(rows: list[bytes]) -> None:
-    wrong = columns.invalid_utf8(pa.array(rows, pa.binary()))
-    right = [not valid(row) for row in rows]
-    assert right == ([False] * len(rows) if wrong is None else wrong.tolist())
-
-
-@given(
-    st.lists(st.lists(st.sampled_from(PIECES), max_size=4).map(b"".join) | st.binary(max_size=6))
-)
-@settings(max_examples=400, deadline=None)
-def test_utf8_as_python_has_it(rows: list[bytes]) -> None:
-    check_utf8(rows)
-
-
-@pytest.mark.parametrize("at_once", [10, columns.UTF8_AT_ONCE])
-def test_utf8_in_bulk(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "UTF8_AT_ONCE", at_once)
-    draw = random.Random(1)
-    for _ in range(50):
-        check_utf8([b"".join(draw.choices(PIECES, k=draw.randrange(5))) for _ in range(300)])
-
-
-def test_utf8_of_a_slice() -> None:
-    rows = pa.array([b"\xff", b"\xc2\x80", b"\xc2", b"\x80", b"a"], pa.binary())
-    found = columns.invalid_utf8(rows.slice(1, 3))
-    assert found is not None
-    assert found.tolist() == [False, True, True]
-    assert columns.invalid_utf8(rows.slice(4)) is None
-
-
-def test_slices_of_a_buffer() -> None:
-    data = np.frombuffer(b"abcdefgh", np.uint8)
-    start, length = np.array([6, 0, 3, 8, 0]), np.array([2, 3, 0, 0, 8])
-    null = np.array([False, False, True, False, False])
-    found = columns.slices(data, start, length, null, pa.binary())
-    found.validate(full=True)
-    assert found.to_pylist() == [b"gh", b"abc", None, b"", b"abcdefgh"]
-    empty = columns.slices(data, start, np.zeros(5, np.int64), null, pa.string())
-    assert empty.to_pylist() == ["", "", None, "", ""]
-
-
-def test_slices_beyond_two_gibibytes() -> None:
-    data = np.zeros((1 << 31) + 100, np.uint8)  # never touched but at its end
-    data[-3:] = list(b"end")
-    at = np.array([len(data) - 3, 0])
-    found = columns.slices(data, at, np.array([3, 0]), None, pa.string())
-    assert found.to_pylist() == ["end", ""]
 
 
 def test_gather() -> None:

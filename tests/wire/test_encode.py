@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.wire import pieces
-from kip848_spark.wire.cursor import Cursor
-from kip848_spark.wire.decode import binary_bounds, decode
+from kip848_spark.wire.decode import decode
 from kip848_spark.wire.definitions import MessageDefinition, load_message
 from kip848_spark.wire.encode import (
     EncodeError,
@@ -24,9 +23,9 @@ from kip848_spark.wire.encode import (
     encode_part,
     encode_values,
 )
-from kip848_spark.wire.faults import Faults
+from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import message_layout, message_type
-from kip848_spark.wire.walk import read_message
+from kip848_spark.wire.reading import ONE_LINE, Programs, Source
 from tests.kafka_oracle import Oracle
 from tests.wire.definitions import Record, records
 from tests.wire.golden import GOLDEN
@@ -287,11 +286,11 @@ def test_types_that_no_record_uses_yet(tmp_path: Path) -> None:
         bytes.fromhex("0001 01 bfe0000000000000 03 01 00 00"),
         bytes.fromhex("0001 00 3ff8000000000000 00 00"),
     ]
-    data, start, end = binary_bounds(found)
-    cursor = Cursor(data, start + 2, end, np.arange(2), Faults(2))
-    columns = read_message(cursor, layout)
-    assert pa.StructArray.from_arrays(columns, fields=list(layout.arrow)).to_pylist() == rows
-    assert not cursor.faults.reason.any()
+    (read,), _, faults = Programs([{1: layout}]).read(
+        Source.of(found), np.zeros(2, np.int32), ONE_LINE, Reason.NONE, Reason.NONE
+    )
+    assert pa.StructArray.from_arrays(read.fields, fields=list(layout.arrow)).to_pylist() == rows
+    assert not faults.reason.any()
 
 
 def test_more_than_an_array_can_hold() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
-from unittest import mock
+from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 
-from kip848_spark.wire import shapes
 from kip848_spark.wire.decode import decode
 from tests.wire import scalar_writer
 from tests.wire.definitions import messages, records
@@ -74,16 +75,26 @@ def test_a_million_of_anything(name: str) -> None:
     assert_held([LARGE[name]])
 
 
+@contextlib.contextmanager
+def measured() -> Iterator[Callable[[], int]]:
+    """The most memory that was held at once, in bytes: NumPy's, Python's and Arrow's together."""
+    whole, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counted)
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1] + counted.max_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(whole)
+
+
 def test_a_million_of_nothing_take_a_small_multiple_of_their_bytes() -> None:
     """Empty strings: a byte each in the record, and so little that all else is much beside it."""
     keys, values = binary([REGEX]), binary([b"\0\0" + MANY + b"\1" * MILLION + bytes(17)])
     decode(plan(), keys, values)
-    tracemalloc.start()
-    decoded = decode(plan(), keys, values)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert not decoded.reason.any()
-    assert most < 32 * MILLION
+    with measured() as most:
+        assert not decode(plan(), keys, values).reason.any()
+        assert most() < 32 * MILLION
 
 
 def test_many_rows_with_many_elements() -> None:
@@ -107,21 +118,6 @@ def test_ever_fewer_rows_with_ever_more_tags() -> None:
     assert {row.reason for row in rows} == {"none", "bad_length", "truncated"}
 
 
-def test_the_shapes_that_are_remembered_are_bounded() -> None:
-    """Each row of its own shape, and shapes of many values: the memory is that of a few."""
-    message = messages("shipped")["StreamsGroupTopologyValue"]
-    record = records()[23]
-    values = Bulk(32, unknown_tags=False).values(message, 0, 300)
-    pairs: list[Pair] = [
-        (TOPOLOGY, scalar_writer.encode_value(record, 0, value)) for value in values
-    ]
-    with mock.patch.object(shapes, "MOST_SEEN", 1000):
-        assert_held([pair for pair in pairs for _ in range(2)])
-        assert 0 < shapes._SEEN.size <= 1000
-        kept = [shape for same in shapes._SEEN.shapes.values() for shape in same]
-        assert sum(shape.size for shape in kept) == shapes._SEEN.size
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -139,11 +135,9 @@ def test_what_is_only_claimed_takes_no_memory(key: bytes, value: str) -> None:
     data = bytes.fromhex(value)
     keys, values = binary([key] * 100), binary([data + b"\0" * 8] * 100)
     decode(plan(), keys, values)
-    tracemalloc.start()
-    decode(plan(), keys, values)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 1_000_000
+    with measured() as most:
+        decode(plan(), keys, values)
+        assert most() < 1_000_000
     (row,) = assert_held([(key, data + b"\0" * 8)])
     assert row.reason == "bad_length"
 
