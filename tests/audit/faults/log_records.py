@@ -204,8 +204,9 @@ def of_another_group(log: Log, rng: random.Random) -> Injected:
 
 @fault
 def of_another_member(log: Log, rng: random.Random) -> Injected:
-    """A member's assignment bears the id of another member of the group."""
-    at = pick(rng, values(log, "8"))
+    """A member's assignment bears the id of another member of the group. Not a static member's
+    leave: it may be any static one that goes."""
+    at = pick(rng, [i for i in values(log, "8") if data(log, i)["memberEpoch"] != -2])
     others = latest(log, at, log[at].group, "5").keys() - {log[at].member}
     record = copy.deepcopy(log[at].record)
     record["key"]["data"]["memberId"] = pick(rng, sorted(others))
