@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-import platformdirs
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from kip848_spark.jars import cache_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,8 +35,8 @@ def compiled(signature: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         named = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = named or str(_cache_folder())
         try:
+            numba.config.CACHE_DIR = named or str(_cache_folder())
             made: F = numba.njit(signature, cache=True, **_OPTIONS)(function)
         except (RuntimeError, OSError):
             made = numba.njit(signature, **_OPTIONS)(function)
@@ -56,7 +57,7 @@ def _cache_folder() -> Path:
     digest = hashlib.blake2b(digest_size=8)
     for name in SOURCES:
         digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
-    return platformdirs.user_cache_path("kip848-spark") / "kernels" / digest.hexdigest()
+    return cache_folder() / "kernels" / digest.hexdigest()
 
 
 # -- memory at an address -------------------------------------------------------------------------

@@ -188,11 +188,11 @@ print(row.value["metadata"])
 
 
 def test_kernels_are_kept(tmp_path: Path) -> None:
-    assert run(DECODES, XDG_CACHE_HOME=str(tmp_path), NUMBA_CACHE_DIR="") == "text\n"
+    assert run(DECODES, KIP848_CACHE=str(tmp_path), NUMBA_CACHE_DIR="") == "text\n"
     kept = list(tmp_path.rglob("*.nbc"))
     assert len(kept) == 3
     times = [file.stat().st_mtime_ns for file in kept]
-    assert run(DECODES, XDG_CACHE_HOME=str(tmp_path), NUMBA_CACHE_DIR="") == "text\n"
+    assert run(DECODES, KIP848_CACHE=str(tmp_path), NUMBA_CACHE_DIR="") == "text\n"
     assert [file.stat().st_mtime_ns for file in kept] == times
 
 
@@ -200,7 +200,7 @@ def test_without_a_place_to_keep_them() -> None:
     """Nothing can be made below a file, and the installed package is read-only."""
     said = run(
         DECODES,
-        XDG_CACHE_HOME="/dev/null",
+        KIP848_CACHE="/dev/null",
         NUMBA_CACHE_DIR="",
         NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator",  # not beside the source
     )
