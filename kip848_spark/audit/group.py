@@ -19,6 +19,7 @@ from kip848_spark.audit.operations import (
     DELETE,
     LEAVE,
     REJOIN,
+    STEP,
     UPGRADE,
     Part,
     parts_of,
@@ -199,7 +200,21 @@ class GroupAudit:
             judge_classic(self.case, entry, self._dissolved)
             self._dissolved = None  # the next one, though of the same moment, is its successor
 
+    def _judge_step(self, part: Part) -> None:
+        """A member's next assignment alone, as most parts are: it is no cause of anything."""
+        (entry,) = part.entries
+        self.tally.right(ORDER)
+        self._judge_record(part, entry, Before())
+        fault = self._apply(entry)
+        if fault is None:
+            self.tally.right(LOADING)
+        else:
+            self._refused(entry, fault)
+
     def _judge_part(self, part: Part) -> None:
+        if part.letters == STEP:
+            self._judge_step(part)
+            return
         case = self.case
         judge_order(case, part)
         before = Before.of(case, part)

@@ -18,6 +18,8 @@ from kip848_spark.coordinator import records
 _LETTERS = {"2": "a", "3": "b", "4": "c", "5": "d", "6": "e", "7": "f", "8": "g", "16": "h"}
 
 _CLASSIC_MEMBER = "k"
+STEP = _LETTERS[records.CURRENT]
+"""The letters of a part that is one member's next assignment."""
 _VALUES = _LETTERS | {records.MEMBER: _LETTERS[records.MEMBER] + _CLASSIC_MEMBER}
 
 UPGRADE = "upgrade"
