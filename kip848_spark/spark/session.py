@@ -51,9 +51,9 @@ LOCAL = {
 
 _JVM = " ".join(
     (
-        # Collecting beside the work, and compiling well what runs for seconds only, take the cores
-        # that the Python workers need: a tenth of an audit.
-        "-XX:+UseParallelGC",
+        # To compile well what runs for seconds only takes the cores that the Python workers need: a
+        # tenth of an audit.
+        "-XX:+IgnoreUnrecognizedVMOptions",
         "-XX:Tier4InvocationThreshold=50000",
         "-XX:Tier4MinInvocationThreshold=6000",
         "-XX:Tier4CompileThreshold=150000",
