@@ -1,7 +1,8 @@
 """What the kernels are made of: compiling and keeping them, and memory at an address.
 
 A compiled kernel is kept on disk, in a folder named after the source that it was made of. Several
-processes may put the same one there. Where nothing can be written it is compiled in each process.
+processes may put the same one there. Where nothing can be written, or what was is damaged, it is
+compiled in each process.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def compiled(signature: str) -> Callable[[F], F]:
         try:
             numba.config.CACHE_DIR = named or str(_cache_folder())
             made: F = numba.njit(signature, cache=True, **_OPTIONS)(function)
-        except (RuntimeError, OSError):
+        except Exception:  # nowhere to write, or a damaged file: it can be done without
             made = numba.njit(signature, **_OPTIONS)(function)
         finally:
             numba.config.CACHE_DIR = named

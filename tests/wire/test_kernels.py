@@ -196,6 +196,14 @@ def test_kernels_are_kept(tmp_path: Path) -> None:
     assert [file.stat().st_mtime_ns for file in kept] == times
 
 
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_file_is_done_without(tmp_path: Path, suffix: str) -> None:
+    run(DECODES, KIP848_CACHE=str(tmp_path), NUMBA_CACHE_DIR="")
+    for file in tmp_path.rglob(f"*.{suffix}"):
+        file.write_bytes(file.read_bytes()[:40])
+    assert run(DECODES, KIP848_CACHE=str(tmp_path), NUMBA_CACHE_DIR="") == "text\n"
+
+
 def test_without_a_place_to_keep_them() -> None:
     """Nothing can be made below a file, and the installed package is read-only."""
     said = run(
