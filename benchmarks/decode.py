@@ -40,9 +40,9 @@ OLD = "-v3"
 """The end of the name of a mix whose commits are all in value version 3, for who knows no later
 one."""
 NAMES = {COMMITS: "offset commits as in a real topic (95%)", CONTROL: "half control records"}
-BATCHES = (1_000_000, 200_000)
-"""Rows to a batch of ours. The smaller is what Spark hands to a worker; others are compared with
-the larger, for none of them has batches."""
+BATCHES = (200_000, 50_000)
+"""Rows to a batch of ours. The larger is what Spark hands to a worker, and what others are compared
+with."""
 PASSES = 4
 NOCOPY = "kept, strings not copied"
 _JVM = ["-XX:+UseSerialGC", "-Xms4g", "-Xmx4g", "-Xmn3g", "-XX:-UsePerfData"]
