@@ -288,7 +288,8 @@ class Lake:
 
     def _of_files(self, files: Sequence[str], table: Table) -> DataFrame:
         if not files:
-            return self.spark.createDataFrame(pa.schema(list(table.fields.items())).empty_table())
+            nothing = pa.schema(list(table.fields.items())).empty_table()
+            return self.spark.createDataFrame(nothing).to(table.schema)
         return self.spark.read.schema(table.schema).parquet(*files)
 
     @contextmanager
