@@ -29,6 +29,8 @@ Rename = Callable[[str, pa.Array], pa.Array]
 
 TEXT = "text"
 MEMBER = "member"
+REGEX = "regex"
+ANY = "|.*"
 CATEGORIES: dict[str, str] = {
     "group": "group",
     "group_id": "group",
@@ -49,9 +51,9 @@ CATEGORIES: dict[str, str] = {
     "repartition_sink_topics": "topic",
     "repartition_source_topics.name": "topic",
     "state_changelog_topics.name": "topic",
-    "subscribed_topic_regex": "regex",
-    "source_topic_regex": "regex",
-    "regular_expression": "regex",
+    "subscribed_topic_regex": REGEX,
+    "source_topic_regex": REGEX,
+    "regular_expression": REGEX,
     "metadata": "metadata",
     "process_id": "process",
     "client_tags.key": "tag",
@@ -94,7 +96,7 @@ class Pseudonyms:
         ordinals = {
             # Kafka's assignors sort as Java does: by UTF-16 units.
             category: {
-                name: f"{category}-{number:06d}"
+                name: _named(category, f"{number:06d}")
                 for number, name in enumerate(sorted(some, key=lambda n: n.encode("utf-16-be")))
             }
             for category, some in names.items()
@@ -113,7 +115,12 @@ class Pseudonyms:
         if known is not None:
             return known
         digest = hashlib.blake2b(name.encode(), key=self.secret, digest_size=8).hexdigest()
-        return f"{category}-{digest}"
+        return _named(category, digest)
+
+
+def _named(category: str, mark: str) -> str:
+    """A new name. That of an expression matches whatever the old one did: every topic."""
+    return f"{category}-{mark}" + (ANY if category == REGEX else "")
 
 
 HASHED = frozenset({"metadata", TEXT, "process", "tag"})

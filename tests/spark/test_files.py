@@ -85,7 +85,7 @@ def test_commits_add_and_replace(tmp_path: Path) -> None:
     gaps = TABLES["gaps"]
     path = str(tmp_path / "a b%ü" / "gaps")
     direct.make(path, gaps)
-    assert direct.can_write(path, gaps)
+    assert direct.is_plain(path, gaps)
     target = Target("gaps", path, gaps.fields, {"run_id": "r", "cluster_id": None},
                     gaps.stats_columns)  # fmt: skip
     row = {"partition": 1, "first_offset": 2, "last_offset": 3, "cause": "transaction"}
@@ -103,13 +103,13 @@ def test_an_altered_table_is_left_to_spark(tmp_path: Path) -> None:
     path = str(tmp_path / "gaps")
     direct.make(path, TABLES["gaps"])
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
-    assert not direct.can_write(path, TABLES["gaps"])
+    assert not direct.is_plain(path, TABLES["gaps"])
 
 
 def test_every_table_can_be_made(tmp_path: Path) -> None:
     for name, table in TABLES.items():
         direct.make(str(tmp_path / name), table)
-        assert direct.can_write(str(tmp_path / name), table)
+        assert direct.is_plain(str(tmp_path / name), table)
     fields = DeltaTable(str(tmp_path / "records")).schema().fields
     assert [field.name for field in fields] == list(TABLES["records"].fields)
     assert all(field.metadata["comment"] for field in fields)
