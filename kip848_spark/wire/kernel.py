@@ -15,7 +15,6 @@ from kip848_spark.wire.memory import (
     big32,
     big64,
     bound,
-    compiled,
     copied,
     inlined,
     int8_at,
@@ -28,7 +27,7 @@ from kip848_spark.wire.memory import (
     put64,
     word_at,
 )
-from kip848_spark.wire.program import Form, Op, Word
+from kip848_spark.wire.program import Form, Op, State, Word
 
 # Plain numbers, as the compiler takes them for constants.
 STEP = 8 * len(Word)
@@ -40,7 +39,11 @@ NEXT_TAG = -1
 TO, ROW, FORM, NULLABLE = 8 * Word.TO, 8 * Word.ROW, 8 * Word.FORM, 8 * Word.NULLABLE
 NULLS, INTO, ROOM, WIDTH = 8 * Word.NULLS, 8 * Word.INTO, 8 * Word.ROOM, 8 * Word.WIDTH
 NEXT, LEAST, UTF8 = 8 * Word.NEXT, 8 * Word.LEAST, 8 * Word.UTF8
-TAG, LOW, HIGH = 8 * Word.TAG, 8 * Word.LOW, 8 * Word.HIGH
+TAG, LOW = 8 * Word.TAG, 8 * Word.LOW
+LOOKED_AT, GOOD, NEEDED = 8 * State.LOOKED_AT, 8 * State.GOOD, 8 * State.NEEDED
+ROOM_OF, ROOMS = 8 * State.ROOM, 8 * State.ROOMS
+CODE, PLAIN = 8 * State.CODE, 8 * State.PLAIN
+BASES, TABLES, STACK = 8 * State.BASES, 8 * State.TABLES, 8 * State.STACK
 VARINT, INT16, INT32 = int(Form.VARINT), int(Form.INT16), int(Form.INT32)
 PRESENCE = int(Form.PRESENCE)
 
@@ -106,51 +109,52 @@ def length(at: int, end: int, form: int) -> tuple[int, int, int]:
 
 
 @inlined
-def stop(need: int, number: int, good: int, size: int) -> None:
+def octets_of(op: int) -> int:
+    """The bytes of a number or an id."""
+    return 8 if op == N8 else 4 if op == N4 else 16 if op == N16 else 1 if op == N1 else 2
+
+
+@inlined
+def put_number(op: int, to: int, at: int) -> None:
+    """Puts the number or id that is at ``at``."""
+    if op == N8:
+        put64(to, big64(at))
+    elif op == N4:
+        put32(to, big32(at))
+    elif op == N16:
+        put64(to, word_at(at))
+        put64(to + 8, word_at(at + 8))
+    elif op == N1:
+        put8(to, int8_at(at))
+    elif op == N2:
+        put16(to, big16(at))
+    else:
+        put32(to, big16(at) & 0xFFFF)
+
+
+@inlined
+def stop(state: int, number: int, good: int, room: int, needed: int) -> bool:
     """Notes where reading stopped, and for want of what."""
-    put64(need, number)
-    put64(need + 8, good)
-    put64(need + 16, size)
+    put64(state + LOOKED_AT, number)
+    put64(state + GOOD, good)
+    put64(state + ROOM_OF, room >> 3)
+    put64(state + NEEDED, needed)
+    return False
 
 
-@compiled(
-    "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
-    " int64, int64, int64, int64, int64, int64)"
-)
+@inlined
 def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field would cost
-    code: int,
-    data: int,
-    starts: int,
-    ends: int,
-    wide: int,
-    rows: int,
-    count: int,
-    whole: int,
-    base: int,
-    room: int,
-    row: int,
-    stack: int,
-    begun: int,
-    begun_count: int,
-    reason: int,
-    reason_at: int,
-    tags: int,
-    need: int,
-) -> int:
-    """Reads ``count`` rows, whose numbers are at ``rows``. ``need`` is int64[3]: how many rows were
-    looked at, and how many of them read without a fault, whose numbers come first at ``rows`` now.
-    Returns -1 if all were read. Else it is the room of which the next row needs more, ``need[2]``;
-    the same call goes on with that row.
+    data: int, starts: int, ends: int, wide: int, rows: int, count: int, whole: int, reason: int,
+    reason_at: int, tags: int, state: int,
+) -> bool:  # fmt: skip
+    """Reads the first ``count`` rows of a chunk, whose numbers are at ``rows``, from the first that
+    was not looked at; whether there was room for them. If not, it can go on with the same row.
 
-    At ``code`` there is the program, at ``base`` the addresses of the buffers, at ``room`` the
-    sizes of what may grow, at ``row`` a place for the row of each table, at ``stack`` five for each
-    level of arrays and tags, and at ``begun`` which of the buffers are offsets. With ``whole``,
-    bytes behind the last field are a fault.
+    With ``whole``, bytes behind the last field are a fault.
     """
-    number, good = word_at(need), word_at(need + 8)
-    if number == 0:
-        for index in range(begun_count):
-            put32(word_at(base + word_at(begun + 8 * index)), 0)
+    number, good = word_at(state + LOOKED_AT), word_at(state + GOOD)
+    code, room, base = word_at(state + CODE), word_at(state + ROOMS), word_at(state + BASES)
+    row, stack = word_at(state + TABLES), word_at(state + STACK)
     while number < count:
         record = word_at(rows + 8 * number)
         begin = data + bound(starts, wide, record)
@@ -229,8 +233,7 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                         fault = BAD_LENGTH
                         break
                     if before + size > word_at(room + word_at(pc + ROOM)):
-                        stop(need, number, good, before + size)
-                        return word_at(pc + ROOM) >> 3
+                        return stop(state, number, good, word_at(pc + ROOM), before + size)
                     if size:
                         into = word_at(base + word_at(pc + INTO)) + before
                         beyond = copied(into, at, size)
@@ -249,8 +252,7 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                         fault = TRUNCATED
                         break
                     if before + size > word_at(room + word_at(pc + ROOM)):
-                        stop(need, number, good, before + size)
-                        return word_at(pc + ROOM) >> 3
+                        return stop(state, number, good, word_at(pc + ROOM), before + size)
                     into = word_at(base + word_at(pc + INTO))
                     if width == 4:
                         for index in range(size):
@@ -284,8 +286,7 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     # No more than these can be read, whatever is claimed.
                     most = before + min(size, left // word_at(pc + LEAST) + 1)
                     if most > word_at(room + word_at(pc + ROOM)):
-                        stop(need, number, good, most)
-                        return word_at(pc + ROOM) >> 3
+                        return stop(state, number, good, word_at(pc + ROOM), most)
                     put64(row + word_at(pc + INTO), before)
                     put64(top, size)
                     top += FRAME
@@ -318,17 +319,9 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     width = word_at(entry + WIDTH)
                     if width == 0:
                         put32(to + 4 * line + 4, int32_at(to + 4 * line))
-                    elif width == 16:
-                        put64(to + 16 * line, word_at(entry + LOW))
-                        put64(to + 16 * line + 8, word_at(entry + HIGH))
-                    elif width == 8:
-                        put64(to + 8 * line, word_at(entry + LOW))
-                    elif width == 4:
-                        put32(to + 4 * line, word_at(entry + LOW))
-                    elif width == 2:
-                        put16(to + 2 * line, word_at(entry + LOW))
                     else:
-                        put8(to + line, word_at(entry + LOW))
+                        op = word_at(code + word_at(entry + NEXT))
+                        put_number(op, to + width * line, entry + LOW)
                 if left == 0:
                     pc = code + word_at(pc + NEXT)
                     continue
@@ -399,8 +392,7 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     before = int32_at(to)
                     put32(to + 4, before + 1)
                     if before + 1 > word_at(room + word_at(entry + ROOM)):
-                        stop(need, number, good, before + 1)
-                        return word_at(entry + ROOM) >> 3
+                        return stop(state, number, good, word_at(entry + ROOM), before + 1)
                     put64(row + word_at(entry + INTO), before)
                 pc = code + word_at(entry + NEXT)
         number += 1
@@ -410,7 +402,8 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
         else:
             if unknown:
                 put32(tags + 4 * record, unknown)
-            put64(rows + 8 * good, record)
+            put64(word_at(base) + 8 * good, record)
             good += 1
-    stop(need, number, good, 0)
-    return -1
+    put64(state + LOOKED_AT, number)
+    put64(state + GOOD, good)
+    return True

@@ -26,9 +26,9 @@ ONE, TWO, THREE, FOUR = (
 )  # fmt: skip
 """Odd numbers, to tell the pieces of what is hashed apart."""
 HIGH_BITS = -0x7F7F7F7F7F7F7F80
-SOURCES = ("memory", "sorting", "kernel", "program", "faults", "layout")
+SOURCES = ("memory", "distinct", "kernel", "blocks", "chunks", "program", "faults", "layout")
 """What a compiled kernel depends on."""
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def compiled(signature: str) -> Callable[[F], F]:
@@ -50,7 +50,7 @@ def compiled(signature: str) -> Callable[[F], F]:
 
 def inlined(function: F) -> F:
     """A function that is compiled into those that call it."""
-    made: F = numba.njit(**_OPTIONS)(function)
+    made: F = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
     return made
 
 
@@ -112,7 +112,29 @@ def _mixed(_: Any, one: Any, other: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _unlike(_: Any, one: Any, other: Any, second: Any, third: Any, last: Any) -> Any:
+    """int64: not zero if the 16 bytes at two addresses differ, or those so many bytes behind."""
+
+    def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        kind = ir.VectorType(ir.IntType(64), 2)
+
+        def piece(address: Any) -> Any:
+            return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
+
+        one, other, *more = arguments
+        seen = builder.xor(piece(one), piece(other))
+        for shift in more:
+            unlike = builder.xor(piece(builder.add(one, shift)), piece(builder.add(other, shift)))
+            seen = builder.or_(seen, unlike)
+        halves = (builder.extract_element(seen, ir.Constant(ir.IntType(32), i)) for i in (0, 1))
+        return builder.or_(*halves)
+
+    return types.int64(*[types.int64] * 5), codegen
+
+
 mixed: Callable[[int, int], int] = _mixed
+unlike: Callable[[int, int, int, int, int], int] = _unlike
 int8_at, int16_at = _get(8, False), _get(16, False)
 int32_at, word_at = _get(32, False), _get(64, False)
 big16, big32, big64 = _get(16, True), _get(32, True), _get(64, True)
@@ -161,17 +183,7 @@ def same(one: int, other: int, size: int) -> bool:
     if size < 16 or size > 64:
         return same_long(one, other, size)
     last = size - 16
-    unlike = word_at(one) ^ word_at(other)
-    unlike |= word_at(one + 8) ^ word_at(other + 8)
-    at = min(16, last)
-    unlike |= word_at(one + at) ^ word_at(other + at)
-    unlike |= word_at(one + at + 8) ^ word_at(other + at + 8)
-    at = min(32, last)
-    unlike |= word_at(one + at) ^ word_at(other + at)
-    unlike |= word_at(one + at + 8) ^ word_at(other + at + 8)
-    unlike |= word_at(one + last) ^ word_at(other + last)
-    unlike |= word_at(one + last + 8) ^ word_at(other + last + 8)
-    return unlike == 0
+    return unlike(one, other, min(16, last), min(32, last), last) == 0
 
 
 @inlined

@@ -79,9 +79,34 @@ class Word(IntEnum):
     """The bytes that an element has at least; of `FIXED` the operation that reads one."""
     UTF8 = auto()
     TAG = auto()
+    HEAD = auto()
     LOW = auto()
     HIGH = auto()
-    """The value of a tagged field that is not there, in two halves."""
+    """A tagged field that is not there, as it would be written: its tag and its size, the last
+    bytes of ``HEAD``, and the value."""
+
+
+class State(IntEnum):
+    """The numbers of what a program fills in a batch: how far it is, and where everything is.
+
+    Behind them stand the sizes of its rooms, the addresses of its buffers, a place for the row of
+    each table, and five for each level of arrays and tags.
+    """
+
+    LOOKED_AT = 0
+    """Rows of a chunk that were looked at."""
+    GOOD = auto()
+    """Rows of all chunks that were read without a fault."""
+    NEEDED = auto()
+    """For want of how much room reading stopped."""
+    ROOM = auto()
+    """And of which."""
+    CODE = auto()
+    PLAIN = auto()
+    ROOMS = auto()
+    BASES = auto()
+    TABLES = auto()
+    STACK = auto()
 
 
 WORDS = len(Word)
@@ -108,18 +133,22 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Program:
-    """``code`` for `kernel.read`, the buffers it fills, and what becomes of them. Room 0 is that
-    for the rows; ``least`` is how many bytes at least make a unit of each room."""
+    """``code`` for the kernels, the buffers it fills, and what becomes of them. Buffer 0 is for the
+    numbers of the rows that were read, room 0 that for the rows; ``least`` is how many bytes at
+    least make a unit of each room."""
 
     code: npt.NDArray[np.int64]
     buffers: tuple[Buffer, ...]
     least: tuple[int, ...]
     depth: int
     fields: Fields
-    begun: int
-    """Where in ``code`` it is said which buffers are offsets."""
+    begun: tuple[int, ...]
+    """Which buffers are offsets."""
+    plain: bool
+    """Whether it has but numbers, ids, strings and bytes, and tagged numbers and ids."""
     rates: list[float]
-    """The room that a row took lately: how much is made of each at first."""
+    """The room that a row took lately, and of room 0 what part of all rows these were: how much
+    is made of each at first."""
 
     @classmethod
     def of(cls, layout: Struct) -> Program:
@@ -128,25 +157,26 @@ class Program:
         fields = compiler.struct(layout, 0)
         compiler.emit(Op.DONE)
         code = [word for line in compiler.code for word in line]
-        offsets = [8 * number for number, each in enumerate(compiler.buffers) if each.more]
         return cls(
-            np.array([*code, *offsets], np.int64),
+            np.array(code, np.int64),
             tuple(compiler.buffers),
             tuple(compiler.least),
             compiler.deepest,
             fields,
-            len(code),
-            [2.0] * len(compiler.least),
+            tuple(number for number, each in enumerate(compiler.buffers) if each.more),
+            compiler.plain,
+            [0.1, *[2.0] * (len(compiler.least) - 1)],
         )
 
 
 @dataclass
 class _Compiler:
     code: list[list[int]] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=lambda: [Buffer(8, 0)])
     least: list[int] = field(default_factory=lambda: [1])
     depth: int = 0
     deepest: int = 1
+    plain: bool = True
 
     def emit(self, op: Op, **words: int) -> list[int]:
         line = [0] * WORDS
@@ -211,6 +241,7 @@ class _Compiler:
         return Octets(node.arrow, offsets, octets, nulls, room)
 
     def _array(self, node: Array, table: int) -> Lists:
+        self.plain = False
         offsets = self.buffer(4, table, 1)
         nulls = self.buffer(1, table) if node.nullable else -1
         words = {
@@ -232,6 +263,7 @@ class _Compiler:
 
     def _maybe(self, node: Struct, table: int) -> Maybe:
         """A struct behind what says whether it is there."""
+        self.plain = False
         offsets = self.buffer(4, table, 1)
         form = Form.VARINT_PRESENCE if node.presence == VARINT else Form.PRESENCE
         words = {"to": 8 * offsets, "row": 8 * table, "form": form, "nullable": 1}
@@ -272,8 +304,10 @@ class _Compiler:
                 made[slot.column] = value
                 line[Word.TO] = 8 * value.buffer
                 line[Word.WIDTH] = self.buffers[value.buffer].width
-                line[Word.LOW], line[Word.HIGH] = _halves(slot.node, slot.default)
+                line[Word.HEAD : Word.HIGH + 1] = _written(tag, slot.node, slot.default)
+                self.plain &= len(known) == 1 and tag < 0x80
             else:
+                self.plain = False
                 offsets, room = self.buffer(4, table, 1), self.room(2)
                 line[Word.TO], line[Word.INTO], line[Word.ROOM] = 8 * offsets, 8 * room, 8 * room
                 element = self.node(slot.node, room)
@@ -289,14 +323,12 @@ def _op(node: Number | Uuid) -> Op:
     return _NUMBERS[node.dtype] if isinstance(node, Number) else Op.N16
 
 
-def _halves(node: Number | Uuid, default: Any) -> tuple[int, int]:
-    """A value as two words of memory."""
-    if isinstance(node, Uuid):
-        low, high = struct.unpack("<qq", default)
-        return low, high
-    if node.dtype == ">f8":
-        return struct.unpack("<q", struct.pack("<d", default))[0], 0
-    return int(default), 0
+def _written(tag: int, node: Number | Uuid, value: Any) -> tuple[int, ...]:
+    """`Word.HEAD` and what follows."""
+    octets = value if isinstance(node, Uuid) else np.array(value, node.dtype).tobytes()
+    return struct.unpack(
+        "<qqq", bytes([*[0] * 6, tag & 0x7F, len(octets), *octets]).ljust(24, b"\0")
+    )
 
 
 def _least(node: Node) -> int:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from ctypes import memset
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kip848_spark.wire.faults import Faults, Reason, Rows
-from kip848_spark.wire.filled import Filled
+from kip848_spark.wire.filled import SPARE, Filled
 from kip848_spark.wire.layout import Struct
-from kip848_spark.wire.program import Program
+from kip848_spark.wire.program import Program, State
 
 MOST = 0x7FFFFFFF
 """What an Arrow offset of 32 bits can say."""
@@ -56,13 +57,13 @@ class Source:
     def distinct(self) -> tuple[npt.NDArray[np.int32], Source]:
         """int32[n]: which of the distinct rows each row is, -1 for null; and these, in the order in
         which they come first."""
-        from kip848_spark.wire import sorting
+        from kip848_spark.wire import distinct
 
         number_of, hashes = room(self.count, np.int32), room(self.count, np.int64)
-        guesses = np.full(1 << sorting.GUESSES, -1, np.int32)
+        guesses = np.full(1 << distinct.GUESSES, -1, np.int32)
         offsets, octets = room(self.count + 1, np.int64), room(self.octets, np.uint8)
         at = address(offsets)
-        found = sorting.distinct(
+        found = distinct.distinct(
             self.data, self.starts, self.ends, self.wide, self.valid, self.first, self.count,
             _SEED, address(guesses), address(number_of), at, address(octets),
             address(hashes),
@@ -103,21 +104,11 @@ class Programs:
         self.beyond = beyond
         width = 1 + max((number for line in lines for number in line), default=-1)
         self.numbers = np.full((len(lines) + 1, width), -1, np.int32)
-        found: list[list[tuple[int, int, Struct]]] = []
-        for place, line in enumerate(lines):
-            for number, layout in line.items():
-                same = next((each for each in found if _alike(each[0][2], layout)), None)
-                if same is None:
-                    found.append(same := [])
-                same.append((place, number, layout))
         self.layouts: list[Struct] = []
         self.of: list[tuple[int, int]] = []
         """Line and int16 of each program."""
-        self.alike: list[range] = []
-        """Programs of which one can read what is the others', as their layouts are the same."""
-        for same in found:
-            self.alike.append(range(len(self.layouts), len(self.layouts) + len(same)))
-            for place, number, layout in same:
+        for place, line in enumerate(lines):
+            for number, layout in line.items():
                 self.numbers[place, number] = len(self.layouts)
                 self.layouts.append(layout)
                 self.of.append((place, number))
@@ -138,35 +129,36 @@ class Programs:
         Rows without bytes fail as ``empty``, those with an int16 that is not known as ``unknown``.
         With ``whole``, bytes behind the last field are a fault.
         """
-        from kip848_spark.wire import sorting
+        from kip848_spark.wire import chunks
 
-        count = source.count
+        count, programs = source.count, len(self.layouts)
         faults = Faults.none(count)
-        versions, which = room(count, np.int32), room(count, np.int16)
-        order = room(count, np.int64)
-        begins = np.zeros(len(self.layouts) + 1, np.int64)
-        octets = np.zeros(len(self.layouts), np.int64)
-        at = Addresses(
-            address(order), address(faults.reason), address(faults.at), address(faults.tags)
-        )
-        sorting.sort(
-            source.data, source.starts, source.ends, source.wide, source.valid, source.first, count,
-            address(key_of), address(places) + 4, self.numbers, self.beyond,
-            int(empty), int(unknown), address(versions), address(which), at.rows,
-            begins, octets, at.reason,
-        )  # fmt: skip
-        found: list[Read] = []
-        bounds, sizes = begins.tolist(), octets.tolist()
-        for numbers in self.alike:
-            first, end = bounds[numbers.start], bounds[numbers.stop]
-            if first == end:
-                continue
-            program = self.programs[numbers.start] or self._made(numbers.start)
-            filling = Filling(program, end - first, sum(sizes[numbers.start : numbers.stop]))
-            good = filling.fill(source, at, first, whole)
-            filled = Filled(filling.buffers, program.rates, end - first)
-            arrays = program.fields.arrays(filled, good)
-            found += _parted(numbers, which, order[first : first + good], arrays)
+        versions, states = room(count, np.int32), np.zeros(programs, np.int64)
+        which, order = room(chunks.CHUNK, np.int16), room(chunks.CHUNK, np.int64)
+        begins, place = np.empty(programs + 1, np.int64), np.array([0, -1])
+        fillings: dict[int, Filling] = {}
+        while True:
+            number = chunks.read(
+                source.data, source.starts, source.ends, source.wide, source.valid, source.first,
+                count, address(key_of), address(places) + 4, self.numbers, self.beyond, int(empty),
+                int(unknown), whole, address(versions), address(faults.reason), address(faults.at),
+                address(faults.tags), states, which, order, begins, place,
+            )  # fmt: skip
+            if number < 0:
+                break
+            if number in fillings:
+                fillings[number].grow()
+            else:
+                program = self.programs[number] or self._made(number)
+                fillings[number] = made = Filling(program, count, source.octets)
+                states[number] = address(made.state)
+        found = []
+        for number, filling in sorted(fillings.items()):
+            if good := int(filling.state[State.GOOD]):
+                filled = Filled(filling.buffers, filling.program.rates, good)
+                rows = np.frombuffer(filling.buffers[0], np.int64, good)
+                filling.program.rates[0] = SPARE * good / count
+                found.append(Read(number, rows, filling.program.fields.arrays(filled, good)))
         return found, versions, faults
 
     def _made(self, number: int) -> Program:
@@ -174,41 +166,9 @@ class Programs:
         return made
 
 
-def _alike(one: Struct, other: Struct) -> bool:
-    """Whether two layouts are the same but for the names of their fields."""
-    halves = (
-        [(slot.node, slot.tag, slot.default, slot.arrow) for slot in layout.slots]
-        for layout in (one, other)
-    )
-    return one.flexible == other.flexible and next(halves) == next(halves)
-
-
-def _parted(
-    numbers: range, which: npt.NDArray[np.int16], rows: Rows, arrays: list[pa.Array]
-) -> Iterator[Read]:
-    """What was read together, by program; the rows are in that order."""
-    if len(numbers) == 1:
-        yield Read(numbers.start, rows, arrays)
-        return
-    ends = np.searchsorted(which[rows], numbers, side="right").tolist()
-    for number, first, end in zip(numbers, [0, *ends], ends, strict=False):
-        if first < end:
-            part = [array.slice(first, end - first) for array in arrays]
-            yield Read(number, rows[first:end], part)
-
-
 def address(array: npt.NDArray[Any]) -> int:
     """Where an array's numbers are."""
     return int(pa.py_buffer(array).address)
-
-
-class Addresses(NamedTuple):
-    """Where the numbers of rows are, in the order in which they are read, and their faults."""
-
-    rows: int
-    reason: int
-    reason_at: int
-    tags: int
 
 
 def new_buffer(size: int) -> pa.Buffer:
@@ -217,54 +177,41 @@ def new_buffer(size: int) -> pa.Buffer:
 
 
 class Filling:
-    """Buffers while a program fills them."""
+    """Buffers while a program fills them, in a batch of ``count`` rows and ``octets`` bytes."""
 
     def __init__(self, program: Program, count: int, octets: int) -> None:
         self.program = program
-        self.octets = octets
-        self.count = count
-        sizes = [
-            min(16 + int(rate * count), octets // least + 1)
-            for rate, least in zip(program.rates, program.least, strict=True)
-        ]
-        sizes[0] = count
+        self.most = [count, *(octets // least + 1 for least in program.least[1:])]
+        share, *rates = program.rates
+        rows = min(16 + int(share * count), count)
+        sizes = [rows, *(16 + int(rate * rows) for rate in rates)]
+        sizes = [min(size, most) for size, most in zip(sizes, self.most, strict=True)]
         self.buffers = [
             new_buffer((sizes[each.room] + each.more) * each.width) for each in program.buffers
         ]
         bases = [buffer.address for buffer in self.buffers]
-        rooms = len(sizes)
-        # What the kernel works with, side by side: need, room, base, row, stack.
-        self.work = np.array(
-            [0, 0, 0, *sizes, *bases, *[0] * (rooms + 5 * program.depth)], np.int64
-        )
-        self.rooms, self.bases = 3, 3 + rooms
+        for number in program.begun:
+            memset(bases[number], 0, 4)
+        self.sizes = len(State)
+        self.bases = self.sizes + len(sizes)
+        tables = self.bases + len(bases)
+        space = [0] * (len(sizes) + 5 * program.depth)
+        self.state = np.array([*[0] * len(State), *sizes, *bases, *space], np.int64)
+        at = address(self.state)
+        self.state[State.CODE :][:6] = (
+            address(program.code), program.plain, at + 8 * self.sizes, at + 8 * self.bases,
+            at + 8 * tables, at + 8 * (tables + len(sizes)),
+        )  # fmt: skip
 
-    def fill(self, source: Source, at: Addresses, first: int, whole: bool) -> int:
-        """Reads all rows, whose numbers begin with the ``first`` one; how many could be."""
-        from kip848_spark.wire import kernel
-
-        program, work, code = self.program, address(self.work), address(self.program.code)
-        rows = work + 8 * (self.bases + len(self.buffers))
-        while True:
-            small = kernel.read(
-                code, source.data, source.starts, source.ends, source.wide,
-                at.rows + 8 * first, self.count, whole,
-                work + 8 * self.bases, work + 8 * self.rooms, rows, rows + 8 * len(program.least),
-                code + 8 * program.begun, len(program.code) - program.begun,
-                at.reason, at.reason_at, at.tags, work,
-            )  # fmt: skip
-            if small < 0:
-                return int(self.work[1])
-            self._grow(small, int(self.work[2]))
-
-    def _grow(self, room: int, needed: int) -> None:
+    def grow(self) -> None:
+        """Makes the room that is needed."""
+        room, needed = int(self.state[State.ROOM]), int(self.state[State.NEEDED])
         if needed > MOST:
             raise OverflowError("more than an Arrow array can hold: decode fewer rows at once")
-        bound = self.octets // self.program.least[room] + 1
-        size = max(needed, min(2 * int(self.work[self.rooms + room]), bound, MOST))
-        self.work[self.rooms + room] = size
+        size = max(needed, min(2 * int(self.state[self.sizes + room]), self.most[room], MOST))
+        self.state[self.sizes + room] = size
         for number, each in enumerate(self.program.buffers):
             if each.room == room:
                 buffer = self.buffers[number]
                 buffer.resize((size + each.more) * each.width)
-                self.work[self.bases + number] = buffer.address
+                self.state[self.bases + number] = buffer.address

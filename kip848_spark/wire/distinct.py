@@ -1,35 +1,27 @@
-"""Kernels that look at rows before they are read: which are the same, and what reads which."""
+"""The kernel that finds the distinct ones of many byte strings."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.memory import (
     FOUR,
     ONE,
     THREE,
     TWO,
-    big16,
     big64,
     bound,
     compiled,
     copied,
     hashed,
-    int16_at,
     int32_at,
     is_there,
-    put8,
-    put16,
     put32,
     put64,
     same,
     word_at,
 )
 
-TRUNCATED = int(Reason.TRUNCATED)
 GUESSES = 15
 """Bits of the few words by which a string is guessed."""
 
@@ -118,72 +110,3 @@ def distinct(  # noqa: PLR0912
                     slot = (slot + 1) & (size - 1)
                 slots[slot] = each
     return found
-
-
-@compiled(
-    "void(int64, int64, int64, int64, int64, int64, int64, int64, int64, int32[:, ::1], int64,"
-    " int64, int64, int64, int64, int64, int64[::1], int64[::1], int64)"
-)
-def sort(
-    data: int,
-    starts: int,
-    ends: int,
-    wide: int,
-    valid: int,
-    first: int,
-    count: int,
-    key_of: int,
-    places: int,
-    programs: Any,
-    beyond: int,
-    empty: int,
-    unknown: int,
-    versions: int,
-    which: int,
-    order: int,
-    begins: Any,
-    octets: Any,
-    reason: int,
-) -> None:
-    """Sorts rows by the program that reads them, which the int16 that they begin with says.
-
-    ``places`` (int32) says for each key of ``key_of`` (int32[count]; one before the first is for
-    rows without a key) the line of ``programs`` in which to look, -1 for none; ``programs[line,
-    int16]`` is the program, -1 for none, ``beyond`` that for any larger int16. ``versions``
-    (int32[count]) becomes that int16, -1 where there is none. ``order`` (int64) becomes the rows of
-    program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]`` and have
-    ``octets[p]`` bytes. Rows that begin in no known way get the reasons ``empty`` and ``unknown``.
-    ``which`` is room for int16[count].
-    """
-    for row in range(count):
-        version = -1
-        program = -1
-        place = int32_at(places + 4 * int32_at(key_of + 4 * row))
-        if place >= 0 and is_there(valid, first + row):
-            start = bound(starts, wide, row)
-            size = bound(ends, wide, row) - start
-            if size < 2:
-                put8(reason + row, empty if size == 0 else TRUNCATED)
-            else:
-                version = big16(data + start)
-                if 0 <= version < programs.shape[1]:
-                    program = programs[place, version]
-                elif version > 0:
-                    program = beyond
-                if program < 0:
-                    put8(reason + row, unknown)
-                else:
-                    begins[program + 1] += 1
-                    octets[program] += size
-        put16(which + 2 * row, program)
-        put32(versions + 4 * row, version)
-    for program in range(1, len(begins)):
-        begins[program] += begins[program - 1]
-    for row in range(count):
-        program = int16_at(which + 2 * row)
-        if program >= 0:
-            put64(order + 8 * begins[program], row)
-            begins[program] += 1
-    for program in range(len(begins) - 1, 0, -1):
-        begins[program] = begins[program - 1]
-    begins[0] = 0
