@@ -16,6 +16,7 @@ from kip848_spark.wire.kernel import (
     DONE,
     FORM,
     GOOD,
+    INT16,
     INTO,
     LONGEST,
     LOOKED_AT,
@@ -35,12 +36,13 @@ from kip848_spark.wire.kernel import (
     TO,
     U2,
     UTF8,
+    VARINT,
     WIDTH,
-    length,
     octets_of,
     put_number,
 )
 from kip848_spark.wire.memory import (
+    big16,
     big32,
     big64,
     bound,
@@ -90,30 +92,50 @@ def advanced(ats: Any, ends: Any, octets: int, count: int) -> bool:
 
 
 @inlined
-def text(pc: int, base: int, room: int, first: int, ats: Any, ends: Any, count: int) -> bool:
-    """Reads a string or bytes of each row, if all are well."""
+def text(
+    pc: int, base: int, room: int, first: int, ats: Any, ends: Any, froms: Any, count: int
+) -> bool:
+    """Reads a string or bytes of each row, if all are well: first how long they are, then those
+    that are not empty, for nobody can guess which these are."""
+    form, nullable, utf8 = word_at(pc + FORM), word_at(pc + NULLABLE), word_at(pc + UTF8)
+    longest = 0x7E if form == VARINT else LONGEST if utf8 else 0x7FFFFFFF
+    if not advanced(ats, ends, 1 if form == VARINT else 2 if form == INT16 else 4, count):
+        return False
     to = word_at(base + word_at(pc + TO)) + 4 * first
     nulls = word_at(pc + NULLS)
     null = word_at(base + nulls) + first if nulls >= 0 else 0
-    form, nullable, utf8 = word_at(pc + FORM), word_at(pc + NULLABLE), word_at(pc + UTF8)
-    into, most = word_at(base + word_at(pc + INTO)), word_at(room + word_at(pc + ROOM))
     before = int32_at(to)
+    filled = 0
+    wrong = 0
     for row in range(count):
-        end = ends[row]
-        size, at, fault = length(ats[row], end, form)
+        at = ats[row]
+        if form == VARINT:
+            size = octet(at - 1) - 1
+        elif form == INT16:
+            size = big16(at - 2)
+        else:
+            size = big32(at - 4)
+        wrong |= (size + nullable) | (longest - size)
         if null:
-            put8(null + row, 1 if size == -1 else 0)
-        if size == -1 and nullable:
-            size = 0
-        if fault or size < 0 or size > end - at or before + size > most:
-            return False
-        if size:
-            beyond = copied(into + before, at, size)
-            if utf8 and (size > LONGEST or (beyond and not is_utf8(at, size))):
-                return False
+            put8(null + row, 1 if size < 0 else 0)
+        size = max(size, 0)
+        at += size
+        wrong |= ends[row] - at
+        ats[row] = at
+        froms[filled] = row
+        filled += size != 0
         before += size
         put32(to + 4 * row + 4, before)
-        ats[row] = at + size
+    if wrong < 0 or before > word_at(room + word_at(pc + ROOM)):
+        return False
+    into = word_at(base + word_at(pc + INTO))
+    for index in range(filled):
+        row = froms[index]
+        start = int32_at(to + 4 * row)
+        size = int32_at(to + 4 * row + 4) - start
+        beyond = copied(into + start, ats[row] - size, size)
+        if utf8 and beyond and not is_utf8(ats[row] - size, size):
+            return False
     return True
 
 
@@ -181,7 +203,7 @@ def read_block(
                 octets -= octets_of(op)
                 pc += STEP
         elif op == TEXT:
-            if not text(pc, base, room, first, ats, ends, count):
+            if not text(pc, base, room, first, ats, ends, froms, count):
                 return False
             pc += STEP
         elif op == DONE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kip848_spark.wire.memory import (
+    AHEAD,
     FOUR,
     ONE,
     THREE,
@@ -16,6 +17,7 @@ from kip848_spark.wire.memory import (
     hashed,
     int32_at,
     is_there,
+    prefetch,
     put32,
     put64,
     same,
@@ -65,6 +67,7 @@ def distinct(  # noqa: PLR0912
             continue
         start = data + bound(starts, wide, row)
         length = data + bound(ends, wide, row) - start
+        prefetch(start + AHEAD)
         few = 0
         if length >= 8:
             few = big64(start + length - 8) * ONE + big64(start + length // 2 - 4) * TWO

@@ -25,6 +25,8 @@ ONE, TWO, THREE, FOUR = (
     0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B, 0x510E527FADE682D1,
 )  # fmt: skip
 """Odd numbers, to tell the pieces of what is hashed apart."""
+AHEAD = 2048
+"""Bytes by which what is read is fetched before."""
 HIGH_BITS = -0x7F7F7F7F7F7F7F80
 SOURCES = ("memory", "distinct", "kernel", "blocks", "chunks", "program", "faults", "layout")
 """What a compiled kernel depends on."""
@@ -133,7 +135,23 @@ def _unlike(_: Any, one: Any, other: Any, second: Any, third: Any, last: Any) ->
     return types.int64(*[types.int64] * 5), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _prefetch(_: Any, address: Any) -> Any:
+    """Has the cache fetch what is there, if it is anything."""
+
+    def codegen(context: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
+        how = [ir.Constant(number, value) for value in (0, 3, 1)]  # to read, often, data
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), *how])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
 mixed: Callable[[int, int], int] = _mixed
+prefetch: Callable[[int], None] = _prefetch
 unlike: Callable[[int, int, int, int, int], int] = _unlike
 int8_at, int16_at = _get(8, False), _get(16, False)
 int32_at, word_at = _get(32, False), _get(64, False)
