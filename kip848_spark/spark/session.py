@@ -16,6 +16,7 @@ from kip848_spark import jars
 from kip848_spark.errors import SparkFailure
 from kip848_spark.java import find_java
 from kip848_spark.resources import resource
+from kip848_spark.wire.kept import compile_meanwhile
 
 BATCH_ROWS = 200_000
 """Rows of an Arrow batch: enough to spread NumPy's cost a call, few enough for the CPU's cache."""
@@ -91,6 +92,7 @@ def local_session(
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
     for name, value in options.items():
         builder = builder.config(name, value)
+    compile_meanwhile()
     with _stderr_to(None if verbose else spark_log()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")

@@ -22,7 +22,6 @@ from kip848_spark.wire.kernel import (
     LOOKED_AT,
     LOW,
     N1,
-    N2,
     N4,
     N8,
     N16,
@@ -34,12 +33,12 @@ from kip848_spark.wire.kernel import (
     STEP,
     TEXT,
     TO,
-    U2,
     UTF8,
     VARINT,
     WIDTH,
     octets_of,
     put_number,
+    width_of,
 )
 from kip848_spark.wire.memory import (
     big16,
@@ -76,9 +75,8 @@ def numbers(op: int, to: int, ats: Any, shift: int, count: int) -> None:
             put64(to + 16 * row, word_at(ats[row] - shift))
             put64(to + 16 * row + 8, word_at(ats[row] - shift + 8))
     else:
-        width = 1 if op == N1 else 2 if op == N2 else 4
         for row in range(count):
-            put_number(op, to + width * row, ats[row] - shift)
+            put_number(op, to + width_of(op) * row, ats[row] - shift)
 
 
 @inlined
@@ -198,8 +196,8 @@ def read_block(
                 return False
             while pc < behind:
                 op = word_at(pc)
-                width = 4 if op == U2 else octets_of(op)
-                numbers(op, word_at(base + word_at(pc + TO)) + width * first, ats, octets, count)
+                to = word_at(base + word_at(pc + TO)) + width_of(op) * first
+                numbers(op, to, ats, octets, count)
                 octets -= octets_of(op)
                 pc += STEP
         elif op == TEXT:

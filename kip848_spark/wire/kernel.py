@@ -115,6 +115,12 @@ def octets_of(op: int) -> int:
 
 
 @inlined
+def width_of(op: int) -> int:
+    """The bytes that it has in a buffer."""
+    return 4 if op == U2 else octets_of(op)
+
+
+@inlined
 def put_number(op: int, to: int, at: int) -> None:
     """Puts the number or id that is at ``at``."""
     if op == N8:
@@ -172,40 +178,12 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                 line = word_at(row + word_at(pc + ROW))
                 to = word_at(base + word_at(pc + TO))
                 where = at
-                if op == N8:
-                    if end - at < 8:
-                        fault = TRUNCATED
-                        break
-                    put64(to + 8 * line, big64(at))
-                    at += 8
-                elif op == N4:
-                    if end - at < 4:
-                        fault = TRUNCATED
-                        break
-                    put32(to + 4 * line, big32(at))
-                    at += 4
-                elif op == N16:
-                    if end - at < 16:
-                        fault = TRUNCATED
-                        break
-                    put64(to + 16 * line, word_at(at))
-                    put64(to + 16 * line + 8, word_at(at + 8))
-                    at += 16
-                elif op == N1:
-                    if at >= end:
-                        fault = TRUNCATED
-                        break
-                    put8(to + line, int8_at(at))
-                    at += 1
-                else:
-                    if end - at < 2:
-                        fault = TRUNCATED
-                        break
-                    if op == N2:
-                        put16(to + 2 * line, big16(at))
-                    else:
-                        put32(to + 4 * line, big16(at) & 0xFFFF)
-                    at += 2
+                octets = octets_of(op)
+                if octets > end - at:
+                    fault = TRUNCATED
+                    break
+                put_number(op, to + width_of(op) * line, at)
+                at += octets
                 pc += STEP
             elif op <= LIST:
                 where = at
@@ -259,20 +237,9 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                             put32(into + 4 * (before + index), big32(at + 4 * index))
                     else:
                         kind = word_at(pc + LEAST)
-                        for index in range(before, before + size):
-                            if kind == N8:
-                                put64(into + 8 * index, big64(at))
-                            elif kind == N16:
-                                put64(into + 16 * index, word_at(at))
-                                put64(into + 16 * index + 8, word_at(at + 8))
-                            elif kind == N2:
-                                put16(into + 2 * index, big16(at))
-                            elif kind == U2:
-                                put32(into + 4 * index, big16(at) & 0xFFFF)
-                            else:
-                                put8(into + index, int8_at(at))
-                            at += width
-                        at -= size * width
+                        for index in range(size):
+                            to = into + width_of(kind) * (before + index)
+                            put_number(kind, to, at + width * index)
                     at += size * width
                     pc += STEP
                 else:

@@ -7,9 +7,7 @@ compiled in each process.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -17,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from kip848_spark.jars import cache_folder
+from kip848_spark.wire import kept
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,8 +26,6 @@ ONE, TWO, THREE, FOUR = (
 AHEAD = 2048
 """Bytes by which what is read is fetched before."""
 HIGH_BITS = -0x7F7F7F7F7F7F7F80
-SOURCES = ("memory", "distinct", "kernel", "blocks", "chunks", "program", "faults", "layout")
-"""What a compiled kernel depends on."""
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
@@ -39,7 +35,7 @@ def compiled(signature: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         named = numba.config.CACHE_DIR
         try:
-            numba.config.CACHE_DIR = named or str(_cache_folder())
+            numba.config.CACHE_DIR = named or str(kept.folder())
             made: F = numba.njit(signature, cache=True, **_OPTIONS)(function)
         except Exception:  # nowhere to write, or a damaged file: it can be done without
             made = numba.njit(signature, **_OPTIONS)(function)
@@ -54,13 +50,6 @@ def inlined(function: F) -> F:
     """A function that is compiled into those that call it."""
     made: F = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
     return made
-
-
-def _cache_folder() -> Path:
-    digest = hashlib.blake2b(digest_size=8)
-    for name in SOURCES:
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
-    return cache_folder() / "kernels" / digest.hexdigest()
 
 
 # -- memory at an address -------------------------------------------------------------------------
