@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from kip848_spark.audit.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
+from kip848_spark.coordinator.assignors.model import Assignment
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
 from kip848_spark.coordinator.shard import Shard
@@ -37,7 +38,7 @@ class Verdict(NamedTuple):
     expected: Shares | None = None
 
 
-def shares_of(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> Shares:
+def shares_of(targets: Mapping[str, Assignment]) -> Shares:
     """Targets without topics of no partitions."""
     return {
         member: {topic: set(numbers) for topic, numbers in target.items() if numbers}
@@ -99,7 +100,8 @@ def judge(
 
 
 def _assigned(name: str, spec: AssignmentSpec) -> Shares:
-    return shares_of(ASSIGNORS[name](spec))
+    result = ASSIGNORS[name](spec)
+    return shares_of({m: {t: dict.fromkeys(n) for t, n in r.items()} for m, r in result.items()})
 
 
 def _specifications(
