@@ -7,8 +7,8 @@ from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.operations import HEARTBEAT, REJOIN, Part
 from kip848_spark.audit.results import CRITICAL, EPOCHS, GAP, OWNERSHIP, TRANSITIONS
 from kip848_spark.audit.transitions import (
+    Said,
     Situation,
-    places,
     reachable,
     recorded_as,
     seen_as,
@@ -21,25 +21,26 @@ from kip848_spark.coordinator.records import Json
 def judge_current(case: Case, part: Part, entry: Entry, left: Member | None) -> None:
     """A value of key 8. ``left``: the static member that this one takes the place of."""
     assert entry.value is not None
-    _ownership(case, entry, entry.value)
+    said = Said.of(entry.value)
+    _ownership(case, entry, said)
     _epochs(case, entry, entry.value)
-    _transition(case, part, entry, left)
+    _transition(case, part, entry, said, left)
 
 
-def _ownership(case: Case, entry: Entry, value: Json) -> None:
-    assigned = places(value["assignedPartitions"])
-    pending = places(value["partitionsPendingRevocation"])
+def _ownership(case: Case, entry: Entry, said: Said) -> None:
+    value, assigned, pending = said.value, said.assigned, said.pending
     both = [
         (topic, number)
         for topic in assigned.keys() & pending.keys()
         for number in assigned[topic] & pending[topic]
     ]
+    member, owners = entry.member, case.owners
     taken = {
         (topic, number): owner
         for held in (assigned, pending)
         for topic, numbers in held.items()
         for number in numbers
-        if (owner := case.owners.get((topic, number), entry.member)) != entry.member
+        if (owner := owners.get((topic, number), member)) != member
     }
     if taken:
         (topic, number), owner = min(taken.items())
@@ -94,9 +95,7 @@ def _epochs(case: Case, entry: Entry, value: Json) -> None:
         case.tally.right(EPOCHS)
 
 
-def _transition(case: Case, part: Part, entry: Entry, left: Member | None) -> None:
-    value = entry.value
-    assert value is not None
+def _transition(case: Case, part: Part, entry: Entry, said: Said, left: Member | None) -> None:
     if part.name == REJOIN:
         _rejoined(case, entry, left)
         return
@@ -106,7 +105,7 @@ def _transition(case: Case, part: Part, entry: Entry, left: Member | None) -> No
     if member is None or not known:
         case.tally.unknown(TRANSITIONS, GAP)
         return
-    found, possible = reachable(member, value, _situation(case, part, entry, member))
+    found, possible = reachable(member, said, _situation(case, part, entry, member))
     if found:
         case.tally.right(TRANSITIONS)
     elif not case.census:
@@ -120,7 +119,7 @@ def _transition(case: Case, part: Part, entry: Entry, left: Member | None) -> No
             f"coordinator can only have written one of {len(possible)} others; compare that "
             "consumer's own log at this time, and restart it if it is stuck.",
             {"from": seen_as(member, epochs=epochs), "to one of": possible},
-            recorded_as(value, epochs=epochs),
+            recorded_as(said.value, epochs=epochs),
         )
 
 
@@ -150,14 +149,15 @@ def _situation(case: Case, part: Part, entry: Entry, member: Member) -> Situatio
     assert group is not None
     ids = group.target_of(member.member_id).keys() | member.assigned.keys() | member.pending.keys()
     asked = group.topics_of(member)
+    names, listed = case.known.names, case.known.listed
     must, may = set(), set()
     for topic_id in ids:
-        name = case.known.name_of(topic_id)
+        name = names.get(topic_id)
         if name is None:
             may.add(topic_id)
         elif name not in asked:
             must.add(topic_id)
-        elif name not in case.known.listed or case.known.listed[name].topic_id != topic_id:
+        elif name not in listed or listed[name].topic_id != topic_id:
             may.add(topic_id)
     changed = part.name != HEARTBEAT or any(e.member == entry.member for e in part.of("5"))
-    return Situation(group, case.releases, changed, frozenset(must), frozenset(may))
+    return Situation(group, case.releases, changed, ids, frozenset(must), frozenset(may))

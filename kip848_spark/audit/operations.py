@@ -58,8 +58,15 @@ class Part(NamedTuple):
 
     def of(self, kind: str, *, values: bool = True) -> list[Entry]:
         """Its records of a kind: those with values, or the tombstones."""
-        wanted = _VALUES[kind] if values else _LETTERS[kind].upper()
-        return [e for e, told in zip(self.entries, self.letters, strict=True) if told in wanted]
+        entries = self.entries
+        return [entries[at] for at in _places(self.letters, kind, values)]
+
+
+@lru_cache(4096)
+def _places(letters: str, kind: str, values: bool) -> tuple[int, ...]:
+    """Where in a part the records of a kind stand."""
+    wanted = _VALUES[kind] if values else _LETTERS[kind].upper()
+    return tuple(at for at, told in enumerate(letters) if told in wanted)
 
 
 def letter(entry: Entry) -> str:

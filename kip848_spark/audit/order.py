@@ -135,10 +135,17 @@ def _same_instance(case: Case, entry: Entry) -> str | None:
     return other if other != entry.member and other in case.consumer.members else None
 
 
+_PARTITIONS = {
+    records.TARGET_MEMBER: ("topicPartitions",),
+    records.CURRENT: ("assignedPartitions", "partitionsPendingRevocation"),
+}
+"""Where a kind of record names partitions."""
+
+
 def _names_one_twice(entry: Entry) -> bool:
     value = entry.value or {}
-    for field in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
-        rows = value.get(field, ())
+    for field in _PARTITIONS.get(entry.kind, ()):
+        rows = value[field]
         if len(rows) > 1 and len(rows) > len({row["topicId"] for row in rows}):
             return True
         for row in rows:
@@ -204,7 +211,13 @@ def _tombstone(case: Case, part: Part, entry: Entry) -> None:
         nothing_there(case.tally, entry)
 
 
+_SAY_ONE_THING = frozenset({records.MEMBER, records.TARGET_MEMBER, records.REGEX})
+"""Kinds whose records are written only where what they say changes, which the state shows."""
+
+
 def _repeats(case: Case, entry: Entry) -> bool:
+    if entry.kind not in _SAY_ONE_THING:
+        return False
     group, value = case.consumer, entry.value
     if group is None or value is None or not case.knows(*entry.key):
         return False
@@ -217,16 +230,18 @@ def _repeats(case: Case, entry: Entry) -> bool:
         if entry.member in case.rejoined:  # its target of a moment ago is not looked at
             return False
         stored = group.targets.get(entry.member)
-        rows = {row["topicId"]: set(row["partitions"]) for row in value["topicPartitions"]}
-        return stored is not None and {t: set(n) for t, n in stored.items()} == rows
-    if entry.kind == records.REGEX:
-        found = group.resolved.get(entry.member)
-        return found is not None and (found.topics, found.version, found.timestamp) == (
-            frozenset(value["topics"]),
-            value["version"],
-            value["timestamp"],
+        rows = {row["topicId"]: row["partitions"] for row in value["topicPartitions"]}
+        return (
+            stored is not None
+            and stored.keys() == rows.keys()
+            and all(stored[topic].keys() == set(numbers) for topic, numbers in rows.items())
         )
-    return False
+    found = group.resolved.get(entry.member)
+    return found is not None and (found.topics, found.version, found.timestamp) == (
+        frozenset(value["topics"]),
+        value["version"],
+        value["timestamp"],
+    )
 
 
 def _normal(value: dict[str, object]) -> dict[str, object]:

@@ -48,13 +48,13 @@ def shares_of(targets: Mapping[str, Assignment]) -> Shares:
 
 def overlap(shares: Shares) -> tuple[str, int] | None:
     """A partition that two members shall have."""
-    seen: set[tuple[str, int]] = set()
+    seen: dict[str, set[int]] = {}
     for share in shares.values():
         for topic, numbers in share.items():
-            for number in numbers:
-                if (topic, number) in seen:
-                    return topic, number
-                seen.add((topic, number))
+            before = seen.setdefault(topic, set())
+            if not before.isdisjoint(numbers):
+                return topic, next(number for number in numbers if number in before)
+            before |= numbers
     return None
 
 
@@ -70,13 +70,14 @@ def assignors(group: ConsumerGroup) -> list[str]:
 def judge(
     shard: Shard,
     group: ConsumerGroup,
+    recorded: Shares,
     before: Before,
     old: dict[str, dict[str, dict[int, None]]],
     topics: Proven,
     names: list[str],
 ) -> Verdict:
-    """The group's target now, against ``old`` and the members and topics it was made from."""
-    recorded = shares_of({member: group.target_of(member) for member in group.members})
+    """The group's target now, ``recorded`` for each member, against ``old`` and the members and
+    topics it was made from."""
     specs = list(_specifications(shard, group, before, old, topics))
     expected: Shares | None = None
     for spec in specs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -87,15 +87,19 @@ class Prover:
         self._missed: object = None
         """What was last looked for in vain: with racks that nobody knows, every hash is."""
 
-    def prove(self, metadata_hash: int, names: frozenset[str], counts: Mapping[str, int]) -> bool:
-        """Whether topics of these names give the hash. ``counts``: partitions seen in targets,
-        by topic id."""
+    def prove(
+        self, metadata_hash: int, names: frozenset[str], counted: Callable[[], Mapping[str, int]]
+    ) -> bool:
+        """Whether topics of these names give the hash. ``counted`` tells the partitions seen in
+        targets, by topic id."""
         key = (metadata_hash, names)
         found = self._found.get(key)
-        wanted = (*key, frozenset(counts.items()), tuple(self._last.values()))
-        if found is None and wanted != self._missed:
-            found = self._search(metadata_hash, sorted(names), counts)
-            self._missed = None if found is not None else wanted
+        if found is None:
+            counts = counted()
+            wanted = (*key, frozenset(counts.items()), tuple(self._last.values()))
+            if wanted != self._missed:
+                found = self._search(metadata_hash, sorted(names), counts)
+                self._missed = None if found is not None else wanted
         self.proven = found
         if found is None:
             return False

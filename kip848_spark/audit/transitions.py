@@ -17,6 +17,22 @@ from kip848_spark.coordinator.records import Json, Partitions
 from kip848_spark.coordinator.releases import Release
 
 Places = dict[str, frozenset[int]]
+Gained = tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[int, int]]]
+"""Assignment epochs of what is assigned, and of what is pending revocation."""
+
+
+class Said(NamedTuple):
+    """What a record of key 8 says."""
+
+    value: Json
+    assigned: Places
+    pending: Places
+
+    @classmethod
+    def of(cls, value: Json) -> Said:
+        """From the record's value."""
+        assigned = places(value["assignedPartitions"])
+        return cls(value, assigned, places(value["partitionsPendingRevocation"]))
 
 
 class Situation(NamedTuple):
@@ -25,6 +41,8 @@ class Situation(NamedTuple):
     group: ConsumerGroup
     releases: Sequence[Release]
     subscription_changed: bool
+    topics: set[str]
+    """Ids of those that the member has, or shall have."""
     must_mask: frozenset[str]
     """Topic ids the member does not ask for."""
     may_mask: frozenset[str]
@@ -83,19 +101,20 @@ def _epochs(*lists: Mapping[str, Mapping[int, int]]) -> list[tuple[str, int, int
     return sorted((t, n, at) for held in lists for t, ns in held.items() for n, at in ns.items())
 
 
-def reachable(member: Member, value: Json, situation: Situation) -> tuple[bool, list[Json]]:
-    """Whether ``value`` can follow ``member``; if not, all that can."""
+def reachable(member: Member, said: Said, situation: Situation) -> tuple[bool, list[Json]]:
+    """Whether what is ``said`` can follow ``member``; if not, all that can."""
+    value = said.value
     epochs = all(release.partition_epochs for release in situation.releases)
     if value["memberEpoch"] == STATIC_LEAVE:
         if member.instance_id is None:
             return False, []
         left = _left(member, epochs=epochs)
         return left == recorded_as(value, epochs=epochs), [left]
-    recorded = _Recorded.of(value, epochs=epochs)
-    changes = not recorded.says(member)  # what changes nothing is not written
+    gained = _said_gained(value) if epochs else None
+    changes = not _is(member, said, gained)  # what changes nothing is not written
     tried = []
-    for after in _steps(member, recorded.assigned, situation):
-        if changes and recorded.says(after):
+    for after in _steps(member, said.assigned, situation):
+        if changes and _is(after, said, gained):
             return True, []
         tried.append(after)
     seen = [seen_as(member, epochs=epochs)]
@@ -106,37 +125,21 @@ def reachable(member: Member, value: Json, situation: Situation) -> tuple[bool, 
     return False, seen[1:]
 
 
-class _Recorded(NamedTuple):
-    """What a record says, in a form that is quickly compared with a member."""
-
-    value: Json
-    assigned: Places
-    pending: Places
-    gained: tuple[Mapping[str, Mapping[int, int]], ...] | None
-    """Epochs of both; None where none are kept."""
-
-    @classmethod
-    def of(cls, value: Json, *, epochs: bool) -> _Recorded:
-        assigned = places(value["assignedPartitions"])
-        pending = places(value["partitionsPendingRevocation"])
-        return cls(value, assigned, pending, _said_gained(value) if epochs else None)
-
-    def gained_by(self, member: Member) -> bool:
-        """Whether the epochs at which the partitions came are the member's."""
-        held = (member.assigned, member.pending)
-        return self.gained is None or held == self.gained or _epochs(*held) == _epochs(*self.gained)
-
-    def says(self, member: Member) -> bool:
-        """As comparing `recorded_as` with `seen_as`, which make more of it."""
-        value = self.value
-        return (
-            member.epoch == value["memberEpoch"]
-            and member.state == value["state"]
-            and member.previous_epoch == value["previousMemberEpoch"]
-            and _are(member.assigned, self.assigned)
-            and _are(member.pending, self.pending)
-            and self.gained_by(member)
-        )
+def _is(member: Member, said: Said, gained: Gained | None) -> bool:
+    """Whether a member is as it is ``said`` to be, as comparing `recorded_as` with `seen_as`, which
+    make more of it. ``gained``: since which epochs it has its partitions; None if that is not kept.
+    """
+    value = said.value
+    if (
+        member.epoch != value["memberEpoch"]
+        or member.state != value["state"]
+        or member.previous_epoch != value["previousMemberEpoch"]
+        or not _are(member.assigned, said.assigned)
+        or not _are(member.pending, said.pending)
+    ):
+        return False
+    held = (member.assigned, member.pending)
+    return gained is None or held == gained or _epochs(*held) == _epochs(*gained)
 
 
 def _are(held: Partitions, recorded: Places) -> bool:
@@ -148,7 +151,7 @@ def _are(held: Partitions, recorded: Places) -> bool:
 _NONE: dict[int, int] = {}
 
 
-def _said_gained(value: Json) -> tuple[Mapping[str, Mapping[int, int]], ...]:
+def _said_gained(value: Json) -> Gained:
     return epochs_of(value["assignedPartitions"]), epochs_of(value["partitionsPendingRevocation"])
 
 
@@ -164,12 +167,11 @@ def _left(member: Member, *, epochs: bool) -> Json:
 def _steps(member: Member, recorded: Places, situation: Situation) -> Iterator[Member]:
     group = situation.group
     target = group.target_of(member.member_id)
-    of_interest = target.keys() | member.assigned.keys() | member.pending.keys()
-    asked_for = of_interest - situation.must_mask
-    asks: list[set[str]] = [set(asked_for)]
+    asked_for = situation.topics - situation.must_mask
+    asks = [asked_for]
     doubtful = (situation.may_mask & asked_for) - recorded.keys()
     if doubtful:
-        asks.append(set(asked_for - doubtful))
+        asks.append(asked_for - doubtful)
     changes = (False, True) if situation.subscription_changed else (False,)
     for release in situation.releases:
         for subscribed in asks if release.masks_lost_topics else [None]:

@@ -92,7 +92,7 @@ def judge_target(case: Case, part: Part, before: Before) -> None:
     if topics is None:
         case.tally.unknown(TARGETS, TOPICS_UNKNOWN)
         return
-    verdict = targets.judge(case.shard, group, before.tables, before.targets, topics, names)
+    verdict = targets.judge(case.shard, group, shares, before.tables, before.targets, topics, names)
     if verdict.fault is None:
         case.tally.right(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return

@@ -42,6 +42,8 @@ class ClassicMetadata:
 
 
 _NOTHING: Partitions = {}
+_TOLD = 11
+"""How many fields of a member are what it told about itself; the rest is its assignment."""
 
 
 class Member(NamedTuple):
@@ -69,9 +71,32 @@ class Member(NamedTuple):
     pending: Partitions = _NOTHING
     """Partitions pending revocation: still owned, about to be given up."""
 
-    def moved_to(self, epoch: int, **changes: Any) -> Member:
+    def with_assignment(
+        self,
+        epoch: int,
+        previous_epoch: int,
+        state: MemberState,
+        assigned: Partitions,
+        pending: Partitions,
+    ) -> Member:
+        """The member with another current assignment (``_replace`` is too slow for a log)."""
+        return Member._make((*self[:_TOLD], epoch, previous_epoch, state, assigned, pending))
+
+    def moved_to(
+        self,
+        epoch: int,
+        state: MemberState | None = None,
+        assigned: Partitions | None = None,
+        pending: Partitions | None = None,
+    ) -> Member:
         """The member at another epoch; the one it leaves becomes the previous one."""
-        return self._replace(epoch=epoch, previous_epoch=self.epoch, **changes)
+        return self.with_assignment(
+            epoch,
+            self.epoch,
+            self.state if state is None else state,
+            self.assigned if assigned is None else assigned,
+            self.pending if pending is None else pending,
+        )
 
     def reconciled_to(self, target_epoch: int) -> bool:
         """Nothing is left to do for this target."""

@@ -78,6 +78,10 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
         if goal.subscribed is not None and topic not in goal.subscribed:
             target = {}
         assigned = member.assigned.get(topic, {})
+        if assigned.keys() == target.keys():
+            if assigned:
+                kept[topic] = assigned
+            continue
         keep = {number: at for number, at in assigned.items() if number in target}
         lose = {number: at for number, at in assigned.items() if number not in target}
         wanted = [n for n in int_order(target, copied_size(len(target))) if n not in assigned]
@@ -93,8 +97,8 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
         return member.moved_to(
             epoch,
             state=MemberState.UNREVOKED_PARTITIONS,
-            assigned={t: _listed(kept[t], member.assigned[t], goal) for t in HashTable(kept)},
-            pending={t: lost[t] for t in HashTable(lost)},
+            assigned={t: _listed(kept[t], member.assigned[t], goal) for t in uuid_order(kept)},
+            pending={t: lost[t] for t in uuid_order(lost)},
         )
     after = {}
     for topic in _kept_and_free(kept, free):
@@ -107,7 +111,7 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
 def _kept_and_free(kept: Partitions, free: Partitions) -> Iterable[str]:
     """Every topic of both, in the order a broker walks them."""
     if not free or kept.keys() == free.keys():
-        return kept if len(kept) < 2 else HashTable(kept)
+        return uuid_order(kept)
     topics = HashTable(kept)
     for topic in uuid_order(free):
         topics.compute(topic)
@@ -116,8 +120,8 @@ def _kept_and_free(kept: Partitions, free: Partitions) -> Iterable[str]:
 
 def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> Iterable[str]:
     """Every topic of both, in the order a broker walks them."""
-    if len(target) == 1 and assigned.keys() <= target.keys():
-        return target
+    if assigned.keys() <= target.keys():
+        return uuid_order(uuid_order(target), copied_size(len(target)))
     topics = HashTable(uuid_order(target), copied_size(len(target)))
     for topic in assigned:
         topics.put(topic)
@@ -126,6 +130,8 @@ def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> I
 
 def _listed(numbers: dict[int, int], table: Mapping[int, int], goal: Goal) -> dict[int, int]:
     """Partitions in the order of a broker's table, which began as a copy of ``table``."""
+    if len(numbers) < 2:
+        return numbers
     start = 16
     if table:  # with epochs it is a map, whose copy may have fewer buckets than a set's
         start = copied_size(len(table), 1 if goal.release.partition_epochs else 16)

@@ -268,51 +268,24 @@ def _current(shard: Shard, key: Json, value: Json | None) -> None:
         old = group.members.get(member_id) if group is not None else None
         if group is None or old is None:
             return
-        group.put_member(_with_assignment(old, (LEAVE, LEAVE), MemberState.STABLE, {}, {}))
+        group.put_member(old.with_assignment(LEAVE, LEAVE, MemberState.STABLE, {}, {}))
         return
     group = _group_for_value(shard, group_id)
     epoch = value["memberEpoch"]
+    member = group.members.get(member_id) or Member(member_id)
+    with_epochs = shard.release.partition_epochs
     group.put_member(
-        _with_assignment(
-            group.members.get(member_id) or Member(member_id),
-            (epoch, value["previousMemberEpoch"]),
+        member.with_assignment(
+            epoch,
+            value["previousMemberEpoch"],
             _STATES.get(value["state"], MemberState.UNKNOWN),
-            _partitions(value["assignedPartitions"], epoch, shard.release.partition_epochs),
-            _partitions(
-                value["partitionsPendingRevocation"], epoch, shard.release.partition_epochs
-            ),
+            _partitions(value["assignedPartitions"], epoch, with_epochs),
+            _partitions(value["partitionsPendingRevocation"], epoch, with_epochs),
         )
     )
 
 
 _STATES = {int(state): state for state in MemberState}
-
-
-def _with_assignment(
-    member: Member,
-    epochs: tuple[int, int],
-    state: MemberState,
-    assigned: Partitions,
-    pending: Partitions,
-) -> Member:
-    """A member with another current assignment (by hand: ``replace`` is too slow for a log)."""
-    return Member(
-        member.member_id,
-        member.instance_id,
-        member.rack_id,
-        member.client_id,
-        member.client_host,
-        member.topic_names,
-        member.regex,
-        member.rebalance_timeout,
-        member.server_assignor,
-        member.classic,
-        member.client_assignors,
-        *epochs,
-        state,
-        assigned,
-        pending,
-    )
 
 
 def _partitions(rows: list[Json], epoch: int, with_epochs: bool) -> Partitions:

@@ -33,7 +33,7 @@ from kip848_spark.spark.judging import (
     VERIFIED,
     judge,
 )
-from kip848_spark.spark.lake import Lake, with_run
+from kip848_spark.spark.lake import Lake, Row, with_run
 from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
 
@@ -65,12 +65,13 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
     """Judges what the lake holds, and adds the rows of ``run`` to `agreement` and `findings`."""
     cuts = cuts_of(run) if asked.after is None else {}
     share = share_of(lake, run) if cuts else 0
+    runs = lake.rows("runs")
     with ThreadPoolExecutor(1) as beside:  # a small job, meanwhile a large plan is made
         topics = beside.submit(known_topics, lake)
         then = state_then(lake, run, cuts, share) if cuts else None
-        rows = gathered(lake, run, asked.groups, asked.after, then).repartition("group_id")
+        rows = gathered(lake, run, runs, asked.groups, asked.after, then).repartition("group_id")
         settings = Settings(
-            coverage(lake, run),
+            coverage(lake, run, runs),
             topics.result(),
             asked.release,
             None if asked.since is None else round(asked.since.timestamp() * 1000),
@@ -98,13 +99,13 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
 # What is known beside the records
 
 
-def coverage(lake: Lake, run: Run) -> Coverage:
+def coverage(lake: Lake, run: Run, runs: Sequence[Row]) -> Coverage:
     """Where control records of the lake's topic may be missing: holes that no transaction left.
-    ``run`` may not be done yet."""
+    ``runs``: the rows of that table; ``run`` may not be done yet."""
     holes = lake.newest_of("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
     ends: dict[int, int] = {}
     restarts: set[tuple[int, int]] = set()
-    done = [Run.of(row) for row in lake.rows("runs") if row["outcome"] == DONE]
+    done = [Run.of(row) for row in runs if row["outcome"] == DONE]
     for one in [*done, run]:
         for part in one.ranges:
             ends[part.partition] = max(ends.get(part.partition, -1), part.end - 1)

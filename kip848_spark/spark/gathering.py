@@ -15,6 +15,7 @@ from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBER
 from kip848_spark.replay import kinds
 from kip848_spark.spark.judging import IN_BETWEEN, NOW, RECORDS, REPLAYED, UNREADABLE, Row
 from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.lake import Row as Stored
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.sampling import Sampled
 from kip848_spark.spark.tables import TABLES
@@ -29,17 +30,19 @@ _STRUCTS = tuple(kind for kind in KINDS if kind != kinds.COMMIT)
 def gathered(
     lake: Lake,
     run: Run,
+    runs: Sequence[Stored],
     groups: Sequence[str] | None,
     after: str | None,
     then: DataFrame | None,
 ) -> DataFrame:
     """Columns of `Row`, in no order: of ``groups`` (all if None), and only of those with records of
-    later runs than ``after``. ``then`` are rows of the state tables as they were in between."""
+    later runs than ``after``. ``runs``: the rows of that table, which need not tell of ``run``;
+    ``then``: rows of the state tables as they were in between."""
     parts = [_control(lake), _commits(lake)]
-    if _has_unreadable(lake, run):
-        parts.append(_unreadable(lake))
+    unread = [_unread(lake)] if _has_unreadable(run, runs) else []
+    parts += map(_unreadable, unread)
     parts += [_state(lake, table) for table in (GROUPS, MEMBERS, ASSIGNMENTS)]
-    records = sum(row["records_read"] or 0 for row in lake.rows("runs"))
+    records = sum(row["records_read"] or 0 for row in runs)
     if after is None or records <= COMMITS_REPLAYED:
         sampled = _sampled(run, records)
         parts += [_replayed(lake, sampled), _state(lake, OFFSETS, sampled)]
@@ -50,7 +53,7 @@ def gathered(
     if groups is not None:
         rows = rows.where(F.col("group_id").isin(list(groups)))
     if after is not None:
-        rows = rows.join(F.broadcast(_changed(lake, run, after)), "group_id", "left_semi")
+        rows = rows.join(F.broadcast(_changed(lake, unread, after)), "group_id", "left_semi")
     return rows
 
 
@@ -125,9 +128,9 @@ def _commits(lake: Lake) -> DataFrame:
     )
 
 
-def _has_unreadable(lake: Lake, run: Run) -> bool:
+def _has_unreadable(run: Run, runs: Sequence[Stored]) -> bool:
     """Whether any record of the lake could not be read, ``run``'s included: the ledger knows."""
-    counts = [(row["quarantined"], row["unknown"]) for row in lake.rows("runs")]
+    counts = [(row["quarantined"], row["unknown"]) for row in runs]
     if run.counts is not None:
         counts.append((run.counts.quarantined, run.counts.unknown))
     return any(number for pair in counts for number in pair)
@@ -140,9 +143,9 @@ def _unread(lake: Lake) -> DataFrame:
     )
 
 
-def _unreadable(lake: Lake) -> DataFrame:
+def _unreadable(unread: DataFrame) -> DataFrame:
     columns = {**_PLACE, "kind": f"'{UNREADABLE}'", "millis": _MILLIS, "last": str(RECORDS)}
-    return _shaped(_unread(lake), columns)
+    return _shaped(unread, columns)
 
 
 def _state(lake: Lake, table: str, which: str = "true") -> DataFrame:
@@ -186,11 +189,11 @@ def _sampled(run: Run, records: int) -> str:
     return f"({looked_at.sql}) AND pmod({key}, {_KEY_BUCKETS}) < {share}"
 
 
-def _changed(lake: Lake, run: Run, after: str) -> DataFrame:
-    """Groups with new control records, read or not, and those that have none at all."""
+def _changed(lake: Lake, unread: Sequence[DataFrame], after: str) -> DataFrame:
+    """Groups with new control records, read or ``unread``, and those that have none at all."""
     new = lake.read("group_records").select("group_id", "run_id")
-    if _has_unreadable(lake, run):
-        new = new.union(_unread(lake).select("group_id", "run_id"))
+    for rows in unread:
+        new = new.union(rows.select("group_id", "run_id"))
     new = new.where(F.col("run_id") > after).select("group_id")
     simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
     return new.union(simple.where(F.col("type") == "classic").select("group_id")).distinct()

@@ -27,7 +27,7 @@ from kip848_spark.audit.results import (
     as_json,
 )
 from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import COMPARED, GROUPS, JUDGED_TYPES, OFFSETS, StateRow, state_row
+from kip848_spark.audit.state import GROUPS, JUDGED_TYPES, OFFSETS, StateRow, state_row
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
 from kip848_spark.replay import kinds
 from kip848_spark.wire.definitions import SHIPPED
@@ -124,8 +124,7 @@ class _Group:
         self.group_id = first.group_id
         self._last = first
         self._audit = GroupAudit(first.partition, self.group_id, settings)
-        self._ours: list[StateRow] = []
-        self._type = ""
+        self._now: list[Row] = []
         self._early = 0
         self._commits = False
         self._cut = settings.cut(first.partition, self.group_id)
@@ -137,7 +136,10 @@ class _Group:
         """Takes the next row. What no rule was made for must not stop the audit of the others:
         the group is then unverifiable, and a finding says so."""
         if self._failure is None:
-            if row.kind not in COMPARED:
+            if row.last == NOW:
+                self._now.append(row)
+                return
+            if row.last == RECORDS:
                 self._last = row
             try:
                 self._add(row)
@@ -157,11 +159,6 @@ class _Group:
         kind = row.kind
         if row.last == IN_BETWEEN:
             self._then.append(state_row(kind, self.group_id, orjson.loads(row.value or "")))
-        elif kind in COMPARED:
-            said = orjson.loads(row.value or "")
-            if kind == GROUPS:
-                self._type = said["type"]
-            self._ours.append(state_row(kind, self.group_id, said))
         elif kind == REPLAYED:
             self._commits = True
             self._audit.commit(_replayed(row))
@@ -188,8 +185,7 @@ class _Group:
         reference = self._audit.reference
         ours = [row for row in self._then if not _of_commits(row)]
         theirs = [row for row in reference.rows() if not _of_commits(row)]
-        judged = all(_type(row) in JUDGED_TYPES for row in ours if row.table == GROUPS)
-        if judged and self._audit.at_rest and reference.fault is None:
+        if _is_judged(ours) and self._audit.at_rest and reference.fault is None:
             agree(self._compared, ours, theirs)
 
     def _verdicts(self) -> Tally:
@@ -202,24 +198,26 @@ class _Group:
             tally.notes[STATE, COMPARED_IN_BETWEEN] = compared
         if self._early:
             tally.unverifiable[ORDER, OTHER_DIALECT] = self._early
+        now = [state_row(r.kind, self.group_id, orjson.loads(r.value or "")) for r in self._now]
         reason = None
         if self._early:
             reason = OTHER_DIALECT
-        elif self._type and self._type not in JUDGED_TYPES:
+        elif not _is_judged(now):
             reason = OTHER_TYPE
         elif audit.reference.fault is not None:
             reason = NOT_LOADED
-        ours = [row for row in self._ours if row.table != OFFSETS]
+        ours = [row for row in now if row.table != OFFSETS]
         agree(tally, ours, audit.reference.rows(), reason)
         if self._commits:
-            ours = [row for row in self._ours if row.table == OFFSETS]
+            ours = [row for row in now if row.table == OFFSETS]
             agree(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
         return tally
 
 
-def _type(row: StateRow) -> str:
-    return str(row.named_row["type"])
+def _is_judged(rows: Sequence[StateRow]) -> bool:
+    """Whether the rows are of a group that the reference replays."""
+    return all(row.named_row["type"] in JUDGED_TYPES for row in rows if row.table == GROUPS)
 
 
 def _of_commits(row: StateRow) -> bool:

@@ -38,8 +38,7 @@ def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
     free = [
         (topic, number)
         for topic in topics
-        for number in range(spec.partitions[topic])
-        if number not in taken.get(topic, ())
+        for number in sorted(set(range(spec.partitions[topic])) - taken.get(topic, set()))
     ]
     quota, extras = divmod(sum(spec.partitions[t] for t in topics), len(spec.members))
 
