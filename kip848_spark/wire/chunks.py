@@ -107,17 +107,20 @@ def run(
         put64(state + ROOM_OF, 0)
         put64(state + NEEDED, needed)
         return False
-    while word_at(state + LOOKED_AT) < count:
+    # Where a block was not plain the next ones may not be, either: ever more are read row by row.
+    some = blocks.BLOCK
+    number = word_at(state + LOOKED_AT)
+    while number < count:
         limit = count
         if word_at(state + PLAIN):
-            blocks.read(
-                data, starts, ends, wide, rows, count, whole, state, ats, stops, froms
-            )  # fmt: skip
-            limit = min(count, word_at(state + LOOKED_AT) + blocks.BLOCK)
+            blocks.read(data, starts, ends, wide, rows, count, whole, state, ats, stops, froms)
+            some = blocks.BLOCK if word_at(state + LOOKED_AT) > number else 2 * some
+            limit = min(count, word_at(state + LOOKED_AT) + some)
         if not kernel.read(
             data, starts, ends, wide, rows, limit, whole, reason, reason_at, tags, state
         ):
             return False
+        number = limit
     return True
 
 
