@@ -181,7 +181,7 @@ class Filling:
 
     def __init__(self, program: Program, count: int, octets: int) -> None:
         self.program = program
-        self.most = [count, *(octets // least + 1 for least in program.least[1:])]
+        self.most = [count, *(min(octets // least + 1, MOST) for least in program.least[1:])]
         share, *rates = program.rates
         rows = min(16 + int(share * count), count)
         sizes = [rows, *(16 + int(rate * rows) for rate in rates)]
@@ -208,7 +208,7 @@ class Filling:
         room, needed = int(self.state[State.ROOM]), int(self.state[State.NEEDED])
         if needed > MOST:
             raise OverflowError("more than an Arrow array can hold: decode fewer rows at once")
-        size = max(needed, min(2 * int(self.state[self.sizes + room]), self.most[room], MOST))
+        size = max(needed, min(2 * int(self.state[self.sizes + room]), self.most[room]))
         self.state[self.sizes + room] = size
         for number, each in enumerate(self.program.buffers):
             if each.room == room:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kip848_spark.wire import reading
 from kip848_spark.wire.decode import Plan, decode
 from kip848_spark.wire.definitions import load_shipped
+from kip848_spark.wire.program import Program
 from tests.wire.held import assert_held, binary, by_columns
 from tests.wire.test_decode import damage, mixed
 
@@ -122,6 +123,20 @@ def test_nothing_is_written_beside_the_buffers(
     assert len(kept) > 100
     for buffer, size in kept:
         assert buffer.to_pybytes()[size:] == b"\xa5" * 64
+
+
+def test_no_room_is_larger_than_arrow_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many bytes a batch has (64-bit offsets), and whatever rows took lately: more would
+    let an offset of 32 bits become negative before anything asks for room."""
+    monkeypatch.setattr(reading, "new_buffer", lambda _: pa.allocate_buffer(8, resizable=True))
+    how = Plan.of(load_shipped())
+    for layout in how.value_programs.layouts:
+        program = Program.of(layout)
+        program.rates[:] = [1e9] * len(program.rates)
+        filling = reading.Filling(program, 100_000, 1 << 33)
+        rooms = filling.state[filling.sizes : filling.bases]
+        assert rooms[0] == 100_000
+        assert rooms.max() <= 0x7FFFFFFF
 
 
 BEHIND = """
