@@ -42,8 +42,6 @@ class ClassicMetadata:
 
 
 _NOTHING: Partitions = {}
-_TOLD = 11
-"""How many fields of a member are what it told about itself; the rest is its assignment."""
 
 
 class Member(NamedTuple):
@@ -120,6 +118,10 @@ class Member(NamedTuple):
             self.classic,
             self.client_assignors,
         )
+
+
+_TOLD = Member._fields.index("epoch")
+"""How many fields of a member are what it told about itself; the rest is its assignment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The kernel that reads blocks of rows, field by field.
 
 Most rows are plain: there is nothing wrong with them, and no array in them. Those of a block are
-read side by side, one operation for all of them before the next, which costs a third of reading
+read side by side, one operation for all of them before the next, which costs about half of reading
 them one after the other. What is not plain makes the block be read again, row by row, by `kernel`,
 which says what is wrong and where.
 """

@@ -32,20 +32,15 @@ TRUNCATED = int(Reason.TRUNCATED)
 
 
 @inlined
-def sort(
+def sort(  # noqa: PLR0912
     data: int, starts: int, ends: int, wide: int, valid: int, first: int, begin: int, end: int,
     key_of: int, places: int, programs: Any, beyond: int, empty: int, unknown: int, versions: int,
-    reason: int, usual: int, which: Any, order: Any, begins: Any,
-) -> int:  # fmt: skip
+    reason: int, which: Any, order: Any, begins: Any,
+) -> None:  # fmt: skip
     """Sorts the rows from ``begin`` to ``end`` by the program that reads them: ``order`` becomes
-    those of program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]``.
-
-    Those of the program ``usual`` are not among them; they are in order from `CHUNK` on, and how
-    many they are is returned. To sort costs most for the rows that go the same way as the one
-    before, for each waits for the last one's place to be written.
-    """
-    alike = 0
-    others = 0
+    those of program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]``."""
+    for program in range(len(begins)):
+        begins[program] = 0
     for row in range(begin, end):
         prefetch(data + bound(ends, wide, row) + AHEAD)
         version = -1
@@ -64,36 +59,20 @@ def sort(
                     program = beyond
                 if program < 0:
                     put8(reason + row, unknown)
+                else:
+                    begins[program + 1] += 1
+        which[row - begin] = program
         put32(versions + 4 * row, version)
-        order[CHUNK + alike] = row
-        alike += program == usual
-        which[others] = program
-        order[2 * CHUNK + others] = row
-        others += program >= 0 and program != usual
-    for program in range(len(begins)):
-        begins[program] = 0
-    for index in range(others):
-        begins[which[index] + 1] += 1
     for program in range(1, len(begins)):
         begins[program] += begins[program - 1]
-    for index in range(others):
-        program = which[index]
-        order[begins[program]] = order[2 * CHUNK + index]
-        begins[program] += 1
+    for row in range(begin, end):
+        program = which[row - begin]
+        if program >= 0:
+            order[begins[program]] = row
+            begins[program] += 1
     for program in range(len(begins) - 1, 0, -1):
         begins[program] = begins[program - 1]
     begins[0] = 0
-    return alike
-
-
-@inlined
-def most(begins: Any, usual: int, alike: int) -> int:
-    """The program that has most rows."""
-    for program in range(len(begins) - 1):
-        rows = begins[program + 1] - begins[program]
-        if rows > alike:
-            usual, alike = program, rows
-    return usual
 
 
 @inlined
@@ -164,36 +143,32 @@ def read(
 
     ``states`` are the addresses of the programs' `State`, 0 for those that have none yet. Returns
     the program that needs one, or more room; -1 if all was read. ``place`` is where to go on: the
-    chunk's first row, and the program, -1 for a chunk that is not sorted yet; then the usual
-    program, -2 at first, and how many rows it has. The others are room: ``which`` for a chunk,
-    ``order`` for three, ``begins`` for one more than the programs.
+    chunk's first row, and the program, -1 for a chunk that is not sorted yet. The others are
+    room: ``which`` and ``order`` for a chunk, ``begins`` for one more than the programs.
     """
     ats, stops = np.empty(blocks.BLOCK, np.int64), np.empty(blocks.BLOCK, np.int64)
     froms = np.empty(blocks.BLOCK, np.int64)
     while place[0] < count:
         end = min(count, place[0] + CHUNK)
         if place[1] < 0:
-            place[3] = sort(
+            sort(
                 data, starts, ends, wide, valid, first, place[0], end, key_of, places, programs,
-                beyond, empty, unknown, versions, reason, place[2], which, order, begins,
+                beyond, empty, unknown, versions, reason, which, order, begins,
             )  # fmt: skip
             place[1] = 0
         while place[1] < len(states):
             program: int = place[1]
-            begin = begins[program]
-            rows = begins[program + 1] - begin
-            if program == place[2]:
-                begin, rows = CHUNK, place[3]
+            rows = begins[program + 1] - begins[program]
             if rows:
                 state = states[program]
+                begin = order.ctypes.data + 8 * begins[program]
                 if state == 0 or not run(
-                    data, starts, ends, wide, order.ctypes.data + 8 * begin, rows, whole, reason,
-                    reason_at, tags, state, ats, stops, froms,
+                    data, starts, ends, wide, begin, rows, whole, reason, reason_at, tags, state,
+                    ats, stops, froms,
                 ):  # fmt: skip
                     return program
                 put64(state + LOOKED_AT, 0)
             place[1] += 1
-        place[2] = most(begins, place[2], place[3])
         place[0] = end
         place[1] = -1
     return -1

@@ -24,9 +24,15 @@ def folder() -> Path:
 
 
 def compile_meanwhile() -> None:
-    """Where there are none yet, begins to compile them, in a process of its own. It takes some
-    seconds, and whoever is about to start a JVM has them."""
-    if os.environ.get("NUMBA_CACHE_DIR") or next(folder().rglob("*.nbc"), None):
+    """Where there are none yet and some can be kept, begins to compile them, in a process of its
+    own. It takes some seconds, and whoever is about to start a JVM has them."""
+    if os.environ.get("NUMBA_CACHE_DIR"):
         return
-    command = [sys.executable, "-c", _COMPILE]
-    subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    here = folder()
+    try:
+        here.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(here, os.W_OK) and next(here.rglob("*.nbc"), None) is None:
+        command = [sys.executable, "-c", _COMPILE]
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

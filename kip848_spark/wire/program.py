@@ -102,11 +102,13 @@ class State(IntEnum):
     ROOM = auto()
     """And of which."""
     CODE = auto()
+    """The address of the program."""
     PLAIN = auto()
     ROOMS = auto()
     BASES = auto()
     TABLES = auto()
     STACK = auto()
+    """With the three before it, the addresses of what stands behind these numbers."""
 
 
 WORDS = len(Word)

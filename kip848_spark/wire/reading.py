@@ -134,8 +134,8 @@ class Programs:
         count, programs = source.count, len(self.layouts)
         faults = Faults.none(count)
         versions, states = room(count, np.int32), np.zeros(programs, np.int64)
-        which, order = room(chunks.CHUNK, np.int16), room(3 * chunks.CHUNK, np.int64)
-        begins, place = np.empty(programs + 1, np.int64), np.array([0, -1, -2, 0])
+        which, order = room(chunks.CHUNK, np.int16), room(chunks.CHUNK, np.int64)
+        begins, place = np.empty(programs + 1, np.int64), np.array([0, -1])
         fillings: dict[int, Filling] = {}
         while True:
             number = chunks.read(

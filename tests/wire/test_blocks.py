@@ -74,14 +74,17 @@ def test_each_way_of_tags_at_each_place() -> None:
 
 
 def test_more_than_a_chunk() -> None:
-    """Programs go on with the next chunk where they were, and what they fill grows."""
+    """Programs go on with the next chunk where they were, what they fill grows, and one that was
+    not there before takes over in the middle of a chunk."""
     draw = random.Random(8)
     pairs: list[Pair] = []
-    for number in range(2 * CHUNK + 77):
+    for number in range(3 * CHUNK + 77):
         text = draw.choice([b"", b"", b"m" * draw.randrange(40), "é".encode() * (number % 50)])
-        pairs.append((KEY, commit(text, draw.choice([NONE, ID]))))
+        older = b"\0\3" + bytes(12) + len(text).to_bytes(2, "big") + text + bytes(8)
+        newer = commit(text, draw.choice([NONE, ID]))
+        pairs.append((KEY, older if number < CHUNK * 3 // 2 else newer))
         if draw.random() < 0.1:
-            pairs.append(
-                (KEY, draw.choice([None, b"\0\4" + draw.randbytes(20), b"\0\3" + bytes(22)]))
-            )
-    assert_held(pairs)
+            odd = [None, b"\0\4" + draw.randbytes(20), b"\0\3" + bytes(22), b"\0\1" + bytes(26)]
+            pairs.append((KEY, draw.choice(odd)))
+    rows = assert_held(pairs)
+    assert {(row.version, row.reason) for row in rows} >= {(1, "none"), (3, "none"), (4, "none")}

@@ -237,13 +237,13 @@ def test_a_damaged_file_is_done_without(tmp_path: Path, suffix: str) -> None:
 
 def test_without_a_place_to_keep_them() -> None:
     """Nothing can be made below a file, and the installed package is read-only."""
-    said = run(
-        DECODES,
-        KIP848_CACHE="/dev/null",
-        NUMBA_CACHE_DIR="",
-        NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator",  # not beside the source
-    )
-    assert said == "text\n"
+    where = {
+        "KIP848_CACHE": "/dev/null",
+        "NUMBA_CACHE_DIR": "",
+        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",  # not beside the source
+    }
+    assert run(DECODES, **where) == "text\n"
+    assert run(MEANWHILE, **where) == "nothing to do\n"
 
 
 def test_what_only_looks_needs_no_compiler() -> None:
