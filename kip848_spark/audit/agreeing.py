@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kip848_spark.audit.results import ERROR, STATE, Finding, Tally, as_json
-from kip848_spark.audit.state import UNSAID, StateRow
+from kip848_spark.audit.state import (
+    UNSAID,
+    StateRow,
+    identity_of,
+    member_of,
+    named_identity,
+    named_said,
+    said_of,
+)
 
 NOT_LOADED = "a broker would not load the group"
 OTHER_DIALECT = "records of a release before 4.0: not replayed by the reference"
@@ -26,12 +33,12 @@ def agree(
     if reason is None and len(same) == len(ours) == len(theirs) and same == set(theirs):
         tally.verified[STATE] += len(ours)
         return
-    wanted = {(row.table, row.key): row for row in theirs}
+    wanted = {identity_of(row): row for row in theirs}
     for row in ours:
-        told = wanted.pop((row.table, row.key), None)  # a row that is there twice finds None
+        told = wanted.pop(identity_of(row), None)  # a row that is there twice finds None
         if reason is not None:
             tally.unknown(STATE, reason)
-        elif told is not None and _same(row.row, told.row):
+        elif told is not None and _same(said_of(row), said_of(told)):
             tally.right(STATE)
         else:
             _wrong(tally, row, told, row)
@@ -42,7 +49,7 @@ def agree(
             _wrong(tally, row, row, None)
 
 
-def _same(row: tuple[Any, ...], told: tuple[Any, ...]) -> bool:
+def _same(row: StateRow, told: StateRow) -> bool:
     """Whether a row says what the reference says of it, which may be less."""
     return row == told or all(
         theirs is UNSAID or ours == theirs for ours, theirs in zip(row, told, strict=True)
@@ -55,18 +62,18 @@ def _wrong(tally: Tally, at: StateRow, told: StateRow | None, found: StateRow | 
         Finding(
             check=STATE,
             severity=ERROR,
-            group_id=at.group_id,
-            member_id=at.member_id,
+            group_id=at[1],
+            member_id=member_of(at),
             partition=None,
             offset=None,
             timestamp=None,
             expected=_side(at, told),
             recorded=_side(at, found),
-            explanation=_EXPLANATION.format(at.table),
+            explanation=_EXPLANATION.format(at[0]),
         )
     )
 
 
 def _side(at: StateRow, row: StateRow | None) -> str:
     """A row of a state table, or its absence, as JSON."""
-    return as_json({"key": at.named_key, "row": None if row is None else row.named_row})
+    return as_json({"key": named_identity(at), "row": None if row is None else named_said(row)})

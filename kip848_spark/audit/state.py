@@ -7,8 +7,8 @@ come to the same rows of `groups`, `members` and `assignments`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from kip848_spark.audit.entries import Entry
 from kip848_spark.coordinator import records
@@ -69,42 +69,45 @@ class _Unsaid:
 UNSAID = _Unsaid()
 
 
-class StateRow(NamedTuple):
-    """A row of a state table: the columns `KEYS`, which tell it from others, and what it says in
-    the columns `COMPARED`, where that may be `UNSAID`."""
+StateRow = tuple[Any, ...]
+"""A row of a state table: the table, the group, the columns `KEYS`, which tell it from the group's
+others, and what it says in the columns `COMPARED`, where that may be `UNSAID`."""
 
-    table: str
-    group_id: str
-    key: tuple[Any, ...]
-    row: tuple[Any, ...]
 
-    @property
-    def member_id(self) -> str | None:
-        """The member that the row is of, if it is of one."""
-        return self.key[0] if self.table in (MEMBERS, ASSIGNMENTS) else None
+def identity_of(row: StateRow) -> StateRow:
+    """What tells a row from all others."""
+    return row[: 2 + len(KEYS[row[0]])]
 
-    @property
-    def named_key(self) -> dict[str, Any]:
-        """The columns of the key by their names."""
-        return dict(zip(KEYS[self.table], self.key, strict=True))
 
-    @property
-    def named_row(self) -> dict[str, Any]:
-        """What is said, by the columns' names."""
-        columns = zip(COMPARED[self.table], self.row, strict=True)
-        return {name: value for name, value in columns if value is not UNSAID}
+def said_of(row: StateRow) -> StateRow:
+    """What a row says, in the columns `COMPARED`."""
+    return row[2 + len(KEYS[row[0]]) :]
+
+
+def named_identity(row: StateRow) -> dict[str, Any]:
+    """The columns of the key by their names."""
+    return dict(zip(KEYS[row[0]], identity_of(row)[2:], strict=True))
+
+
+def named_said(row: StateRow) -> dict[str, Any]:
+    """What is said, by the columns' names."""
+    columns = zip(COMPARED[row[0]], said_of(row), strict=True)
+    return {name: value for name, value in columns if value is not UNSAID}
+
+
+def member_of(row: StateRow) -> str | None:
+    """The member that the row is of, if it is of one."""
+    return row[2] if row[0] in (MEMBERS, ASSIGNMENTS) else None
 
 
 def state_row(
     table: str, group_id: str, row: Mapping[str, Any], unsaid: Collection[str] = ()
 ) -> StateRow:
     """A row of a table in the form in which rows are compared, without the columns ``unsaid``."""
-    if table == ASSIGNMENTS:
-        topic_id = row["topic_id"]
-        topic = row["topic"] if topic_id is None else None  # a name is another word for the id
-        key = (row["member_id"], row["role"], topic_id, topic, row["topic_partition"])
-        return StateRow(table, group_id, key, (row["assignment_epoch"],))
     said = {name: row.get(name) for name in COMPARED[table]}
+    key = [row[name] for name in KEYS[table]]
+    if table == ASSIGNMENTS and row["topic_id"] is not None:
+        key[KEYS[table].index("topic")] = None  # a name is another word for the id
     if table == GROUPS and row["type"] == "classic" and not said["protocol_type"]:
         said["epoch"] = said["epoch"] or None  # a group of commits alone has no generation
     if table == GROUPS and row["type"] == "consumer":
@@ -115,7 +118,18 @@ def state_row(
         said["subscribed_topics"] = tuple(said["subscribed_topics"] or ()) or None
     for name in unsaid:
         said[name] = UNSAID
-    return StateRow(table, group_id, tuple(row[n] for n in KEYS[table]), tuple(said.values()))
+    return (table, group_id, *key, *said.values())
+
+
+def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list[StateRow]:
+    """Rows of a table, told by their columns `KEYS` and `COMPARED`, as `state_row` makes them."""
+    if table == ASSIGNMENTS:  # of which there are more than of all others
+        return [
+            (table, group_id, member, role, topic_id, None if topic_id else topic, number, epoch)
+            for member, role, topic_id, topic, number, epoch in rows
+        ]
+    names = (*KEYS[table], *COMPARED[table])
+    return [state_row(table, group_id, dict(zip(names, row, strict=True))) for row in rows]
 
 
 class Reference:
@@ -231,20 +245,18 @@ def _member(member: Member) -> dict[str, Any]:
 
 
 def _assignments(group: ConsumerGroup) -> Iterator[StateRow]:
-    epochs = group.release.partition_epochs
-    for member in group.members.values():
+    epochs, name = group.release.partition_epochs, group.group_id
+    for member_id, member in group.members.items():
         roles = (("assigned", member.assigned), ("pending_revocation", member.pending))
         for role, partitions in roles:
             for topic_id, numbers in partitions.items():
                 for number, epoch in numbers.items():
-                    key = (member.member_id, role, topic_id, None, number)
-                    row = (epoch if epochs else None,)
-                    yield StateRow(ASSIGNMENTS, group.group_id, key, row)
+                    since = epoch if epochs else None
+                    yield (ASSIGNMENTS, name, member_id, role, topic_id, None, number, since)
     for member_id, target in group.targets.items():
         for topic_id, wanted in target.items():
             for number in wanted:
-                key = (member_id, "target", topic_id, None, number)
-                yield StateRow(ASSIGNMENTS, group.group_id, key, (None,))
+                yield (ASSIGNMENTS, name, member_id, "target", topic_id, None, number, None)
 
 
 def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -9,6 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.entries import KINDS
 from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
@@ -17,6 +18,7 @@ from kip848_spark.spark.judging import IN_BETWEEN, NOW, RECORDS, REPLAYED, UNREA
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.lake import Row as Stored
 from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.packing import PACKED, packed
 from kip848_spark.spark.sampling import Sampled
 from kip848_spark.spark.tables import TABLES
 
@@ -37,18 +39,17 @@ def gathered(
 ) -> DataFrame:
     """Columns of `Row`, in no order: of ``groups`` (all if None), and only of those with records of
     later runs than ``after``. ``runs``: the rows of that table, which need not tell of ``run``;
-    ``then``: rows of the state tables as they were in between."""
+    ``then``: rows of `PACKED`, the state tables as they were in between."""
     parts = [_control(lake), _commits(lake)]
     unread = [_unread(lake)] if _has_unreadable(run, runs) else []
     parts += map(_unreadable, unread)
     parts += [_state(lake, table) for table in (GROUPS, MEMBERS, ASSIGNMENTS)]
-    records = sum(row["records_read"] or 0 for row in runs)
+    records = _records(run, runs)
     if after is None or records <= COMMITS_REPLAYED:
         sampled = _sampled(run, records)
         parts += [_replayed(lake, sampled), _state(lake, OFFSETS, sampled)]
     if then is not None:
-        names = ("group_id", "partition", "kind", "value")
-        parts.append(_shaped(then, {name: name for name in names} | {"last": str(IN_BETWEEN)}))
+        parts.append(_packed(then, IN_BETWEEN))
     rows = reduce(DataFrame.union, parts)
     if groups is not None:
         rows = rows.where(F.col("group_id").isin(list(groups)))
@@ -128,6 +129,12 @@ def _commits(lake: Lake) -> DataFrame:
     )
 
 
+def _records(run: Run, runs: Sequence[Stored]) -> int:
+    """How many the lake has, ``run``'s included."""
+    new = 0 if run.counts is None else run.counts.records_read
+    return new + sum(row["records_read"] or 0 for row in runs)
+
+
 def _has_unreadable(run: Run, runs: Sequence[Stored]) -> bool:
     """Whether any record of the lake could not be read, ``run``'s included: the ledger knows."""
     counts = [(row["quarantined"], row["unknown"]) for row in runs]
@@ -150,16 +157,12 @@ def _unreadable(unread: DataFrame) -> DataFrame:
 
 def _state(lake: Lake, table: str, which: str = "true") -> DataFrame:
     """Rows of a state table for which ``which`` holds."""
-    return _shaped(
-        lake.read(table).where(which),
-        {
-            "group_id": "group_id",
-            "partition": "partition" if table in (GROUPS, OFFSETS) else "0",
-            "kind": f"'{table}'",
-            "value": _json(_struct([*KEYS[table], *COMPARED[table]])),
-            "last": str(NOW),
-        },
-    )
+    told = lake.read(table).where(which).select("group_id", *KEYS[table], *COMPARED[table])
+    return _packed(told.mapInArrow(packed(table), from_arrow_schema(PACKED)), NOW)
+
+
+def _packed(rows: DataFrame, last: int) -> DataFrame:
+    return _shaped(rows, {**{name: name for name in PACKED.names}, "last": str(last)})
 
 
 def _replayed(lake: Lake, which: str) -> DataFrame:

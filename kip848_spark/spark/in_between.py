@@ -6,33 +6,24 @@ What a run carries on is compared at every run's end; this tells of the time bet
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-import orjson
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.settings import BUCKETS
-from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS
+from kip848_spark.audit.state import ASSIGNMENTS, GROUPS, MEMBERS
 from kip848_spark.spark.decoding import Batches
 from kip848_spark.spark.folding import carried_of, derived
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.packing import PACKED, pack
 from kip848_spark.spark.replaying import control_bytes, in_order
 from kip848_spark.spark.sampling import Sampled, sampled
 
 MOST_RECORDS = 20_000
 """Control records that are folded once more, about: beyond, those of some of the groups."""
-STATE_ROW = pa.schema(
-    [
-        ("group_id", pa.string()),
-        ("partition", pa.int32()),
-        ("kind", pa.string()),
-        ("value", pa.string()),
-    ]
-)
 
 
 def cuts_of(run: Run) -> dict[int, int]:
@@ -49,7 +40,7 @@ def share_of(lake: Lake, run: Run) -> int:
 
 
 def state_then(lake: Lake, run: Run, cuts: Mapping[int, int], share: int) -> DataFrame:
-    """Rows of `STATE_ROW`: what the state tables would have held at ``cuts``."""
+    """Rows of `PACKED`: what the state tables would have held at ``cuts``."""
     cut = F.create_map(*(F.lit(n) for pair in cuts.items() for n in pair))
     records = lake.read("records").where(
         F.col("partition").isin(*cuts)
@@ -59,24 +50,15 @@ def state_then(lake: Lake, run: Run, cuts: Mapping[int, int], share: int) -> Dat
         & sampled(share)
     )
     rows = in_order(control_bytes(lake, run, records))
-    return rows.mapInArrow(state_json, from_arrow_schema(STATE_ROW))
+    return rows.mapInArrow(packed_then, from_arrow_schema(PACKED))
 
 
-def state_json(batches: Batches) -> Batches:
-    """Rows of `control_state`, sorted by partition and offset, to rows of `STATE_ROW`."""
+def packed_then(batches: Batches) -> Batches:
+    """Rows of `control_state`, sorted by partition and offset, to rows of `PACKED`."""
     for carried in carried_of(batches):
         if not carried.num_rows:
             continue
         partition = carried["partition"][0].as_py()
-        rows = [
-            {"group_id": group, "partition": partition, "kind": table, "value": value}
-            for table in (GROUPS, MEMBERS, ASSIGNMENTS)
-            for group, value in _rows(table, carried)
-        ]
-        yield pa.RecordBatch.from_pylist(rows, schema=STATE_ROW)
-
-
-def _rows(table: str, carried: pa.Table) -> Iterator[tuple[str, str]]:
-    names = ["group_id", *KEYS[table], *COMPARED[table]]
-    for row in derived(table, carried, {}).select(names).to_pylist():
-        yield row["group_id"], orjson.dumps(row).decode()
+        for table in (GROUPS, MEMBERS, ASSIGNMENTS):
+            for rows in derived(table, carried, {}).to_batches():
+                yield pack(table, rows, partition)

@@ -27,7 +27,14 @@ from kip848_spark.audit.results import (
     as_json,
 )
 from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import GROUPS, JUDGED_TYPES, OFFSETS, StateRow, state_row
+from kip848_spark.audit.state import (
+    GROUPS,
+    JUDGED_TYPES,
+    OFFSETS,
+    StateRow,
+    named_said,
+    state_rows,
+)
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
 from kip848_spark.replay import kinds
 from kip848_spark.wire.definitions import SHIPPED
@@ -65,7 +72,7 @@ VERDICT = pa.schema(
 
 
 class Row(NamedTuple):
-    """What a worker is given: a record, or a row of a state table.
+    """What a worker is given: a record, or rows of a state table as `packing` has them.
 
     ``value`` is JSON (null for a tombstone). ``last`` says what of a group comes first:
     `IN_BETWEEN`, `RECORDS` or `NOW`. Rows of a state table have its name for a kind.
@@ -158,7 +165,7 @@ class _Group:
     def _add(self, row: Row) -> None:
         kind = row.kind
         if row.last == IN_BETWEEN:
-            self._then.append(state_row(kind, self.group_id, orjson.loads(row.value or "")))
+            self._then += self._rows(row)
         elif kind == REPLAYED:
             self._commits = True
             self._audit.commit(_replayed(row))
@@ -179,6 +186,9 @@ class _Group:
                 if self._cut is not None and item.offset > self._cut:
                     self._compare_then()
 
+    def _rows(self, row: Row) -> list[StateRow]:
+        return state_rows(row.kind, self.group_id, orjson.loads(row.value or ""))
+
     def _compare_then(self) -> None:
         """The state at the cut, which lies right behind what the reference has replayed."""
         self._cut = None
@@ -198,7 +208,7 @@ class _Group:
             tally.notes[STATE, COMPARED_IN_BETWEEN] = compared
         if self._early:
             tally.unverifiable[ORDER, OTHER_DIALECT] = self._early
-        now = [state_row(r.kind, self.group_id, orjson.loads(r.value or "")) for r in self._now]
+        now = [told for row in self._now for told in self._rows(row)]
         reason = None
         if self._early:
             reason = OTHER_DIALECT
@@ -206,10 +216,10 @@ class _Group:
             reason = OTHER_TYPE
         elif audit.reference.fault is not None:
             reason = NOT_LOADED
-        ours = [row for row in now if row.table != OFFSETS]
+        ours = [row for row in now if row[0] != OFFSETS]
         agree(tally, ours, audit.reference.rows(), reason)
         if self._commits:
-            ours = [row for row in now if row.table == OFFSETS]
+            ours = [row for row in now if row[0] == OFFSETS]
             agree(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
         return tally
@@ -217,14 +227,14 @@ class _Group:
 
 def _is_judged(rows: Sequence[StateRow]) -> bool:
     """Whether the rows are of a group that the reference replays."""
-    return all(row.named_row["type"] in JUDGED_TYPES for row in rows if row.table == GROUPS)
+    return all(named_said(row)["type"] in JUDGED_TYPES for row in rows if row[0] == GROUPS)
 
 
 def _of_commits(row: StateRow) -> bool:
     """Whether this is a group that only commits have made: not all of them are told here."""
-    if row.table != GROUPS:
+    if row[0] != GROUPS:
         return False
-    said = row.named_row
+    said = named_said(row)
     return said["type"] == "classic" and not said["protocol_type"]
 
 

@@ -13,7 +13,7 @@ import pytest
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.results import STATE
 from kip848_spark.audit.settings import BUCKETS, Settings
-from kip848_spark.spark.in_between import state_json
+from kip848_spark.spark.in_between import packed_then
 from kip848_spark.spark.judging import COMPARED_IN_BETWEEN, DISAGREED, IN_BETWEEN, RECORDS, judge
 from tests.audit.logs import CHURNED, RELEASES, churned_topics, topics
 from tests.audit.raw import entry_of, raw_control, rows_of
@@ -37,7 +37,7 @@ def rows_for_a_task(capture: str, cuts: dict[int, int]) -> list[Row]:
     upto = raw.filter(pa.array([offset <= cuts[partition] for partition, offset in places]))
     upto = upto.append_column("dialect", pa.repeat(pa.scalar("shipped"), len(upto)))
     rows: list[Row] = []
-    for batch in state_json(iter(upto.to_batches())):
+    for batch in packed_then(iter(upto.to_batches())):
         rows += [{**EMPTY, **row, "last": IN_BETWEEN} for row in batch.to_pylist()]
     for row in rows_of(raw):
         if (item := entry_of(row)) is not None:
@@ -93,9 +93,12 @@ def test_a_row_that_is_not_there_in_between_is_found(capture: str) -> None:
         cuts = {partition: rng.randint(20, 60) for partition in range(50)}
         rows = rows_for_a_task(capture, cuts)
         then = [at for at, row in enumerate(rows) if row["last"] == IN_BETWEEN]
-        lost = rng.choice([at for at in then if rows[at]["kind"] != "groups"])
+        at = rng.choice([at for at in then if rows[at]["kind"] != "groups"])
+        told = orjson.loads(rows[at]["value"])
+        told.pop(rng.randrange(len(told)))
+        less = {**rows[at], "value": orjson.dumps(told).decode()}
         compared, _ = state_verdicts(rows, capture, cuts)
-        left, wrong = state_verdicts(rows[:lost] + rows[lost + 1 :], capture, cuts)
+        left, wrong = state_verdicts([*rows[:at], less, *rows[at + 1 :]], capture, cuts)
         assert (compared - left, wrong) in ((1, 1), (0, 0))  # its group is at the cut right now
         found += wrong
     assert found

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.audit.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
 from kip848_spark.errors import LakeError
+from kip848_spark.spark import gathering
 from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
 from kip848_spark.spark.judging import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
 from kip848_spark.spark.lake import Lake
@@ -57,6 +58,20 @@ def test_a_real_log_gives_no_alarm(capture: Path, spark: SparkSession, tmp_path:
     assert in_between > 0
     committed = lake.read("records").where("kind = 'offset_commit'").select("group_id").distinct()
     assert agreement[STATE]["reasons"] == {OFFSETS_COMPARED: committed.count()}
+
+
+def test_a_first_run_over_many_records_replays_some_of_the_commits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger does not tell of them before it is done."""
+    monkeypatch.setattr(gathering, "COMMITS_REPLAYED", 100)
+    monkeypatch.setattr(gathering, "COMMITS_SAMPLED", 20)
+    lake = Lake(spark, str(tmp_path / "lake"))
+    run = run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True, then_audit=True).run
+    assert run is not None
+    reasons = next(row for row in agreement_rows(lake, run.run_id) if row["check"] == STATE)
+    committed = lake.read("records").where("kind = 'offset_commit'").select("group_id").distinct()
+    assert 0 < reasons["reasons"][OFFSETS_COMPARED] < committed.count()
 
 
 def test_wrong_state_tables_are_found(spark: SparkSession, tmp_path: Path) -> None:
