@@ -45,7 +45,8 @@ _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
 
 
 class Entry(NamedTuple):
-    """One control record. ``member`` is the member id, or the pattern of a regular expression."""
+    """One control record. ``member`` is the member id, or the pattern of a regular expression;
+    ``value`` has the fields of the record's value, and is None for a tombstone."""
 
     partition: int
     offset: int
@@ -54,12 +55,7 @@ class Entry(NamedTuple):
     kind: str
     group: str
     member: str
-
-    @property
-    def value(self) -> dict[str, Any] | None:
-        """The fields of the value; None for a tombstone."""
-        value = self.record["value"]
-        return None if value is None else value["data"]
+    value: dict[str, Any] | None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -69,7 +65,7 @@ class Entry(NamedTuple):
 
 def entry(partition: int, offset: int, timestamp: int, record: Record) -> Entry:
     """An entry from a record in the form `kip848 dump` prints."""
-    key = record["key"]["data"]
+    key, value = record["key"]["data"], record["value"]
     return Entry(
         partition,
         offset,
@@ -78,6 +74,7 @@ def entry(partition: int, offset: int, timestamp: int, record: Record) -> Entry:
         str(record["key"]["type"]),
         key["groupId"] if "groupId" in key else key["group"],
         key.get("memberId", key.get("regularExpression", "")),
+        None if value is None else value["data"],
     )
 
 
@@ -101,4 +98,4 @@ def control_entry(
     if regex is not None:
         key["regularExpression"] = regex
     record = records.record(type_, 3 if type_ == records.CLASSIC_GROUP else 0, key, value)
-    return Entry(*place, record, type_, group, member or regex or "")
+    return Entry(*place, record, type_, group, member or regex or "", value)

@@ -92,6 +92,8 @@ def judge_sense(case: Case, part: Part, entry: Entry) -> None:
     """One record against the state before it: does it say anything, and of what is there?"""
     if entry.value is None:
         _tombstone(case, part, entry)
+    elif entry.kind not in _OF_ONE:
+        return
     elif _repeats(case, entry):
         case.tally.wrong(
             ORDER,
@@ -211,6 +213,8 @@ def _tombstone(case: Case, part: Part, entry: Entry) -> None:
         nothing_there(case.tally, entry)
 
 
+_OF_ONE = frozenset({records.MEMBER, records.TARGET_MEMBER, records.CURRENT, records.REGEX})
+"""Kinds of records that are about one member or expression, not the whole group."""
 _SAY_ONE_THING = frozenset({records.MEMBER, records.TARGET_MEMBER, records.REGEX})
 """Kinds whose records are written only where what they say changes, which the state shows."""
 

@@ -60,6 +60,7 @@ def table_size(wanted: int) -> int:
     return 1 << (wanted - 1).bit_length() if wanted > 1 else 1
 
 
+@lru_cache(maxsize=1 << 12)
 def copied_size(entries: int, least: int = 16) -> int:
     """The buckets of a copy of so many entries: a set has at least 16, a map (``least=1``) not."""
     return max(table_size(entries * 4 // 3 + 1), least)
@@ -90,8 +91,14 @@ def string_order(keys: Iterable[str], start: int = 16) -> list[str]:
 
 def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
     """The order in which a ``HashMap`` with these topic ids, put in this order, is walked."""
-    keys = list(keys)
-    return keys if len(keys) < 2 else _by_bucket(uuid_hash, keys, start)
+    keys = tuple(keys)
+    return list(keys if len(keys) < 2 else _uuid_order(keys, start))
+
+
+@lru_cache(maxsize=1 << 12)
+def _uuid_order(keys: tuple[str, ...], start: int) -> list[str]:
+    """A group's topics are asked for with each of its records."""
+    return _by_bucket(uuid_hash, list(keys), start)
 
 
 def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:

@@ -27,6 +27,7 @@ from kip848_spark.spark.in_between import cuts_of, share_of, state_then
 from kip848_spark.spark.judging import (
     DISAGREED,
     FINDING,
+    FOUND,
     NOTE,
     UNVERIFIABLE,
     VERDICT,
@@ -69,7 +70,7 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
     with ThreadPoolExecutor(1) as beside:  # a small job, meanwhile a large plan is made
         topics = beside.submit(known_topics, lake)
         then = state_then(lake, run, cuts, share) if cuts else None
-        rows = gathered(lake, run, runs, asked.groups, asked.after, then).repartition("group_id")
+        rows = gathered(lake, run, runs, asked.groups, asked.after, then)
         settings = Settings(
             coverage(lake, run, runs),
             topics.result(),
@@ -79,19 +80,20 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
             cuts,
             share,
         )
-    ordered = rows.sortWithinPartitions("group_id", "last", "partition", "offset")
+    whole = rows.repartition("group_id")
+    ordered = whole.sortWithinPartitions("group_id", "last", "partition", "offset")
     verdicts = ordered.mapInArrow(judge(settings), from_arrow_schema(VERDICT)).persist()
     try:
-        tally = _tally(verdicts)
+        tally, findings = _counted(verdicts)
         cluster_id = run.identity.cluster_id
         lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
-        found = _findings(verdicts)
-        told = found.limit(_COLLECTED + 1).collect()
-        if len(told) <= _COLLECTED:
-            few = [row.asDict() for row in told]
-            lake.append_rows("findings", few, run.run_id, cluster_id)
-        else:
-            lake.append("findings", with_run(found, run.run_id, cluster_id))
+        if findings:
+            found = _findings(verdicts)
+            if findings <= _COLLECTED:
+                few = [row.asDict() for row in found.collect()]
+                lake.append_rows("findings", few, run.run_id, cluster_id)
+            else:
+                lake.append("findings", with_run(found, run.run_id, cluster_id))
     finally:
         verdicts.unpersist()
 
@@ -137,9 +139,9 @@ def known_topics(lake: Lake) -> KnownTopics:
 # What is written
 
 
-def _tally(verdicts: DataFrame) -> Tally:
-    """The counts of all tasks."""
-    tally = Tally()
+def _counted(verdicts: DataFrame) -> tuple[Tally, int]:
+    """The counts of all tasks, and how many findings there are."""
+    tally, findings = Tally(), 0
     counted = verdicts.where(F.col("verdict") != FINDING)
     for row in counted.select("verdict", "check", "reason", "number").collect():
         check, number = row["check"], row["number"]
@@ -151,7 +153,9 @@ def _tally(verdicts: DataFrame) -> Tally:
             tally.unverifiable[check, row["reason"]] += number
         elif row["verdict"] == NOTE:
             tally.notes[check, row["reason"]] += number
-    return tally
+        elif row["verdict"] == FOUND:
+            findings += number
+    return tally, findings
 
 
 def _findings(verdicts: DataFrame) -> DataFrame:

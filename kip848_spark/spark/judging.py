@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -43,8 +45,8 @@ from kip848_spark.wire.tables import TIMESTAMP
 Batches = Iterator[pa.RecordBatch]
 Json = dict[str, Any]
 
-VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING = (
-    "verified", "unverifiable", "disagreed", "note", "finding",
+VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING, FOUND = (
+    "verified", "unverifiable", "disagreed", "note", "finding", "found",
 )  # fmt: skip
 REPLAYED = "committed_offset"
 """The kind of a commit that is replayed as it is; a `COMMIT` row only says that there was one."""
@@ -68,7 +70,7 @@ VERDICT = pa.schema(
         ("explanation", pa.string()),
     ]
 )
-"""One line of what a worker says: a count, or a finding."""
+"""One line of what a worker says: a count, a finding, or how many of those it had."""
 
 
 class Row(NamedTuple):
@@ -90,6 +92,7 @@ class Row(NamedTuple):
     last: int
 
 
+_GROUP = attrgetter("group_id")
 _DECODED = ("consumerSubscription", "consumerAssignment", "metadataKind")
 """What `group_records` has beside the bytes it was decoded from."""
 _OBJECTS = 50_000
@@ -110,15 +113,16 @@ def judge(settings: Settings) -> Callable[[Batches], Batches]:
         # objects, as Python does, takes a tenth of the time.
         gc.set_threshold(_OBJECTS)
         lines: list[Json] = []
-        tally = Tally()
-        for one in _groups(batches, settings):
-            found = one.finish()
+        tally, findings = Tally(), 0
+        for _, rows in groupby(_rows_of(batches), _GROUP):
+            found = _judged(rows, settings)
             lines += map(_finding, found.findings)
+            findings += len(found.findings)
             tally.add(dataclasses.replace(found, findings=[]))
             if len(lines) >= _MOST_LINES:
                 yield pa.RecordBatch.from_pylist(lines, schema=VERDICT)
                 lines = []
-        lines += _counts(tally)
+        lines += [*_counts(tally), {"verdict": FOUND, "number": findings}]
         yield pa.RecordBatch.from_pylist(lines, schema=VERDICT)
 
     return run
@@ -129,7 +133,8 @@ class _Group:
 
     def __init__(self, first: Row, settings: Settings) -> None:
         self.group_id = first.group_id
-        self._last = first
+        self.last = first
+        """The newest of its records."""
         self._audit = GroupAudit(first.partition, self.group_id, settings)
         self._now: list[Row] = []
         self._early = 0
@@ -137,36 +142,18 @@ class _Group:
         self._cut = settings.cut(first.partition, self.group_id)
         self._then: list[StateRow] = []
         self._compared = Tally()
-        self._failure: Exception | None = None
 
     def add(self, row: Row) -> None:
-        """Takes the next row. What no rule was made for must not stop the audit of the others:
-        the group is then unverifiable, and a finding says so."""
-        if self._failure is None:
-            if row.last == NOW:
-                self._now.append(row)
-                return
-            if row.last == RECORDS:
-                self._last = row
-            try:
-                self._add(row)
-            except Exception as failure:  # whatever it is
-                self._failure = failure
-
-    def finish(self) -> Tally:
-        """The verdicts on the group."""
-        if self._failure is None:
-            try:
-                return self._verdicts()
-            except Exception as failure:  # as above
-                self._failure = failure
-        return _failed(self._last, self._failure)
-
-    def _add(self, row: Row) -> None:
-        kind = row.kind
+        """Takes the next row."""
+        if row.last == NOW:
+            self._now.append(row)
+            return
         if row.last == IN_BETWEEN:
             self._then += self._rows(row)
-        elif kind == REPLAYED:
+            return
+        self.last = row
+        kind = row.kind
+        if kind == REPLAYED:
             self._commits = True
             self._audit.commit(_replayed(row))
         elif kind == kinds.COMMIT:
@@ -198,7 +185,8 @@ class _Group:
         if _is_judged(ours) and self._audit.at_rest and reference.fault is None:
             agree(self._compared, ours, theirs)
 
-    def _verdicts(self) -> Tally:
+    def verdicts(self) -> Tally:
+        """No row follows."""
         audit = self._audit
         tally = Tally() if self._early else audit.finish()
         if self._cut is not None and not self._early:
@@ -238,19 +226,26 @@ def _of_commits(row: StateRow) -> bool:
     return said["type"] == "classic" and not said["protocol_type"]
 
 
-def _groups(batches: Batches, settings: Settings) -> Iterator[_Group]:
-    """The groups in ``batches``, one at a time, with all their rows."""
-    current: _Group | None = None
+def _rows_of(batches: Batches) -> Iterator[Row]:
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in Row._fields)
-        for row in map(Row._make, zip(*columns, strict=True)):
-            if current is None or current.group_id != row.group_id:
-                if current is not None:
-                    yield current
-                current = _Group(row, settings)
-            current.add(row)
-    if current is not None:
-        yield current
+        yield from map(Row._make, zip(*columns, strict=True))
+
+
+def _judged(rows: Iterator[Row], settings: Settings) -> Tally:
+    """The verdicts on a group. What no rule was made for must not stop the audit of the others:
+    the group is then unverifiable, and a finding says so."""
+    first = next(rows)
+    group = _Group(first, settings)
+    for row in chain((first,), rows):
+        try:
+            group.add(row)
+        except Exception as failure:  # whatever it is
+            return _failed(group.last, failure)
+    try:
+        return group.verdicts()
+    except Exception as failure:  # as above
+        return _failed(group.last, failure)
 
 
 def _failed(row: Row, failure: Exception) -> Tally:

@@ -28,7 +28,7 @@ def replay(lake: Lake, run: Run, after: str | None) -> None:
     names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
     rows = (
         lake.read(CARRIED)
-        .unionByName(control_bytes(lake, run, records, after))
+        .unionByName(control_bytes(lake, run, records))
         .unionByName(_last_commits(commits))
     )
     if lake.writes_directly(FOLDED):
@@ -49,18 +49,20 @@ def in_order(rows: DataFrame) -> DataFrame:
     return rows.repartition("partition").sortWithinPartitions("partition", "offset")
 
 
-def _dialects(lake: Lake, run: Run, after: str | None) -> Column:
+def _dialects(lake: Lake, run: Run) -> Column:
     """The dialect that each record's run read it by."""
-    told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")} | {run.run_id: run.dialect}
-    pairs = [(run_id, name) for run_id, name in told.items() if after is None or run_id > after]
-    return F.create_map(*(F.lit(word) for pair in pairs for word in pair))[F.col("run_id")]
+    told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
+    column = F.lit(run.dialect)
+    for name in set(told.values()) - {run.dialect}:
+        runs = [run_id for run_id, its in told.items() if its == name]
+        column = F.when(F.col("run_id").isin(runs), name).otherwise(column)
+    return column
 
 
-def control_bytes(lake: Lake, run: Run, records: DataFrame, after: str | None = None) -> DataFrame:
-    """The control records among ``records`` of runs later than ``after``, as `control_state` has
-    them."""
+def control_bytes(lake: Lake, run: Run, records: DataFrame) -> DataFrame:
+    """The control records among ``records``, as `control_state` has them."""
     control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
-    dialect = _dialects(lake, run, after)
+    dialect = _dialects(lake, run)
     return control.withColumn("dialect", dialect).select(*TABLES[CARRIED].fields)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -97,16 +98,8 @@ def _lose_some(log: list[Entry], topics: KnownTopics, number: int) -> None:
     assert sum(sum(tally.unverifiable.values()) for tally in tallies) > 0
 
 
-def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows of one group run into a failure: a finding says so, and the other is judged."""
-    add = judging.GroupAudit.add
-
-    def refuse(self: Any, item: Any) -> None:
-        if item.group == "bad":
-            raise ZeroDivisionError("nobody thought of this")
-        add(self, item)
-
-    monkeypatch.setattr(judging.GroupAudit, "add", refuse)
+def two_groups() -> pa.RecordBatch:
+    """What a task is given: a record each of the groups ``bad`` and ``good``."""
     rows = [
         {
             "group_id": name,
@@ -122,13 +115,32 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
         }
         for at, name in enumerate(("bad", "good"))
     ]
-    lines = [
-        line
-        for batch in judging.judge(Settings(Coverage(), KnownTopics()))(
-            iter([pa.RecordBatch.from_pylist(rows)])
-        )
-        for line in batch.to_pylist()
-    ]
+    return pa.RecordBatch.from_pylist(rows)
+
+
+def test_rows_that_cannot_be_read_are_no_groups_failure() -> None:
+    """The task must fail then: the groups that follow would be missing, and nobody told."""
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield two_groups()
+        raise OSError("the stream ended")
+
+    with pytest.raises(OSError, match="the stream ended"):
+        list(judging.judge(Settings(Coverage(), KnownTopics()))(rows()))
+
+
+def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of one group run into a failure: a finding says so, and the other is judged."""
+    add = judging.GroupAudit.add
+
+    def refuse(self: Any, item: Any) -> None:
+        if item.group == "bad":
+            raise ZeroDivisionError("nobody thought of this")
+        add(self, item)
+
+    monkeypatch.setattr(judging.GroupAudit, "add", refuse)
+    task = judging.judge(Settings(Coverage(), KnownTopics()))
+    lines = [line for batch in task(iter([two_groups()])) for line in batch.to_pylist()]
     failed = [line for line in lines if line["reason"] == judging.FAILED]
     assert [(line["verdict"], line["check"], line["number"]) for line in failed] == [
         (judging.UNVERIFIABLE, LOADING, 1)

@@ -13,6 +13,7 @@ from kip848_spark.errors import LakeError
 from kip848_spark.spark import runner
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import DONE, PLANNED, Ledger
+from kip848_spark.spark.replaying import control_bytes
 from kip848_spark.spark.runner import run_ingest, run_replay
 from kip848_spark.spark.views import Views
 from kip848_spark.spark.writing import WRITTEN
@@ -189,3 +190,18 @@ def test_auto_tells_the_dialect_and_remembers_it(spark: SparkSession, tmp_path: 
     said.clear()
     run_ingest(source(NEWEST / COMMITTED), lake, said.append, dialect="auto")
     assert any("read by it before" in words for words in said)
+
+
+def test_each_record_is_replayed_by_the_dialect_it_was_read_by(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"))
+    half = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
+    first = run_ingest(source(half), lake, dialect="kip-draft").run
+    second = run_ingest(source(NEWEST / COMMITTED), lake, dialect="shipped").run
+    assert first is not None
+    assert second is not None
+    ends = {r.partition: r.end for r in first.ranges}
+    rows = control_bytes(lake, second, lake.read("records")).collect()
+    told = {(row["dialect"], row["offset"] < ends[row["partition"]]) for row in rows}
+    assert told == {("kip_draft", True), ("shipped", False)}
