@@ -118,13 +118,10 @@ def _camel(snake: str) -> str:
 
 
 def _commits(lake: Lake) -> DataFrame:
-    """A commit of each group that has any: it makes a (simple) group where there is none."""
-    carried = lake.read("control_state").where(F.col("kind") == kinds.COMMIT)
-    held = lake.read("offsets").groupBy("group_id", "partition")
-    newest = held.agg(F.max("offset").alias("offset"), F.max("commit_timestamp").alias("timestamp"))
-    columns = ["group_id", "partition", "offset", "timestamp"]
+    """The newest commit of each group that has any: it makes a (simple) group where there is
+    none. One from before the group ended, or was replaced, matters no more, and is not carried."""
     return _shaped(
-        carried.select(columns).union(newest.select(columns)),
+        lake.read("control_state").where(F.col("kind") == kinds.COMMIT),
         {**_PLACE, "kind": f"'{kinds.COMMIT}'", "millis": _MILLIS, "last": str(RECORDS)},
     )
 
