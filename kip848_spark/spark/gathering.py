@@ -22,7 +22,7 @@ from kip848_spark.spark.packing import PACKED, packed
 from kip848_spark.spark.sampling import Sampled
 from kip848_spark.spark.tables import TABLES
 
-COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 10_000
+COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 5_000
 """A lake of so many records has all its commits replayed by the reference; of a larger one it is
 given those of some keys, about so many."""
 _KEY_BUCKETS = 1_000_000

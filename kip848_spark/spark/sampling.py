@@ -12,7 +12,7 @@ from kip848_spark.audit.settings import BUCKETS
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.sources import Range
 
-ENOUGH = 300_000
+ENOUGH = 100_000
 """Records that are looked at, about."""
 
 
