@@ -47,6 +47,8 @@ LOCAL = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # On a machine of few cores it has little to adapt, and makes a job of each stage.
     "spark.sql.adaptive.enabled": "false",
+    # Through TCP a task waits 40 ms for its Python worker, by delayed acknowledgements.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 """Further settings of a session on this machine alone."""
 
