@@ -125,8 +125,8 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
     """Rows of a table, told by their columns `KEYS` and `COMPARED`, as `state_row` makes them."""
     if table == ASSIGNMENTS:  # of which there are more than of all others
         return [
-            (table, group_id, member, role, topic_id, None if topic_id else topic, number, epoch)
-            for member, role, topic_id, topic, number, epoch in rows
+            (table, group_id, member, role, id_, topic if id_ is None else None, number, epoch)
+            for member, role, id_, topic, number, epoch in rows
         ]
     names = (*KEYS[table], *COMPARED[table])
     return [state_row(table, group_id, dict(zip(names, row, strict=True))) for row in rows]

@@ -14,7 +14,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.results import CHECKS, Tally
@@ -37,6 +36,7 @@ from kip848_spark.spark.judging import (
 from kip848_spark.spark.lake import Lake, Row, with_run
 from kip848_spark.spark.ledger import DONE, Run
 from kip848_spark.spark.replaying import topic_names
+from kip848_spark.spark.workers import in_workers
 
 _COLLECTED = 10_000
 """Findings up to which they are written by the driver, without another job."""
@@ -82,7 +82,7 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
         )
     whole = rows.repartition("group_id")
     ordered = whole.sortWithinPartitions("group_id", "last", "partition", "offset")
-    verdicts = ordered.mapInArrow(judge(settings), from_arrow_schema(VERDICT)).persist()
+    verdicts = in_workers(ordered, judge(settings), VERDICT).persist()
     try:
         tally, findings = _counted(verdicts)
         cluster_id = run.identity.cluster_id

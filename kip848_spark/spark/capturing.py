@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -12,10 +11,21 @@ from pyspark.sql import functions as F
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
 from kip848_spark.spark.sources import Range, Source, capture_faults
 from kip848_spark.spark.tables import CONTROL_PLAN
+from kip848_spark.spark.workers import Batches, Function, in_workers
 from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
+from kip848_spark.wire.tables import TIMESTAMP
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
-ROW = "partition int, offset long, timestamp timestamp, key binary, value binary"
+ROW = pa.schema(
+    {
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": TIMESTAMP,
+        "key": pa.binary(),
+        "value": pa.binary(),
+    }
+)
+NAMED = pa.schema({"category": pa.string(), "name": pa.string()})
 
 
 def whole(source: Source, spark: SparkSession) -> list[Range]:
@@ -35,13 +45,13 @@ def write_capture(
     """
     ranges = whole(source, spark)
     topic = source.identity().topic
-    frame = source.read(spark, ranges) if ranges else spark.createDataFrame([], ROW)
+    frame = source.read(spark, ranges) if ranges else spark.createDataFrame(ROW.empty_table())
     read, written = Observation("read"), Observation("written")
     count = F.count(F.lit(1)).alias("records")
     with capture_faults(source.name):
         kept = frame.observe(read, count)
         if anonymous:
-            kept = kept.mapInArrow(_renaming(_pseudonyms(frame)), ROW)
+            kept = in_workers(kept, _renaming(_pseudonyms(frame)), ROW)
         kept = kept.observe(written, count).withColumn("topic", F.lit(topic))
         kept.select(*COLUMNS).write.mode("append").parquet(path)
     return int(read.get["records"]), int(written.get["records"])
@@ -50,14 +60,14 @@ def write_capture(
 def _pseudonyms(frame: DataFrame) -> Pseudonyms:
     """New names for all that are in ``frame``. The distinct names come to the driver, the records
     don't."""
-    rows = frame.mapInArrow(_names, "category string, name string").distinct().collect()
+    rows = in_workers(frame, _names, NAMED).distinct().collect()
     found: dict[str, set[str]] = {}
     for row in rows:
         found.setdefault(row["category"], set()).add(row["name"])
     return Pseudonyms.of(found, secrets.token_bytes(16))
 
 
-def _names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _names(batches: Batches) -> Batches:
     names = Names()
     for batch in batches:
         rewrite(CONTROL_PLAN, batch.column("key"), batch.column("value"), names)
@@ -72,8 +82,8 @@ def _names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _renaming(
     pseudonyms: Pseudonyms,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Function:
+    def run(batches: Batches) -> Batches:
         for batch in batches:
             keys, values, good = rewrite(
                 CONTROL_PLAN, batch.column("key"), batch.column("value"), pseudonyms

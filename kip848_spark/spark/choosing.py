@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from kip848_spark.spark.sources import Range, Source
+from kip848_spark.spark.workers import Batches, Function, in_workers
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.decode import Plan
 from kip848_spark.wire.dialects import AUTO, TELLING, Choice, candidates, choose, plan_of, tally
+
+TALLY = pa.schema({"variant": pa.string(), "records": pa.int64(), "read": pa.int64()})
 
 
 def control_plan(variant: str) -> ControlPlan:
@@ -42,16 +45,14 @@ def chosen(
         .where(key_type.isin(list(TELLING)) & F.col("value").isNotNull())
         .select("key", "value")
     )
-    counts = telling.mapInArrow(_tallies(plans), "variant string, records long, read long")
+    counts = in_workers(telling, _tallies(plans), TALLY)
     rows = counts.groupBy("variant").agg(F.sum("records"), F.sum("read")).collect()
     total = max((row[1] for row in rows), default=0)
     return choose({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)
 
 
-def _tallies(
-    plans: Mapping[str, Plan],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _tallies(plans: Mapping[str, Plan]) -> Function:
+    def run(batches: Batches) -> Batches:
         for batch in batches:
             read = tally(plans, batch.column("key"), batch.column("value"))
             yield pa.RecordBatch.from_pydict(

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.live import Comparison, Moved, Rebuilt, compare
 from kip848_spark.audit.settings import BUCKETS, bucket_of
@@ -23,6 +22,7 @@ from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.sampling import sampled
 from kip848_spark.spark.sources import KafkaSource, Range
 from kip848_spark.spark.tables import record_output
+from kip848_spark.spark.workers import in_workers
 
 GROUPS_ASKED = 5_000
 """Groups that are compared, about: each costs a request, and comes to the driver."""
@@ -101,8 +101,8 @@ def _moved(
     if not ranges:
         return Moved()
     decoder = records_decoder(control_plan(run.dialect).plan, starts)
-    schema = from_arrow_schema(pa.schema(list(record_output().items())))
-    rows = source.read(lake.spark, ranges, committed=False).mapInArrow(decoder, schema)
+    raw = source.read(lake.spark, ranges, committed=False)
+    rows = in_workers(raw, decoder, pa.schema(list(record_output().items())))
     nameless = F.col("group_id").isNull()
     commit = F.col("kind") == kinds.COMMIT
     told = (

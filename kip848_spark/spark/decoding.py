@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from kip848_spark.spark.gaps import Gaps
+from kip848_spark.spark.workers import Batches, Function
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.decode import Decoded, Plan, decode
 from kip848_spark.wire.tables import record_columns
 
-Batches = Iterator[pa.RecordBatch]
 Columns = dict[str, pa.Array]
 Place = tuple[int, int]
 PLACE = ("partition", "offset", "timestamp")
@@ -20,7 +20,7 @@ PLACE = ("partition", "offset", "timestamp")
 
 def records_decoder(
     plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool = False
-) -> Callable[[Batches], Batches]:
+) -> Function:
     """Raw records (partition, offset, timestamp, key, value) to rows of `records`.
 
     ``starts`` are the first offsets of the partitions. A record that comes twice, as captures
@@ -75,9 +75,7 @@ def _once(batch: pa.RecordBatch, previous: Place) -> tuple[pa.RecordBatch, Place
     return (batch.filter(pa.array(~same)) if same.any() else batch), last
 
 
-def control_decoder(
-    plan: ControlPlan, fields: Mapping[str, pa.DataType]
-) -> Callable[[Batches], Batches]:
+def control_decoder(plan: ControlPlan, fields: Mapping[str, pa.DataType]) -> Function:
     """Raw control records (partition, offset, timestamp, raw_key, raw_value) to rows of
     `group_records`, which has the columns ``fields``."""
 

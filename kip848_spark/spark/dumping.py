@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from kip848_spark.errors import UsageError
 from kip848_spark.spark.capturing import whole
 from kip848_spark.spark.choosing import chosen, control_plan
 from kip848_spark.spark.sources import Range, Source, capture_faults
+from kip848_spark.spark.workers import Batches, Function, in_workers
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.kafka_json import json_lines
@@ -64,7 +65,7 @@ def _dumped(
     records = source.read(spark, some).coalesce(1)
     if len(some) > 1:
         records = records.sortWithinPartitions("partition", "offset")
-    lines = records.mapInArrow(_liner(plan), "value string")
+    lines = in_workers(records, _liner(plan), pa.schema({"value": pa.string()}))
     with capture_faults(source.name):
         lines.write.text(str(folder))
     for file in sorted(folder.glob("part-*")):
@@ -72,10 +73,8 @@ def _dumped(
         file.unlink()
 
 
-def _liner(
-    plan: ControlPlan,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _liner(plan: ControlPlan) -> Function:
+    def run(batches: Batches) -> Batches:
         for batch in batches:
             times = batch.column("timestamp").cast(pa.int64()).fill_null(-1000).to_numpy()
             lines = json_lines(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from kip848_spark.spark.workers import Batches, Function
 
 FILE_ROWS = 5_000_000
 """Rows of a file at most, about a hundred megabytes; the next ones go to another file."""
@@ -179,10 +181,10 @@ def report(made: Iterable[Writer]) -> Iterator[pa.RecordBatch]:
 
 def table_writer(
     target: Target,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Function:
     """Rows of a table to files of it, and a report of them."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Batches) -> Batches:
         with writers([target]) as made:
             for batch in batches:
                 columns = zip(batch.schema.names, batch.columns, strict=True)

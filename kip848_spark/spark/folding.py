@@ -18,9 +18,9 @@ from kip848_spark.replay.fold import Fold
 from kip848_spark.replay.groups import groups
 from kip848_spark.replay.members import members
 from kip848_spark.spark.choosing import control_plan
-from kip848_spark.spark.decoding import Batches
 from kip848_spark.spark.files import Target, report, writers
 from kip848_spark.spark.tables import CONTROL_FIELDS, TABLES
+from kip848_spark.spark.workers import Batches, Function
 from kip848_spark.wire.control import control_columns
 
 CARRIED = "control_state"
@@ -40,7 +40,7 @@ _DERIVED: dict[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-def state_rows(table: str, names: Mapping[str, str]) -> Callable[[Batches], Batches]:
+def state_rows(table: str, names: Mapping[str, str]) -> Function:
     """Rows of `control_state`, sorted by partition and offset, to rows of one of `FOLDED`.
 
     ``names`` are the topics' by their ids. What another run carried and what is new may come
@@ -54,9 +54,7 @@ def state_rows(table: str, names: Mapping[str, str]) -> Callable[[Batches], Batc
     return run
 
 
-def state_writer(
-    targets: Sequence[Target], names: Mapping[str, str]
-) -> Callable[[Batches], Batches]:
+def state_writer(targets: Sequence[Target], names: Mapping[str, str]) -> Function:
     """As `state_rows`, of all of `FOLDED`: written to files, and what comes back is a report."""
 
     def run(batches: Batches) -> Batches:

@@ -9,7 +9,6 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.entries import KINDS
 from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
@@ -21,6 +20,7 @@ from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.packing import PACKED, packed
 from kip848_spark.spark.sampling import Sampled
 from kip848_spark.spark.tables import TABLES
+from kip848_spark.spark.workers import in_workers
 
 COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 5_000
 """A lake of so many records has all its commits replayed by the reference; of a larger one it is
@@ -155,7 +155,7 @@ def _unreadable(unread: DataFrame) -> DataFrame:
 def _state(lake: Lake, table: str, which: str = "true") -> DataFrame:
     """Rows of a state table for which ``which`` holds."""
     told = lake.read(table).where(which).select("group_id", *KEYS[table], *COMPARED[table])
-    return _packed(told.mapInArrow(packed(table), from_arrow_schema(PACKED)), NOW)
+    return _packed(in_workers(told, packed(table), PACKED), NOW)
 
 
 def _packed(rows: DataFrame, last: int) -> DataFrame:

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.audit.settings import BUCKETS
 from kip848_spark.audit.state import ASSIGNMENTS, GROUPS, MEMBERS
-from kip848_spark.spark.decoding import Batches
 from kip848_spark.spark.folding import carried_of, derived
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.packing import PACKED, pack
 from kip848_spark.spark.replaying import control_bytes, in_order
 from kip848_spark.spark.sampling import Sampled, sampled
+from kip848_spark.spark.workers import Batches, in_workers
 
 MOST_RECORDS = 20_000
 """Control records that are folded once more, about: beyond, those of some of the groups."""
@@ -50,7 +49,7 @@ def state_then(lake: Lake, run: Run, cuts: Mapping[int, int], share: int) -> Dat
         & sampled(share)
     )
     rows = in_order(control_bytes(lake, run, records))
-    return rows.mapInArrow(packed_then, from_arrow_schema(PACKED))
+    return in_workers(rows, packed_then, PACKED)
 
 
 def packed_then(batches: Batches) -> Batches:

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.cluster_answers import LiveTopic
 from kip848_spark.errors import SourceError
@@ -26,6 +25,7 @@ from kip848_spark.spark.lake import Lake, with_run
 from kip848_spark.spark.ledger import Counts, Run
 from kip848_spark.spark.sources import KafkaSource, Source, capture_faults
 from kip848_spark.spark.tables import CONTROL_FIELDS, PLACE, record_output
+from kip848_spark.spark.workers import in_workers
 from kip848_spark.spark.writing import REPORT, WRITTEN, records_writer
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.faults import UNREADABLE
@@ -53,7 +53,7 @@ def _by_workers(
         control_plan(run.dialect), CONTROL_FIELDS, _starts(run), targets, keep_raw
     )
     with capture_faults(source.name), lake.faults("written"):
-        report = raw.mapInArrow(writer, from_arrow_schema(REPORT)).collect()
+        report = in_workers(raw, writer, REPORT).collect()
     files = [DataFile(**row["file"].asDict()) for row in report if row["file"]]
     tally = [row["tally"] for row in report if row["tally"]]
     written = sum(file.rows for file in files if file.table == "records")
@@ -72,9 +72,9 @@ def _by_spark(
     cluster = run.identity.cluster_id
     plan = control_plan(run.dialect)
     decoder = records_decoder(plan.plan, _starts(run), keep_raw)
-    schema = from_arrow_schema(pa.schema(list(record_output().items())))
+    rows = in_workers(raw, decoder, pa.schema(list(record_output().items())))
     with capture_faults(source.name):
-        lake.append("records", with_run(raw.mapInArrow(decoder, schema), run.run_id, cluster))
+        lake.append("records", with_run(rows, run.run_id, cluster))
 
     written = lake.read("records").where(F.col("run_id") == run.run_id)
     lake.append("group_records", with_run(control_records(written, plan), run.run_id, cluster))
@@ -92,8 +92,8 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     control = records.where(
         F.col("error").isNull() & F.col("raw_key").isNotNull() & (F.col("kind") != OFFSET_COMMIT)
     ).select("partition", "offset", "timestamp", "raw_key", "raw_value")
-    schema = from_arrow_schema(pa.schema([*PLACE.items(), *CONTROL_FIELDS.items()]))
-    return control.mapInArrow(control_decoder(plan, CONTROL_FIELDS), schema)
+    schema = pa.schema([*PLACE.items(), *CONTROL_FIELDS.items()])
+    return in_workers(control, control_decoder(plan, CONTROL_FIELDS), schema)
 
 
 def _tally(written: DataFrame) -> list[Row]:

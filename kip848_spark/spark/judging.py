@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -39,10 +39,10 @@ from kip848_spark.audit.state import (
 )
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
 from kip848_spark.replay import kinds
+from kip848_spark.spark.workers import Batches, Function
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.tables import TIMESTAMP
 
-Batches = Iterator[pa.RecordBatch]
 Json = dict[str, Any]
 
 VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING, FOUND = (
@@ -105,7 +105,7 @@ IN_BETWEEN, RECORDS, NOW = -1, 0, 1
 OFFSETS_COMPARED = "groups of which committed offsets were replayed and compared"
 
 
-def judge(settings: Settings) -> Callable[[Batches], Batches]:
+def judge(settings: Settings) -> Function:
     """Columns of `Row`, sorted by group, ``last`` and offset, to lines of `VERDICT`."""
 
     def run(batches: Batches) -> Batches:

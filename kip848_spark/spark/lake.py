@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.errors import LakeError
 from kip848_spark.spark import direct
 from kip848_spark.spark.files import FILES, DataFile, Target, codec_of, table_writer
 from kip848_spark.spark.tables import TABLES, Table
+from kip848_spark.spark.workers import Function, in_workers
 from kip848_spark.state import LOCK, is_lake
 
 Row = Mapping[str, Any]
-Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Lake:
@@ -199,7 +198,7 @@ class Lake:
         """Has the workers write ``rows`` to files of ``tables`` and commits these: added, or
         (``overwrite``) as all there is. ``writer`` reports in rows of `FILES`."""
         with self.faults("written"):
-            told = rows.mapInArrow(writer, from_arrow_schema(FILES)).collect()
+            told = in_workers(rows, writer, FILES).collect()
             files = [DataFile(**row["file"].asDict()) for row in told]
             for name in tables:
                 own = [file for file in files if file.table == name]

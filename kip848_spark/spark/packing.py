@@ -4,14 +4,12 @@ otherwise be rows that say little each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from kip848_spark.audit.state import COMPARED, KEYS
-from kip848_spark.spark.decoding import Batches
+from kip848_spark.spark.workers import Batches, Function
 
 PACKED = pa.schema(
     [
@@ -26,7 +24,7 @@ table's columns `KEYS` and `COMPARED`."""
 _ROWS = 10_000
 
 
-def packed(table: str) -> Callable[[Batches], Batches]:
+def packed(table: str) -> Function:
     """Rows of a state table to rows of `PACKED`, of partition 0; a group whose rows do not stand
     side by side has more than one."""
 
@@ -39,7 +37,7 @@ def packed(table: str) -> Callable[[Batches], Batches]:
 
 
 def pack(table: str, rows: pa.RecordBatch, partition: int) -> pa.RecordBatch:
-    """The same of one batch, which is of ``partition``."""
+    """Rows of ``table``, all of ``partition``, to rows of `PACKED`."""
     columns = (rows.column(name).to_pylist() for name in (*KEYS[table], *COMPARED[table]))
     told = list(zip(*columns, strict=True))
     groups = rows.column("group_id")

@@ -15,6 +15,7 @@ from kip848_spark.spark.folding import CARRIED, FOLDED, state_rows, state_writer
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.tables import TABLES
+from kip848_spark.spark.workers import in_workers
 
 
 def replay(lake: Lake, run: Run, after: str | None) -> None:
@@ -37,7 +38,7 @@ def replay(lake: Lake, run: Run, after: str | None) -> None:
         return
     for table in FOLDED:
         schema = T.StructType([f for f in TABLES[table].schema if f.name != "cluster_id"])
-        folded = in_order(rows).mapInArrow(state_rows(table, names), schema)
+        folded = in_workers(in_order(rows), state_rows(table, names), schema)
         if "cluster_id" in TABLES[table].fields:
             folded = folded.withColumn("cluster_id", F.lit(cluster_id).cast("string"))
         lake.overwrite(table, folded)

@@ -6,7 +6,7 @@ that goes back to the driver is a report: which files there are, and what became
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.spark.decoding import PLACE, Batches, Columns, read
+from kip848_spark.spark.decoding import PLACE, Columns, read
 from kip848_spark.spark.files import FILE, Target, writers
+from kip848_spark.spark.workers import Batches, Function
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.decode import Decoded, Plan
 from kip848_spark.wire.faults import Reason, Rows
@@ -50,7 +51,7 @@ def records_writer(
     starts: Mapping[int, int],
     targets: Sequence[Target],
     keep_commits_raw: bool = False,
-) -> Callable[[Batches], Batches]:
+) -> Function:
     """Raw records to files of the tables `WRITTEN`, and a `REPORT` of them.
 
     ``fields`` are the columns of control records, ``starts`` the partitions' first offsets.
