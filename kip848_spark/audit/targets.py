@@ -10,13 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from kip848_spark.audit.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
-from kip848_spark.coordinator.assignors.model import Assignment
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
 from kip848_spark.coordinator.shard import Shard
@@ -38,7 +37,7 @@ class Verdict(NamedTuple):
     expected: Shares | None = None
 
 
-def shares_of(targets: Mapping[str, Assignment]) -> Shares:
+def shares_of(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> Shares:
     """Targets without topics of no partitions."""
     return {
         member: {topic: set(numbers) for topic, numbers in target.items() if numbers}
@@ -100,8 +99,7 @@ def judge(
 
 
 def _assigned(name: str, spec: AssignmentSpec) -> Shares:
-    result = ASSIGNORS[name](spec)
-    return shares_of({m: {t: dict.fromkeys(n) for t, n in r.items()} for m, r in result.items()})
+    return shares_of(ASSIGNORS[name](spec))
 
 
 def _specifications(
