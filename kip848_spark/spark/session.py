@@ -10,6 +10,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from kip848_spark import jars
@@ -153,6 +154,9 @@ def session(
 def _failures() -> Iterator[None]:
     """Turns what Spark throws, and nothing here knew, into a SparkFailure; the whole of it goes
     to the log."""
+    # PySpark would write what it raises to the terminal, too, with every line of Java's stack.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
     try:
         yield
     except (PySparkException, Py4JError) as cause:

@@ -16,13 +16,17 @@ CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 SOURCE = f"parquet:{CAPTURE}"
 
 
-def kip848(*arguments: str) -> str:
-    done = subprocess.run(
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-m", "kip848_spark", *arguments],
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def kip848(*arguments: str) -> str:
+    done = started(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,3 +48,7 @@ def test_capture_is_read_back_and_asked(tmp_path: Path) -> None:
     shown = kip848("groups", "--all", "--lake", lake, "--json")
     listed = {group["group_id"] for group in json.loads(shown)}
     assert listed == {row["group_id"] for row in json.loads(names)} != set()
+    wrong = started("sql", "--lake", lake, "select nonsense from records")
+    assert wrong.returncode == 2
+    assert "does not accept the query" in wrong.stderr
+    assert len(wrong.stderr) < 500, wrong.stderr
