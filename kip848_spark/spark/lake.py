@@ -223,13 +223,18 @@ class Lake:
         return {name: self._version(name) for name in TABLES}
 
     def _version(self, table: str) -> int:
-        spark = self.spark
-        jvm, context = spark._jvm, spark.sparkContext
-        assert jvm is not None
-        log = jvm.org.apache.hadoop.fs.Path(f"{self.location(table)}/_delta_log")
-        system = log.getFileSystem(context._jsc.hadoopConfiguration())
-        names = (status.getPath().getName() for status in system.listStatus(log))
+        log = f"{self.location(table)}/_delta_log"
+        local = self.is_local  # where Spark would take three calls a file
+        names = [path.name for path in Path(log).iterdir()] if local else self._listed(log)
         return max(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
+
+    def _listed(self, folder: str) -> list[str]:
+        """The names in a folder behind a URI."""
+        jvm, context = self.spark._jvm, self.spark.sparkContext
+        assert jvm is not None
+        path = jvm.org.apache.hadoop.fs.Path(folder)
+        system = path.getFileSystem(context._jsc.hadoopConfiguration())
+        return [status.getPath().getName() for status in system.listStatus(path)]
 
     def restore(self, versions: Mapping[str, int]) -> None:
         """Brings each table back to what it was at its version."""

@@ -62,6 +62,8 @@ _JVM = " ".join(
         "-XX:Tier4MinInvocationThreshold=6000",
         "-XX:Tier4CompileThreshold=150000",
         "-XX:Tier4BackEdgeThreshold=400000",
+        # The heap would be looked through each time so many more classes are loaded.
+        "-XX:MetaspaceSize=256m",
     )
 )
 """Of the JVM that a session starts. The thresholds are ten times the JVM's own."""
