@@ -91,7 +91,7 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
     from kip848_spark.state import State
 
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
-    with call.session(say) as session:
+    with call.session(say, keep_classes=True) as session:
         lake = Lake(session, call.lake_path())
         agreement: Rows = []
         for _ in range(ATTEMPTS):

@@ -104,7 +104,7 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
 
     source = call.source()
     call.lake_path()
-    with call.spark() as (session, say):
+    with call.spark(keep_classes=nightly) as (session, say):
         whole = call.lake(session)
         outcome = run_ingest(
             source,

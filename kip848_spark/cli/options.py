@@ -80,18 +80,21 @@ class Call:
         return cls(settings, verbose)
 
     @contextmanager
-    def spark(self) -> Iterator[tuple[SparkSession, Steps]]:
+    def spark(self, *, keep_classes: bool = False) -> Iterator[tuple[SparkSession, Steps]]:
         """As `session`, with a display of the steps and the function to tell them to."""
-        with steps() as say, self.session(say) as session:
+        with steps() as say, self.session(say, keep_classes=keep_classes) as session:
             yield session, say
 
     @contextmanager
-    def session(self, say: Steps) -> Iterator[SparkSession]:
-        """The Spark session to work with; ``say`` is told that it starts."""
+    def session(self, say: Steps, *, keep_classes: bool = False) -> Iterator[SparkSession]:
+        """The Spark session to work with; ``say`` is told that it starts. ``keep_classes``: of
+        verbs that use most of Spark."""
         from kip848_spark.spark.session import session
 
         say("starting Spark")
-        with session(self.settings.spark, self.verbose, say.within) as spark:
+        with session(
+            self.settings.spark, self.verbose, say.within, keep_classes=keep_classes
+        ) as spark:
             yield spark
 
     def source(self) -> Source:

@@ -17,6 +17,7 @@ from kip848_spark import jars
 from kip848_spark.errors import SparkFailure
 from kip848_spark.java import find_java
 from kip848_spark.resources import resource
+from kip848_spark.spark.classes import ClassArchive
 from kip848_spark.wire.kept import compile_meanwhile
 
 BATCH_ROWS = 200_000
@@ -73,11 +74,13 @@ def local_session(
     settings: Mapping[str, str] | None = None,
     progress: jars.Progress | None = None,
     verbose: bool = False,
+    *,
+    keep_classes: bool = False,
 ) -> SparkSession:
     """A session on this machine's cores, with the jars it needs (fetched once).
 
-    ``settings`` are Spark's own and win over ours. Raises EnvironmentFault if Java or a jar is
-    missing.
+    ``settings`` are Spark's own and win over ours. ``keep_classes``: see `ClassArchive.options`.
+    Raises EnvironmentFault if Java or a jar is missing.
     """
     java = find_java()
     paths = [str(jar) for jar in jars.spark_jars(progress)]
@@ -87,11 +90,13 @@ def local_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     level = "info" if verbose else "error"
     logging = f"-Dlog4j2.configurationFile=file:{resource('conf/log4j2.properties')}"
+    archive = ClassArchive.of(java)
+    classes = " ".join(archive.options(make=keep_classes) if archive else ())
     options = {
         **LOCAL,
         **REQUIRED,
         "spark.jars": ",".join(paths),
-        "spark.driver.extraJavaOptions": f"{_JVM} {logging} -Dkip848.log.level={level}",
+        "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
         **(settings or {}),
     }
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
@@ -133,10 +138,13 @@ def session(
     settings: Mapping[str, str] | None = None,
     verbose: bool = False,
     progress: jars.Progress = lambda _: None,
+    *,
+    keep_classes: bool = False,
 ) -> Iterator[SparkSession]:
     """The session to work with: the one there is, the one of a spark-submit, else a local one of
     its own. It is stopped at the end by whoever made it. What Spark throws becomes a SparkFailure.
-    ``progress`` is told of the jars that have to be fetched.
+    ``progress`` is told of the jars that have to be fetched. ``keep_classes``: what is done here
+    uses most of Spark, so a first one leaves behind what makes later sessions start faster.
     """
     there = SparkSession.getActiveSession()
     if there is not None:
@@ -144,10 +152,16 @@ def session(
             yield there
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    made = _submitted_session() if submitted else local_session(settings, progress, verbose)
+    made = (
+        _submitted_session()
+        if submitted
+        else local_session(settings, progress, verbose, keep_classes=keep_classes)
+    )
     try:
         with _failures():
             yield made
+        if keep_classes and not submitted and (archive := ClassArchive.of(find_java())):
+            archive.keep()
     finally:
         made.stop()
 
