@@ -5,16 +5,18 @@
 A simulated cluster of the quiet kind, so most records are commits: 50 partitions of
 `__consumer_offsets`, one of which has half of the records, and a group for every 2,000 of them. A
 million records are simulated; larger captures hold them several times, the groups renamed. Each is
-ingested, replayed and audited as a whole, one after the other in one warm session; the figure is
-the audit's time by the ingest's.
+ingested, replayed and audited as a whole, one after the other in one warm session, three times; the
+figure is the audit's time by that of the ingest before it.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -33,6 +35,7 @@ from kip848_spark.spark.sources import CaptureSource
 MILLIONS = (1, 10, 30)
 SIMULATED, WARM_UP = 1_000_000, 50_000
 RECORDS_A_GROUP = 2_000
+ROUNDS = 3
 TOPIC = "__consumer_offsets"
 
 Row = dict[str, float]
@@ -53,7 +56,10 @@ def main(millions: tuple[int, ...] = MILLIONS) -> None:
         spark = local_session()
         try:
             measure(spark, folder / f"{WARM_UP}", folder)
-            rows = [measure(spark, folder / f"{times}m", folder) for times in millions]
+            rows = [
+                [measure(spark, folder / f"{times}m", folder) for _ in range(ROUNDS)]
+                for times in millions
+            ]
         finally:
             spark.stop()
     show(console, rows)
@@ -62,7 +68,9 @@ def main(millions: tuple[int, ...] = MILLIONS) -> None:
 
 def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
     """Seconds of each step on a capture, and the workers' memory while they audit."""
-    lake = Lake(spark, str(folder / f"lake-{capture.name}"))
+    path = folder / "lake"
+    shutil.rmtree(path, ignore_errors=True)
+    lake = Lake(spark, str(path))
     with WorkerMemory() as while_read:
         read = _done(
             run_ingest(CaptureSource(str(capture), "parquet", TOPIC), lake, then_replay=True)
@@ -81,6 +89,7 @@ def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
         "ingest": read.durations_ms["ingest"] / 1000,
         "replay": read.durations_ms["replay"] / 1000,
         "audit": audited.durations_ms["audit"] / 1000,
+        "ratio": audited.durations_ms["audit"] / read.durations_ms["ingest"],
         "ingest_peak": while_read.peak,
         "audit_peak": while_audited.peak,
     }
@@ -91,20 +100,22 @@ def _done(outcome: Outcome) -> Run:
     return outcome.run
 
 
-def show(console: Console, rows: list[Row]) -> None:
-    """The table."""
-    table = Table(title="one warm session; seconds, and MiB of the largest Python worker")
+def show(console: Console, rows: list[list[Row]]) -> None:
+    """The table: of the rounds of each size the median, of the ratios their range as well."""
+    table = Table(title=f"one warm session, medians of {ROUNDS}; seconds; largest Python worker")
     for column in (
         "records", "control records", "verdicts", "ingest", "replay", "audit", "audit / ingest",
         "MiB",
     ):  # fmt: skip
         table.add_column(column, justify="right")
-    for row in rows:
+    for rounds in rows:
+        middle = {name: median(row[name] for row in rounds) for name in rounds[0]}
+        ratios = sorted(row["ratio"] for row in rounds)
         table.add_row(
-            *(f"{row[name]:,.0f}" for name in ("records", "control", "verdicts")),
-            *(f"{row[name]:.1f}" for name in ("ingest", "replay", "audit")),
-            f"{row['audit'] / row['ingest']:.2f}",
-            f"{row['audit_peak'] / 2**20:.0f}",
+            *(f"{middle[name]:,.0f}" for name in ("records", "control", "verdicts")),
+            *(f"{middle[name]:.1f}" for name in ("ingest", "replay", "audit")),
+            f"{middle['ratio']:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})",
+            f"{max(row['audit_peak'] for row in rounds) / 2**20:.0f}",
         )
     console.print(table)
 
