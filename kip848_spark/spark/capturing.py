@@ -80,9 +80,7 @@ def _names(batches: Batches) -> Batches:
     )
 
 
-def _renaming(
-    pseudonyms: Pseudonyms,
-) -> Function:
+def _renaming(pseudonyms: Pseudonyms) -> Function:
     def run(batches: Batches) -> Batches:
         for batch in batches:
             keys, values, good = rewrite(

@@ -47,7 +47,8 @@ class ClassArchive:
         try:
             if self._is_whole() and self._worth.exists():
                 with suppress(OSError):
-                    self.path.touch()
+                    for used in (self.path, self._worth):
+                        used.touch()
                 return [*_QUIET, f'"-XX:SharedArchiveFile={self.path}"']
             if not make or (self.path.exists() and _age(self.path) < _BEING_MADE_S):
                 return []
@@ -61,9 +62,11 @@ class ClassArchive:
 
     def keep(self) -> None:
         """What this JVM has loaded, and writes when it ends, is worth having. After a command that
-        failed it is little, and the next one tries again."""
+        failed it is little, and a later one tries again. A file that is there already is another
+        JVM's, and says nothing of this one."""
         with suppress(OSError):
-            self._worth.touch()
+            if not self.path.exists():
+                self._worth.touch()
 
     @property
     def _worth(self) -> Path:

@@ -179,9 +179,7 @@ def report(made: Iterable[Writer]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(files, schema=FILES)
 
 
-def table_writer(
-    target: Target,
-) -> Function:
+def table_writer(target: Target) -> Function:
     """Rows of a table to files of it, and a report of them."""
 
     def run(batches: Batches) -> Batches:

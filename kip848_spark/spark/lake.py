@@ -223,13 +223,18 @@ class Lake:
         return {name: self._version(name) for name in TABLES}
 
     def _version(self, table: str) -> int:
-        log = f"{self.location(table)}/_delta_log"
-        local = self.is_local  # where Spark would take three calls a file
-        names = [path.name for path in Path(log).iterdir()] if local else self._listed(log)
+        if self.is_local and not self._is_table(table):
+            raise LakeError(
+                f"The lake {self.path} has no table {table}.",
+                "Put its folder back; what an earlier version did not have `kip848 audit` makes.",
+            )
+        names = self._listed(f"{self.location(table)}/_delta_log")
         return max(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
 
     def _listed(self, folder: str) -> list[str]:
-        """The names in a folder behind a URI."""
+        """The names in a folder; Spark takes three calls for each."""
+        if self.is_local:
+            return [path.name for path in Path(folder).iterdir()]
         jvm, context = self.spark._jvm, self.spark.sparkContext
         assert jvm is not None
         path = jvm.org.apache.hadoop.fs.Path(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -102,6 +103,13 @@ def test_another_folder_is_no_lake(kip848: Command, spark: SparkSession, tmp_pat
     ended = kip848("run", "--source", f"parquet:{CAPTURE}", "--lake", str(tmp_path))
     refused(ended, 3, "not a lake")
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_lake_that_lacks_a_table(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    run = ("--source", f"parquet:{CAPTURE}", "--lake", str(tmp_path / "lake"))
+    assert kip848("ingest", *run).code == 0
+    shutil.rmtree(tmp_path / "lake" / "findings")
+    refused(kip848("run", *run), 3, "has no table findings")
 
 
 def test_a_lake_that_can_not_be_written(kip848: Command, spark: SparkSession) -> None:

@@ -86,6 +86,19 @@ def test_a_file_without_an_end_is_waited_for_then_made_again(cache: Path) -> Non
     assert not (folder / name).exists()
 
 
+def test_a_command_that_ends_well_does_not_vouch_for_what_another_one_left(cache: Path) -> None:
+    archive = ClassArchive.of(find_java())
+    assert archive is not None
+    asked()
+    archive.path.write_bytes(b"of a command that failed")
+    archive.keep()
+    assert asked(make=False) == ""
+    archive.path.unlink()
+    archive.keep()
+    archive.path.write_bytes(b"of this one")
+    assert "SharedArchiveFile" in asked(make=False)
+
+
 def test_what_nobody_used_for_a_month_goes(cache: Path) -> None:
     folder = cache / "classes"
     folder.mkdir()
