@@ -14,8 +14,14 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
-from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
+from deltalake.transaction import (
+    AddAction,
+    CommitProperties,
+    PostCommitHookProperties,
+    RemoveAction,
+)
 
+from kip848_spark.spark import statistics
 from kip848_spark.spark.files import DataFile, Target, writers
 from kip848_spark.spark.tables import Table
 
@@ -50,16 +56,33 @@ def _is_plain(found: DeltaTable, table: Table) -> bool:
     )
 
 
-def commit(path: str, files: Sequence[DataFile], mode: str = "append") -> None:
-    """Makes ``files`` part of the table, or all there is of it (``overwrite``)."""
-    table = DeltaTable(path)
+def commit(path: str, version: int, files: Sequence[DataFile], mode: str = "append") -> None:
+    """Makes ``files`` part of the table, or all there is of it (``overwrite``), in the commit that
+    follows ``version``. Raises DeltaError if there is another such commit."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(quote(file.name), file.size, {}, file.modified_ms, True, file.stats)
         for file in files
     ]
+    commit_actions(path, version, actions, mode)
+
+
+def commit_actions(
+    path: str, version: int, actions: Sequence[AddAction | RemoveAction], mode: str = "append"
+) -> None:
+    """As `commit`, of ``actions``."""
+    table = DeltaTable(path, version=version)
     table.create_write_transaction(
-        actions, mode=mode, schema=table.schema(), post_commithook_properties=_HOOKS
+        list(actions),
+        mode=mode,
+        schema=table.schema(),
+        post_commithook_properties=_HOOKS,
+        commit_properties=CommitProperties(max_commit_retries=0),
     )
+
+
+def corrections(path: str, table: Table) -> list[AddAction]:
+    """See `statistics.corrections`."""
+    return statistics.corrections(DeltaTable(path), table.stats_columns)
 
 
 def plain_files(path: str, table: Table) -> list[str] | None:
@@ -92,15 +115,6 @@ def newest_of(
             found = tuple(row[name] for name in key)
             newest[found] = max(newest.get(found, row[f"{column}_max"]), row[f"{column}_max"])
     return newest
-
-
-def write_rows(
-    target: Target, rows: Sequence[Mapping[str, Any]], mode: str = "append"
-) -> list[DataFile]:
-    """Writes ``rows`` as files of a table and commits them."""
-    files = row_files(target, rows)
-    commit(target.folder, files, mode)
-    return files
 
 
 def row_files(target: Target, rows: Sequence[Mapping[str, Any]]) -> list[DataFile]:

@@ -8,24 +8,20 @@ leaves behind belongs to no table, as with Spark's own writer.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kip848_spark.spark.statistics import statistics
 from kip848_spark.spark.workers import Batches, Function
 
 FILE_ROWS = 5_000_000
 """Rows of a file at most, about a hundred megabytes; the next ones go to another file."""
-_TEXT = 32
-"""Characters of a text that Delta's statistics keep."""
 _CODECS = {"snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "none": "none"}
 
 
@@ -156,7 +152,7 @@ class Writer:
                 size=status.st_size,
                 modified_ms=status.st_mtime_ns // 1_000_000,
                 rows=footer.num_rows,
-                stats=json.dumps(_statistics(footer, self.target.stats)),
+                stats=statistics(footer, self.target.stats),
             )
         )
 
@@ -190,38 +186,3 @@ def table_writer(target: Target) -> Function:
             yield from report(made.values())
 
     return run
-
-
-def _statistics(footer: pq.FileMetaData, names: Sequence[str]) -> dict[str, Any]:
-    """Delta's statistics, out of those that a Parquet file's footer has of its row groups."""
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    place = {groups[0].column(n).path_in_schema: n for n in range(groups[0].num_columns)}
-    least: dict[str, Any] = {}
-    greatest: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name in names:
-        found = [group.column(place[name]).statistics for group in groups]
-        nulls[name] = sum(one.null_count for one in found)
-        bounds = [one for one in found if one.has_min_max]
-        if bounds and not isinstance(bounds[0].min, bool | bytes):
-            _bound(least, name, min(one.min for one in bounds), lower=True)
-            _bound(greatest, name, max(one.max for one in bounds), lower=False)
-    return {
-        "numRecords": footer.num_rows,
-        "minValues": least,
-        "maxValues": greatest,
-        "nullCount": nulls,
-    }
-
-
-def _bound(bounds: dict[str, Any], name: str, value: Any, *, lower: bool) -> None:
-    """Notes a bound, as wide as it must be: times in milliseconds, the beginning of a text."""
-    if isinstance(value, datetime):
-        if not lower and value.microsecond % 1000:
-            value += timedelta(milliseconds=1)
-        text = value.astimezone(UTC).isoformat(timespec="milliseconds")
-        bounds[name] = text.replace("+00:00", "Z")
-    elif not isinstance(value, str) or len(value) <= _TEXT:
-        bounds[name] = value
-    elif lower:
-        bounds[name] = value[:_TEXT]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from kip848_spark.spark import direct, files
 from kip848_spark.spark.files import Target, Writer, writers
@@ -47,11 +48,14 @@ def test_a_file_holds_what_was_written_and_says_so(tmp_path: Path) -> None:
     assert file.size == (tmp_path / file.name).stat().st_size
     assert json.loads(file.stats) == {
         "numRecords": 3,
-        # Bounds only get wider: times to the millisecond, a text to its beginning, below only.
+        # Bounds only get wider: times to the millisecond, a text to its beginning, and a greatest
+        # text to a larger one.
         "minValues": {
             "n": 1, "at": "2026-11-21T00:00:00.000Z", "text": "x" * 32, "run_id": "r1",
         },
-        "maxValues": {"n": 6, "at": "2026-11-21T00:00:00.001Z", "run_id": "r1"},
+        "maxValues": {
+            "n": 6, "at": "2026-11-21T00:00:00.001Z", "text": "x" * 31 + "y", "run_id": "r1",
+        },
         "nullCount": {"n": 0, "at": 0, "text": 1, "raw": 0, "run_id": 0},
     }  # fmt: skip
 
@@ -89,12 +93,15 @@ def test_commits_add_and_replace(tmp_path: Path) -> None:
     target = Target("gaps", path, gaps.fields, {"run_id": "r", "cluster_id": None},
                     gaps.stats_columns)  # fmt: skip
     row = {"partition": 1, "first_offset": 2, "last_offset": 3, "cause": "transaction"}
-    direct.write_rows(target, [row])
-    direct.write_rows(target, [row | {"partition": 4}])
+    direct.commit(path, 0, direct.row_files(target, [row]))
+    direct.commit(path, 1, direct.row_files(target, [row | {"partition": 4}]))
     assert sorted(found["partition"] for found in direct.rows(path)) == [1, 4]
-    direct.write_rows(target, [row | {"partition": 7}], "overwrite")
+    direct.commit(path, 2, direct.row_files(target, [row | {"partition": 7}]), "overwrite")
     assert direct.rows(path) == [row | {"partition": 7, "run_id": "r", "cluster_id": None}]
-    direct.write_rows(target, [], "overwrite")
+    direct.commit(path, 3, [], "overwrite")
+    assert direct.rows(path) == []
+    with pytest.raises(CommitFailedError):  # version 3 was followed by another commit
+        direct.commit(path, 3, direct.row_files(target, [row]))
     assert direct.rows(path) == []
     assert DeltaTable(path, version=2).to_pyarrow_table().num_rows == 2
 

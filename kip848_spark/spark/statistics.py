@@ -1,0 +1,112 @@
+"""Delta's statistics of a data file: how many rows, and the bounds of each column.
+
+Readers skip a file whose bounds exclude what they look for, so a wrong bound loses rows. A reader
+may take a missing upper bound beside a lower one for "no upper limit" (Spark does) or for "nothing
+above" (delta-rs does). A column therefore has both bounds or neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+TEXT = 32
+"""Characters of a text that a bound keeps, as Spark's own statistics do."""
+_LAST = 0x10FFFF
+_SURROGATES = range(0xD800, 0xE000)
+
+
+def statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
+    """Delta's statistics (JSON) of the columns ``names``, from a Parquet file's footer."""
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    place = {groups[0].column(n).path_in_schema: n for n in range(groups[0].num_columns)}
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in names:
+        found = [group.column(place[name]).statistics for group in groups]
+        nulls[name] = sum(one.null_count for one in found)
+        filled = [one for one in found if one.num_values]
+        if not filled or not all(one.has_min_max for one in filled):
+            continue
+        low, high = _bounds(min(one.min for one in filled), max(one.max for one in filled))
+        if low is not None and high is not None:
+            least[name], greatest[name] = low, high
+    return json.dumps(
+        {
+            "numRecords": footer.num_rows,
+            "minValues": least,
+            "maxValues": greatest,
+            "nullCount": nulls,
+        }
+    )
+
+
+def _bounds(low: Any, high: Any) -> tuple[Any, Any]:
+    """Both bounds in the form and the width that Delta's statistics have; None for no bound."""
+    match low:
+        case bool() | bytes():
+            return None, None
+        case datetime():  # milliseconds: the lower bound is cut, the upper one rounded up
+            if high.microsecond % 1000:
+                high += timedelta(milliseconds=1)
+            return _time(low), _time(high)
+        case str():
+            return low[:TEXT], upper_bound(high)
+    return low, high
+
+
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def upper_bound(text: str) -> str | None:
+    """``text``, or a shorter text that sorts after it (by code points, as UTF-8 bytes sort too).
+
+    None if there is no such text: all of the characters that may stay are the last one there is.
+    """
+    if len(text) <= TEXT:
+        return text
+    for length in range(TEXT, 0, -1):
+        code = ord(text[length - 1])
+        if code < _LAST:
+            after = _SURROGATES.stop if code + 1 in _SURROGATES else code + 1
+            return text[: length - 1] + chr(after)
+    return None
+
+
+def corrections(table: DeltaTable, names: Sequence[str]) -> list[AddAction]:
+    """What to commit so that each file of ``table`` has both bounds of a column or neither.
+
+    Earlier versions of this program left the upper bound out where a text was long. An action
+    names a file that is part of the table already; it changes its statistics and no data.
+    """
+    files = pa.table(table.get_add_actions(flatten=True))
+    wrong = np.zeros(files.num_rows, bool)
+    for name in names:
+        low, high = (_unbounded(files, f"{side}.{name}") for side in ("min", "max"))
+        wrong |= low != high
+    filesystem = table.to_pyarrow_dataset().filesystem if wrong.any() else None
+    actions = []
+    for row in files.filter(pa.array(wrong)).to_pylist():
+        footer = pq.read_metadata(row["path"], filesystem=filesystem)
+        modified = int(row["modification_time"].timestamp() * 1000)
+        stats = statistics(footer, names)
+        actions.append(AddAction(row["path"], row["size_bytes"], {}, modified, False, stats))
+    return actions
+
+
+def _unbounded(files: pa.Table, column: str) -> npt.NDArray[np.bool_]:
+    """Which files have no such bound."""
+    if column not in files.column_names:
+        return np.ones(files.num_rows, bool)
+    return np.asarray(files[column].is_null())
