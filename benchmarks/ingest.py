@@ -90,7 +90,7 @@ def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, obje
 
     def by_spark(path: str) -> None:
         run = replace(plan, run_id=new_run_id(datetime.now(UTC)))
-        ingest(source, Lake(spark, Path(path).as_uri()), run)
+        ingest(source, Lake(spark, path, by_spark=True), run)
 
     def scan(_: str) -> None:
         _drop(source.read(spark, plan.ranges))

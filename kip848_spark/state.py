@@ -6,50 +6,43 @@ Tables are read by delta-rs at the versions of one finished run, as Spark's view
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from kip848_spark.errors import LakeError, NotFoundError
-
-LOCK = ".kip848.lock"
-"""The lock file of a local lake."""
+from kip848_spark.lake.folders import LocalFolder, is_lake
+from kip848_spark.lake.location import locate, scheme_of
 
 Row = dict[str, Any]
 
 
-def is_lake(path: str, tables: Iterable[str]) -> bool:
-    """True if there is a lake in the folder ``path``, False if there could be one.
-
-    Raises LakeError if there is something else.
-    """
-    folder = Path(path)
-    if not folder.exists():
-        return False
-    if not folder.is_dir():
-        raise LakeError(f"{path} is a file, not a lake.", "Name a folder with --lake.")
-    if (folder / "runs" / "_delta_log").is_dir():
-        return True
-    if any(entry.name not in (*tables, LOCK) for entry in folder.iterdir()):
-        raise LakeError(
-            f"{path} is not a lake: it holds other files and no table of runs.",
-            "Name a new or empty folder with --lake.",
-        )
-    return False
-
-
 class State:
     """The tables of the lake at ``path`` as the last finished run left them, or the last one done
-    by ``as_of`` (UTC). Raises LakeError."""
+    by ``as_of`` (UTC).
 
-    def __init__(self, path: str, as_of: datetime | None = None) -> None:
-        self.path = path.rstrip("/") or "/"
-        if "://" not in path and not is_lake(path, ()):
+    ``storage`` are delta-rs' options of the store that has the lake; ``default`` is the URI of the
+    file system that paths without a scheme belong to. Raises UsageError or LakeError.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        as_of: datetime | None = None,
+        *,
+        storage: Mapping[str, str] | None = None,
+        default: str = "file:///",
+    ) -> None:
+        self.place = locate(path, default)
+        self.path = self.place.text
+        self._storage = dict(storage or {})
+        if self.place.folder is not None and not _is_lake(self.place.folder, path):
             raise LakeError(f"There is no lake at {path}.", "`kip848 run` makes it.")
         done = [run for run in self._rows("runs", None) if run["outcome"] == "done"]
         if as_of is not None:
@@ -69,15 +62,46 @@ class State:
     ) -> list[Row]:
         wanted = None if groups is None else pc.field("group_id").isin(list(groups))
         try:
-            found = DeltaTable(f"{self.path}/{table}", version=version)
-            dataset = found.to_pyarrow_dataset()
-            rows = dataset.to_table(filter=wanted, use_threads=False)
+            found = DeltaTable(self._uri(table), version=version, storage_options=self._storage)
+            rows = _unpruned(found).to_table(filter=wanted, use_threads=False)
             return list(rows.to_pylist())
         except (DeltaError, OSError) as cause:
             first = str(cause).splitlines()[0]
             raise LakeError(
                 f"The table {table} of the lake {self.path} can't be read: {first}"
             ) from None
+
+    def _uri(self, table: str) -> str:
+        if self.place.folder is not None:
+            return str(self.place.folder / table)
+        if scheme_of(self.place.uri) not in _STORES:
+            raise LakeError(
+                f"The lake {self.path} can only be read through Spark.",
+                "`kip848 sql` reads every lake that Spark can reach.",
+            )
+        return self.place.child(table)
+
+
+_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "hdfs")
+"""Schemes of the stores that delta-rs reads."""
+
+
+def _is_lake(folder: Path, path: str) -> bool:
+    try:
+        return is_lake(LocalFolder(folder), path, ())
+    except OSError as cause:
+        raise LakeError(f"The lake {path} can't be read: {cause.strerror}.") from None
+
+
+def _unpruned(table: DeltaTable) -> ds.Dataset:
+    """The rows of ``table``, of which no file is left out by Delta's statistics: those that earlier
+    versions of this program wrote exclude rows that are there."""
+    dataset = table.to_pyarrow_dataset()
+    fragments = [
+        dataset.format.make_fragment(fragment.path, fragment.filesystem)
+        for fragment in dataset.get_fragments()
+    ]
+    return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
 
 
 def described(state: State, names: Sequence[str] | None = None) -> list[Row]:

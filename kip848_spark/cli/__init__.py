@@ -20,6 +20,7 @@ from kip848_spark.cli import (
     look,
     records,
     reference,
+    repair,
     simulating,
 )
 from kip848_spark.errors import Kip848Error
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for verbs in (auditing, demo, jobs, look, records, decoding, reference, simulating, here):
+for verbs in (auditing, demo, jobs, look, records, decoding, reference, repair, simulating, here):
     verbs.register(app)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from kip848_spark.errors import SourceError
+from kip848_spark.errors import LakeError, SourceError
+from kip848_spark.spark.integrity import damage
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Ledger
 from kip848_spark.spark.sources import Range, Source
@@ -33,10 +34,17 @@ def readable(source: Source, spark: SparkSession) -> str:
 
 
 def usable(lake: Lake) -> str:
-    """What a look at the lake says. Raises LakeError if it is none or can't be written."""
+    """What a look at the lake says. Raises LakeError if it is none, is damaged or can't be
+    written."""
     there = lake.exists()
-    with lake.locked():
+    with lake.leased():
         if not there:
             return f"{lake.path} can be made"
-        last = Ledger(lake).last()
+        ledger = Ledger(lake)
+        last = ledger.last()
+        if ledger.unfinished() is None and (found := damage(lake)):
+            raise LakeError(
+                f"The lake {lake.path} is damaged: {'; '.join(found)}.",
+                "`kip848 repair` repairs it.",
+            )
     return f"{lake.path}: last run {last.run_id if last else 'none yet'}"

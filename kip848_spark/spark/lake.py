@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -18,43 +16,58 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kip848_spark.errors import LakeError
+from kip848_spark.lake.folders import is_lake
+from kip848_spark.lake.lease import Lease
 from kip848_spark.spark import direct
 from kip848_spark.spark.files import FILES, DataFile, Target, codec_of, table_writer
+from kip848_spark.spark.hadoop import folder_of, location_of
 from kip848_spark.spark.tables import TABLES, Table
 from kip848_spark.spark.workers import Function, in_workers
-from kip848_spark.state import LOCK, is_lake
 
 Row = Mapping[str, Any]
 
 
 class Lake:
-    """The tables below ``path`` (a folder or a URI). Nothing is touched before it is asked for."""
+    """The tables below ``path`` (a folder or a URI). Nothing is touched before it is asked for.
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
+    ``by_spark``: have Spark write, as it does wherever its workers can't write files by themselves.
+    Raises UsageError or LakeError if ``path`` is no place that Spark can reach.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, *, by_spark: bool = False) -> None:
         self.spark = spark
-        self.path = path.rstrip("/") or "/"
-
-    @property
-    def is_local(self) -> bool:
-        return "://" not in self.path
+        self.place = location_of(spark, path)
+        self.path = self.place.text
+        self.files = folder_of(spark, self.place)
+        self.by_spark = by_spark
+        self._lease: Lease | None = None
+        self._expected: dict[str, int] = {}
 
     @property
     def is_direct(self) -> bool:
         """True if small things can be done without Spark. delta-rs reads ``%20`` in a path as a
         blank, so such a lake is left to Spark."""
-        return self.is_local and not _ESCAPE.search(str(Path(self.path).absolute()))
+        return not self.by_spark and bool(self._folder) and not _ESCAPE.search(self._folder)
+
+    @property
+    def _folder(self) -> str:
+        """The lake's folder on this machine; empty if it is elsewhere."""
+        return "" if self.place.folder is None else str(self.place.folder)
 
     def location(self, table: str) -> str:
-        """Where the Delta folder of ``table`` is."""
-        return f"{self.path}/{table}"
+        """The URI of the Delta folder of ``table``."""
+        return self.place.child(table)
+
+    def _local(self, table: str) -> str:
+        """The Delta folder of ``table``, on this machine."""
+        return f"{self._folder}/{table}"
 
     # -- making ------------------------------------------------------------------------------
 
     def exists(self) -> bool:
         """True if there is a lake here. Raises LakeError if there is something else."""
-        if not self.is_local:
-            return self._is_table("runs")
-        return is_lake(self.path, TABLES)
+        with self.faults("read"):
+            return is_lake(self.files, self.path, TABLES)
 
     def must_exist(self) -> None:
         """Raises LakeError unless there is a lake here."""
@@ -67,13 +80,14 @@ class Lake:
         """Makes the tables that are not there yet, empty; `runs` last, so that it vouches for
         the others."""
         for table in sorted(TABLES.values(), key=lambda t: t.name == "runs"):
-            if not self._is_table(table.name):
+            if not self._commits(table.name):
                 with self.faults("made"):
                     self._create(table)
+                self._expected[table.name] = self._version(table.name)
 
     def _create(self, table: Table) -> None:
         if self.is_direct:
-            direct.make(self.location(table.name), table)
+            direct.make(self._local(table.name), table)
             return
         columns = ", ".join(
             f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
@@ -84,42 +98,54 @@ class Lake:
         place = f"delta.`{self.location(table.name)}`"
         self.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta{properties}")
 
-    def _is_table(self, name: str) -> bool:
-        if self.is_local:
-            return (Path(self.location(name)) / "_delta_log").is_dir()
-        jvm = self.spark._jvm
-        assert jvm is not None
-        delta = jvm.io.delta.tables.DeltaTable
-        return bool(delta.isDeltaTable(self.spark._jsparkSession, self.location(name)))
+    def _commits(self, table: str) -> list[int]:
+        """The versions of ``table`` that have a commit file; none if there is no such table."""
+        names = self.files.names(f"{table}/_delta_log")
+        return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keeps other writers of this machine out; the lock goes with the process that holds it.
+    def leased(self) -> Iterator[None]:
+        """Holds the lake's lease: no other run writes to it meanwhile, on any machine.
 
-        For a lake behind a URI the scheduler has to see to that (one run at a time). Raises
-        LakeError if it is held, or if the path is no place for a lake.
+        From here on each table must have the versions that this process gives it. Raises LakeError
+        if another run has the lease, or if the path is no place for a lake.
         """
-        self.exists()  # never put a lock into a folder that is something else
-        if not self.is_local:
-            yield
-            return
-        folder = Path(self.path)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = (folder / LOCK).open("w")
-        except OSError as cause:
-            raise LakeError(
-                f"The lake {self.path} can't be written: {cause.strerror}.",
-                "Check the path and its permissions.",
-            ) from None
-        with handle:
+        self.exists()  # no lease file goes into a folder that is something else
+        with ExitStack() as stack:
+            with self.faults("written"):
+                self._lease = stack.enter_context(Lease.held(self.files, self.path))
+                self._expected = self._versions_there()
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LakeError(
-                    f"Another run is writing to the lake {self.path}.", "Wait until it is done."
-                ) from None
-            yield
+                yield
+            finally:
+                self._lease = None
+
+    @contextmanager
+    def _commit(self, table: str) -> Iterator[int]:
+        """One commit to ``table``: gives the version that it follows.
+
+        Under a lease it is refused if the lease was lost or if the table is not at the version
+        that this process last gave it. Raises LakeError.
+        """
+        with self.faults("written"):
+            before = self._version(table)
+            if self._lease is not None:
+                self._lease.check()
+                self._must_be(table, self._expected.get(table, before), before)
+            yield before
+            after = self._version(table)
+            if self._lease is not None and after != before:
+                self._must_be(table, before + 1, after)
+                self._expected[table] = after
+
+    def _must_be(self, table: str, expected: int, found: int) -> None:
+        if found != expected:
+            raise LakeError(
+                f"Another program wrote to the table {table} of the lake {self.path} during this "
+                f"run: it is at version {found}, expected {expected}.",
+                "Nothing more was written. Run it again when nothing else writes to the lake: it "
+                "restores the tables first.",
+            )
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -129,7 +155,7 @@ class Lake:
         return (
             self.is_direct
             and (self.spark.sparkContext.master or "").startswith("local")
-            and all(direct.is_plain(self.location(name), TABLES[name]) for name in tables)
+            and all(direct.is_plain(self._local(name), TABLES[name]) for name in tables)
         )
 
     def target(
@@ -141,7 +167,7 @@ class Lake:
         constants = {"run_id": run_id, "cluster_id": cluster_id} if run_id else {}
         return Target(
             table=table,
-            folder=str(Path(self.location(table)).absolute()),
+            folder=self._local(table),
             fields=TABLES[table].fields,
             constants=constants,
             stats=TABLES[table].stats_columns,
@@ -152,8 +178,8 @@ class Lake:
         """Commits ``files`` to their tables, a commit a table."""
         for name in tables:
             if own := [file for file in files if file.table == name]:
-                with self.faults("written"):
-                    direct.commit(self.location(name), own)
+                with self._commit(name) as version:
+                    direct.commit(self._local(name), version, own)
 
     def append_rows(
         self, table: str, rows: Sequence[Row], run_id: str, cluster_id: str | None
@@ -162,8 +188,9 @@ class Lake:
         if not rows:
             return
         if self.writes_directly([table]):
-            with self.faults("written"):
-                direct.write_rows(self.target(table, run_id, cluster_id), rows)
+            target = self.target(table, run_id, cluster_id)
+            with self._commit(table) as version:
+                direct.commit(target.folder, version, direct.row_files(target, rows))
             return
         names = [n for n in TABLES[table].fields if n not in ("run_id", "cluster_id")]
         self.append(table, with_run(self._frame(table, rows, names), run_id, cluster_id))
@@ -172,9 +199,10 @@ class Lake:
         """Puts ``rows`` in the place of those that have ``value`` in ``column``. Of a small table:
         it may be written anew as a whole."""
         if self.writes_directly([table]):
-            others = [row for row in self.rows(table) if row[column] != value]
-            with self.faults("written"):
-                direct.write_rows(self.target(table), [*others, *rows], "overwrite")
+            with self._commit(table) as version:
+                others = [row for row in self.rows(table) if row[column] != value]
+                files = direct.row_files(self.target(table), [*others, *rows])
+                direct.commit(self._local(table), version, files, "overwrite")
             return
         frame = self._frame(table, rows, list(TABLES[table].fields))
         self.overwrite(table, frame, f"{column} = '{value}'")
@@ -198,11 +226,12 @@ class Lake:
         """Has the workers write ``rows`` to files of ``tables`` and commits these: added, or
         (``overwrite``) as all there is. ``writer`` reports in rows of `FILES`."""
         with self.faults("written"):
-            told = in_workers(rows, writer, FILES).collect()
-            files = [DataFile(**row["file"].asDict()) for row in told]
-            for name in tables:
-                own = [file for file in files if file.table == name]
-                direct.commit(self.location(name), own, mode)
+            reported = in_workers(rows, writer, FILES).collect()
+        files = [DataFile(**row["file"].asDict()) for row in reported]
+        for name in tables:
+            own = [file for file in files if file.table == name]
+            with self._commit(name) as version:
+                direct.commit(self._local(name), version, own, mode)
 
     def _write(self, table: str, rows: DataFrame, mode: str, options: Mapping[str, str]) -> None:
         columns = list(TABLES[table].fields)
@@ -210,10 +239,20 @@ class Lake:
             writer = table_writer(self.target(table))
             self.write_files([table], rows.select(columns), writer, mode)
             return
-        with self.faults("written"):
+        with self._commit(table):
             rows.select(columns).write.format("delta").mode(mode).options(**options).save(
                 self.location(table)
             )
+
+    def correct_statistics(self) -> None:
+        """Corrects the statistics of files that an earlier version of this program wrote: they
+        made other Delta readers skip rows."""
+        for name in TABLES:
+            if self.writes_directly([name]):
+                actions = direct.corrections(self._local(name), TABLES[name])
+                if actions:
+                    with self._commit(name) as version:
+                        direct.commit_actions(self._local(name), version, actions)
 
     def versions(self) -> dict[str, int]:
         """The newest Delta version of each table: its last commit file's number.
@@ -222,31 +261,26 @@ class Lake:
         """
         return {name: self._version(name) for name in TABLES}
 
+    def _versions_there(self) -> dict[str, int]:
+        """As `versions`, of the tables that exist."""
+        found = {name: self._commits(name) for name in TABLES}
+        return {name: max(commits) for name, commits in found.items() if commits}
+
     def _version(self, table: str) -> int:
-        if self.is_local and not self._is_table(table):
+        commits = self._commits(table)
+        if not commits:
             raise LakeError(
                 f"The lake {self.path} has no table {table}.",
                 "Put its folder back; what an earlier version did not have `kip848 audit` makes.",
             )
-        names = self._listed(f"{self.location(table)}/_delta_log")
-        return max(int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name))
-
-    def _listed(self, folder: str) -> list[str]:
-        """The names in a folder; Spark takes three calls for each."""
-        if self.is_local:
-            return [path.name for path in Path(folder).iterdir()]
-        jvm, context = self.spark._jvm, self.spark.sparkContext
-        assert jvm is not None
-        path = jvm.org.apache.hadoop.fs.Path(folder)
-        system = path.getFileSystem(context._jsc.hadoopConfiguration())
-        return [status.getPath().getName() for status in system.listStatus(path)]
+        return max(commits)
 
     def restore(self, versions: Mapping[str, int]) -> None:
         """Brings each table back to what it was at its version."""
         now = self.versions()
         for name, version in versions.items():
             if now[name] != version:
-                with self.faults("restored"):
+                with self._commit(name):
                     self.spark.sql(
                         f"RESTORE TABLE delta.`{self.location(name)}` TO VERSION AS OF {version}"
                     ).count()
@@ -257,14 +291,14 @@ class Lake:
         """All rows of a small table."""
         with self.faults("read"):
             if self.is_direct:
-                return direct.rows(self.location(table))
+                return direct.rows(self._local(table))
             return [row.asDict() for row in self.read(table).collect()]
 
     def count(self, table: str) -> int:
         """How many rows a table has."""
         with self.faults("read"):
             if self.is_direct:
-                return direct.count(self.location(table))
+                return direct.count(self._local(table))
             return self.read(table).count()
 
     def newest_of(
@@ -274,7 +308,7 @@ class Lake:
         ``value``."""
         with self.faults("read"):
             if self.is_direct:
-                return direct.newest_of(self.location(table), column, key, unless, value)
+                return direct.newest_of(self._local(table), column, key, unless, value)
             rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
             found = rows.agg(F.max(column).alias("newest")).collect()
             return {tuple(row[name] for name in key): row["newest"] for row in found}
@@ -289,8 +323,8 @@ class Lake:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         with self.faults("read"):
-            if version is None and self.is_direct and not _GLOB.search(self.path):
-                files = direct.plain_files(self.location(table), TABLES[table])
+            if version is None and self.is_direct and not _GLOB.search(self._folder):
+                files = direct.plain_files(self._local(table), TABLES[table])
                 if files is not None:
                     return self._of_files(files, TABLES[table])
             return reader.load(self.location(table))
@@ -299,7 +333,8 @@ class Lake:
         if not files:
             nothing = pa.schema(list(table.fields.items())).empty_table()
             return self.spark.createDataFrame(nothing).to(table.schema)
-        return self.spark.read.schema(table.schema).parquet(*files)
+        uris = [f"file:{file}" for file in files]
+        return self.spark.read.schema(table.schema).parquet(*uris)
 
     @contextmanager
     def faults(self, verb: str) -> Iterator[None]:

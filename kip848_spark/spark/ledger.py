@@ -18,6 +18,7 @@ from pyspark.sql import Row
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.sources import Extent, Identity, Range
+from kip848_spark.spark.tables import TABLES
 
 PLANNED = "planned"
 DONE = "done"
@@ -161,6 +162,11 @@ class Ledger:
     def write(self, run: Run) -> None:
         """Stores ``run``, in the place of what was stored of it before."""
         self.lake.replace_rows("runs", [run.row()], "run_id", run.run_id)
+
+    def restore(self, run: Run) -> None:
+        """Brings the tables back to what they were when ``run`` was planned."""
+        versions = {n: v for n, v in run.table_versions.items() if n in TABLES and n != "runs"}
+        self.lake.restore(versions)
 
     def forget(self, run: Run) -> None:
         """Takes the row of an unfinished run out again."""

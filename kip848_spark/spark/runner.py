@@ -15,6 +15,7 @@ from kip848_spark.spark.auditing import Asked, audit
 from kip848_spark.spark.choosing import chosen
 from kip848_spark.spark.comparing import judge_live
 from kip848_spark.spark.ingest import ingest, topic_rows
+from kip848_spark.spark.integrity import check, damage, finished
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import (
     AUDIT,
@@ -26,9 +27,9 @@ from kip848_spark.spark.ledger import (
     next_ranges,
     same_topic,
 )
+from kip848_spark.spark.repair import Repaired, repair
 from kip848_spark.spark.replaying import replay
 from kip848_spark.spark.sources import Extent, Identity, KafkaSource, Range, Source
-from kip848_spark.spark.tables import TABLES
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
 
@@ -84,14 +85,16 @@ def run_ingest(
     steps = _Steps(progress)
     identity = source.identity()
     extents = source.extents(lake.spark)
-    with lake.locked():
+    with lake.leased():
         if not lake.exists():
             with steps.step("make", "making the lake's tables"):
                 lake.make()
+        lake.correct_statistics()
         ledger = Ledger(lake)
         last = ledger.last()
         same_topic(last, identity)
         plan, recovered = _recovered(ledger, source, extents)
+        check(lake)
         if plan is None:
             ranges = next_ranges(last, extents)
             choice = chosen(source, lake.spark, ranges, dialect, last.dialect if last else None)
@@ -132,10 +135,11 @@ def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
     """Brings the state tables up to what has been ingested. Raises LakeError."""
     steps = _Steps(progress)
     lake.must_exist()
-    with lake.locked():
+    with lake.leased():
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
-        recovered = _restored(ledger, unfinished) if unfinished else None
+        recovered = _undone(ledger, unfinished) if unfinished else None
+        check(lake)
         last = ledger.last()
         if last is None or last.replayed_through == last.run_id:
             return Outcome(last, False, recovered)
@@ -160,11 +164,12 @@ def run_audit(
     steps = _Steps(progress)
     lake.must_exist()
     identity = None if source is None else source.identity()
-    with lake.locked():
+    with lake.leased():
         lake.make()  # a lake of an earlier version lacks the two tables
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
-        recovered = _restored(ledger, unfinished) if unfinished else None
+        recovered = _undone(ledger, unfinished) if unfinished else None
+        check(lake)
         last = ledger.last()
         if last is None or last.replayed_through != last.run_id:
             raise LakeError(
@@ -183,6 +188,39 @@ def run_audit(
                 live = judge_live(lake, source, plan, asked.groups)
         plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
         return Outcome(_finished(ledger, plan, steps), True, recovered, live=live)
+
+
+def run_repair(lake: Lake, progress: Progress = lambda _: None) -> Repaired:
+    """Repairs a lake that two programs wrote to at once; changes nothing if it is not damaged.
+
+    Raises LakeError if there is none, or if it can't be repaired.
+    """
+    steps = _Steps(progress)
+    lake.must_exist()
+    with lake.leased():
+        lake.make()  # a lake of an earlier version may lack a table
+        lake.correct_statistics()
+        ledger = Ledger(lake)
+        last = ledger.last()
+        if last is None:
+            raise LakeError(
+                f"No run of the lake {lake.path} has ever finished.",
+                "Remove its folder, and run again.",
+            )
+        if (unfinished := ledger.unfinished()) is not None:
+            ledger.forget(unfinished)  # what it wrote belongs to no finished run
+        with steps.step("check", "looking for damage"):
+            found = damage(lake)
+        if not found:
+            return Repaired()
+        last = finished(lake)[0][-1]
+        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        ledger.write(plan)
+        removed, dropped = repair(lake, plan, progress)
+        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
+        _finished(ledger, plan, steps)
+        return Repaired(tuple(found), removed, dropped)
 
 
 def _plan(
@@ -210,21 +248,21 @@ def _recovered(
     ledger: Ledger, source: Source, extents: dict[int, Extent]
 ) -> tuple[Run | None, str | None]:
     """After a run that was killed: its plan, to be repeated, with the tables as they were before
-    it. If the source no longer has those offsets, the plan is dropped."""
+    it. The plan names the versions to restore, and keeps them however often it is repeated. If the
+    source no longer has those offsets, the plan is dropped."""
     unfinished = ledger.unfinished()
     if unfinished is None:
         return None, None
-    recovered = _restored(ledger, unfinished)
     ends = {partition: extent.end for partition, extent in extents.items()}
     there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
     if not there or unfinished.source != source.name:
-        return None, recovered
-    return replace(unfinished, table_versions=ledger.lake.versions()), recovered
+        return None, _undone(ledger, unfinished)
+    ledger.restore(unfinished)
+    return unfinished, unfinished.run_id
 
 
-def _restored(ledger: Ledger, unfinished: Run) -> str:
-    versions = {n: v for n, v in unfinished.table_versions.items() if n in TABLES and n != "runs"}
-    ledger.lake.restore(versions)
+def _undone(ledger: Ledger, unfinished: Run) -> str:
+    ledger.restore(unfinished)
     ledger.forget(unfinished)
     return unfinished.run_id
 

@@ -100,8 +100,7 @@ def test_two_runs_on_halves_are_one_run_on_the_whole(
 def test_spark_writes_what_the_workers_write(
     whole: Lake, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A lake that is named by a URI is Spark's to write, on this machine as well."""
-    lake = Lake(spark, (tmp_path / "lake").as_uri())
+    lake = Lake(spark, str(tmp_path / "lake"), by_spark=True)
     run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     assert whole.writes_directly(WRITTEN)
     assert not lake.writes_directly(WRITTEN)
@@ -160,7 +159,7 @@ def test_a_killed_run_is_undone_and_repeated(
 
 def test_two_writers_do_not_meet(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake(spark, str(tmp_path / "lake"))
-    with lake.locked(), pytest.raises(LakeError, match="Another run"):
+    with lake.leased(), pytest.raises(LakeError, match="Another run"):
         run_ingest(source(NEWEST / COMMITTED), Lake(spark, lake.path))
 
 

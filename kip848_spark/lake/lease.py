@@ -1,0 +1,221 @@
+"""The lease of a lake: who may write to it now.
+
+A lease is a numbered file in the lake's folder `LEASES`; the highest number counts. It names its
+owner, and the owner rewrites it every `HEARTBEAT_S` seconds. To acquire a lease is to create the
+next file, which a file system lets only one process do. That is possible if the last lease was
+released, if its owner has not been heard of for `EXPIRY_S` seconds, or if the owner was a process
+of this machine that has ended.
+
+Clocks of two machines may differ, so a lease that looks expired is watched for some heartbeats
+before it is taken over. An owner that was suspended for so long finds a lease with a higher number
+when it next writes, and stops.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import psutil
+
+from kip848_spark.errors import LakeError
+from kip848_spark.lake.folders import LEASES, Folder
+
+HEARTBEAT_S = 10.0
+"""Seconds between two heartbeats of an owner."""
+EXPIRY_S = 60.0
+"""Seconds without a heartbeat after which a lease may be taken over."""
+_SAME_START_S = 5.0
+"""Seconds by which a process's start may seem to move when the machine's clock is set."""
+_WATCHED_S = 3 * HEARTBEAT_S
+"""Seconds that a lease which looks expired is watched for a heartbeat."""
+_FILE = re.compile(r"\d{20}\.json")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process. ``machine`` tells machines and containers apart; ``token`` is one lease's own."""
+
+    host: str
+    machine: str
+    pid: int
+    process_started: float
+    token: str
+
+    @classmethod
+    def this_process(cls) -> Owner:
+        """The process that calls, with a new token."""
+        process = psutil.Process()
+        return cls(
+            platform.node(), _machine(), process.pid, process.create_time(), secrets.token_hex(16)
+        )
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the owner was a process of this machine that runs no more."""
+        if self.machine != _machine():
+            return False
+        try:
+            started = psutil.Process(self.pid).create_time()
+            return abs(started - self.process_started) > _SAME_START_S
+        except psutil.NoSuchProcess:
+            return True
+
+
+def _machine() -> str:
+    """A name for the set of processes that see each other's numbers."""
+    boot, numbers = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+    parts = [platform.node()]
+    parts += [boot.read_text().strip()] if boot.exists() else []
+    parts += [str(numbers.readlink())] if numbers.is_symlink() else []
+    return "/".join(parts)
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The content of a lease file; times are seconds since 1970 by the owner's clock."""
+
+    owner: Owner
+    acquired: float
+    heartbeat: float
+    released: bool = False
+
+    def content(self) -> bytes:
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, content: bytes) -> _Record | None:
+        """None if the content is not (or not yet) that of a lease."""
+        try:
+            fields = orjson.loads(content)
+            return cls(**{**fields, "owner": Owner(**fields["owner"])})
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+class Lease:
+    """The right to write to a lake, while it is held."""
+
+    def __init__(self, folder: Folder, lake: str, number: int, record: _Record) -> None:
+        self._folder = folder
+        self._lake = lake
+        self._number = number
+        self._record = record
+        self._ended = threading.Event()
+
+    @classmethod
+    @contextmanager
+    def held(cls, folder: Folder, lake: str) -> Iterator[Lease]:
+        """Acquires the lease of ``lake``, whose files are in ``folder``, keeps it alive, and
+        releases it at the end. Raises LakeError if another process has it."""
+        lease = cls._acquired(folder, lake)
+        heart = threading.Thread(target=lease._beat, name="kip848-lease", daemon=True)
+        heart.start()
+        try:
+            yield lease
+        finally:
+            lease._ended.set()
+            heart.join()
+            lease._release()
+
+    def check(self) -> None:
+        """Raises LakeError if the lease was taken over meanwhile."""
+        number, record = _newest(self._folder)
+        if number != self._number or record is None or record.owner != self._record.owner:
+            raise LakeError(
+                f"This run no longer holds the lease of the lake {self._lake}: it gave no sign for "
+                f"{EXPIRY_S:.0f} s, and {_who(record)} took over.",
+                "Nothing more was written. Run it again once the other run is done.",
+            )
+
+    @classmethod
+    def _acquired(cls, folder: Folder, lake: str) -> Lease:
+        while True:
+            number, last = _newest(folder)
+            if number and not _is_over(folder, lake, number, last):
+                continue
+            now = time.time()
+            own = _Record(Owner.this_process(), now, now)
+            if folder.create(_path(number + 1), own.content()):
+                for old in sorted(_numbers(folder))[:-1]:
+                    folder.remove(_path(old))
+                return cls(folder, lake, number + 1, own)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(HEARTBEAT_S):
+            record = replace(self._record, heartbeat=time.time())
+            try:
+                self._folder.replace(_path(self._number), record.content())
+            except OSError:  # a store that does not answer now; `check` decides what it meant
+                continue
+
+    def _release(self) -> None:
+        record = replace(self._record, heartbeat=time.time(), released=True)
+        try:
+            self._folder.replace(_path(self._number), record.content())
+        except OSError:  # then it expires
+            return
+
+
+def _path(number: int) -> str:
+    return f"{LEASES}/{number:020}.json"
+
+
+def _numbers(folder: Folder) -> list[int]:
+    return [int(name[:20]) for name in folder.names(LEASES) if _FILE.fullmatch(name)]
+
+
+def _newest(folder: Folder) -> tuple[int, _Record | None]:
+    """The number of the lease that counts, 0 if there is none, and what it says."""
+    number = max(_numbers(folder), default=0)
+    content = folder.read(_path(number)) if number else None
+    return number, None if content is None else _Record.of(content)
+
+
+def _is_over(folder: Folder, lake: str, number: int, last: _Record | None) -> bool:
+    """True if the lease ``number`` may be taken over, False if it has changed meanwhile.
+
+    Raises LakeError if its owner is alive. A lease that has expired by this machine's clock, or
+    that can't be read (its owner may be writing it), is watched first.
+    """
+    if last is not None:
+        if last.released or last.owner.has_ended:
+            return True
+        if time.time() - last.heartbeat <= EXPIRY_S:
+            raise _busy(lake, last)
+    watched = time.monotonic() + (EXPIRY_S if last is None else _WATCHED_S)
+    while time.monotonic() < watched:
+        time.sleep(min(1.0, HEARTBEAT_S))
+        number_now, now = _newest(folder)
+        if (number_now, now) == (number, last):
+            continue
+        if number_now == number and last is not None and now is not None and not now.released:
+            raise _busy(lake, now)  # a heartbeat: the two clocks differ
+        return False
+    return True
+
+
+def _busy(lake: str, record: _Record) -> LakeError:
+    since = datetime.fromtimestamp(record.acquired, UTC)
+    silent = max(0.0, time.time() - record.heartbeat)
+    return LakeError(
+        f"Another run is writing to the lake {lake}: {_who(record)}, since "
+        f"{since:%Y-%m-%d %H:%M:%S} UTC, with its last heartbeat {silent:.0f} s ago.",
+        f"Wait until it is done. A run that was killed on another machine blocks the lake for "
+        f"{EXPIRY_S:.0f} s.",
+    )
+
+
+def _who(record: _Record | None) -> str:
+    if record is None:
+        return "another process"
+    return f"process {record.owner.pid} on {record.owner.host}"

@@ -1,0 +1,138 @@
+"""Paths and small files by Hadoop's file systems (HDFS, S3, GCS, ADLS, …) as a session has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from kip848_spark.errors import LakeError
+from kip848_spark.lake.folders import Folder, LocalFolder
+from kip848_spark.lake.location import Location, locate, scheme_of
+
+
+def location_of(spark: SparkSession, text: str) -> Location:
+    """The place that ``text`` names, by the session's default file system.
+
+    Raises UsageError if it names none, LakeError if Spark has no file system for it.
+    """
+    place = locate(text, str(_conf(spark).get("fs.defaultFS", "file:///")))
+    if place.folder is None:
+        HadoopFolder(spark, place.uri)  # refuses what can't be served
+    return place
+
+
+def folder_of(spark: SparkSession, place: Location) -> Folder:
+    """The files below ``place``."""
+    return HadoopFolder(spark, place.uri) if place.folder is None else LocalFolder(place.folder)
+
+
+_REFUSED = ("FileAlreadyExistsException", "PathExistsException", "RemoteFileChangedException")
+"""What a file system throws if a file that must not exist does."""
+
+
+class HadoopFolder:
+    """A `Folder` of a file system that Hadoop serves: HDFS, S3, GCS, ADLS, …
+
+    `create` is atomic where the file system can create a file only if it does not exist: HDFS
+    does, object stores do it by a conditional PUT (S3A since Hadoop 3.4.2).
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        """Raises LakeError if Hadoop has no file system for ``uri``."""
+        jvm = spark._jvm
+        assert jvm is not None
+        self._jvm: Any = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self.uri = uri.rstrip("/")
+        try:
+            self._system = self._path(uri).getFileSystem(_conf(spark))
+        except Py4JJavaError as cause:
+            if _is(cause, "UnsupportedFileSystemException"):
+                raise LakeError(
+                    f"Spark has no file system for {scheme_of(uri)}: paths ({uri}).",
+                    "Name a folder, or add the jars of that file system to the session.",
+                ) from None
+            raise
+
+    def names(self, below: str = "") -> list[str]:
+        return [
+            status.getPath().getName() for status in self._call("listStatus", self._at(below)) or ()
+        ]
+
+    def read(self, name: str) -> bytes | None:
+        stream = self._call("open", self._at(name))
+        if stream is None:
+            return None
+        with _os_errors():
+            content = bytes(stream.readAllBytes())
+            stream.close()
+        return content
+
+    def create(self, name: str, content: bytes) -> bool:
+        return self._put(name, content, overwrite=False)
+
+    def replace(self, name: str, content: bytes) -> None:
+        self._put(name, content, overwrite=True)
+
+    def remove(self, name: str) -> None:
+        with _os_errors():
+            self._system.delete(self._at(name), False)
+
+    def _at(self, name: str) -> Any:
+        return self._path(f"{self.uri}/{name}" if name else self.uri)
+
+    def _call(self, method: str, path: Any) -> Any:
+        """What a method of the file system gives for ``path``; None if there is no such file."""
+        with _os_errors():
+            try:
+                return getattr(self._system, method)(path)
+            except Py4JJavaError as cause:
+                if _is(cause, "FileNotFoundException"):
+                    return None
+                raise
+
+    def _put(self, name: str, content: bytes, *, overwrite: bool) -> bool:
+        # Python's bytes arrive as a Java byte array.
+        with _os_errors():
+            try:
+                builder = self._system.createFile(self._at(name)).overwrite(overwrite).recursive()
+                if not overwrite:
+                    builder = builder.opt("fs.option.create.conditional.overwrite", True)
+                stream = builder.build()
+                stream.write(bytearray(content))
+                stream.close()  # an object store decides now
+            except Py4JJavaError as cause:
+                if not overwrite and self._exists(cause):
+                    return False
+                raise
+        return True
+
+    def _exists(self, cause: Py4JJavaError) -> bool:
+        """Whether a file could not be created because it is there already."""
+        refused = (
+            "FileAlreadyExistsException",
+            "PathExistsException",
+            "RemoteFileChangedException",
+        )
+        return any(_is(cause, name) for name in refused)
+
+
+def _conf(spark: SparkSession) -> Any:
+    return spark._jsparkSession.sessionState().newHadoopConf()
+
+
+def _is(cause: Py4JJavaError, name: str) -> bool:
+    return str(cause.java_exception.getClass().getSimpleName()) == name
+
+
+@contextmanager
+def _os_errors() -> Iterator[None]:
+    """Turns what Java throws into OSError, with Java's reason."""
+    try:
+        yield
+    except Py4JJavaError as cause:
+        raise OSError(str(cause.java_exception.getMessage() or cause.java_exception)) from cause
