@@ -36,7 +36,7 @@ EXPIRY_S = 60.0
 """Seconds without a heartbeat after which a lease may be taken over."""
 _SAME_START_S = 5.0
 """Seconds by which a process's start may seem to move when the machine's clock is set."""
-_WATCHED_S = 3 * HEARTBEAT_S
+WATCHED_S = 3 * HEARTBEAT_S
 """Seconds that a lease which looks expired is watched for a heartbeat."""
 _FILE = re.compile(r"\d{20}\.json")
 
@@ -192,7 +192,7 @@ def _is_over(folder: Folder, lake: str, number: int, last: _Record | None) -> bo
             return True
         if time.time() - last.heartbeat <= EXPIRY_S:
             raise _busy(lake, last)
-    watched = time.monotonic() + (EXPIRY_S if last is None else _WATCHED_S)
+    watched = time.monotonic() + (EXPIRY_S if last is None else WATCHED_S)
     while time.monotonic() < watched:
         time.sleep(min(1.0, HEARTBEAT_S))
         number_now, now = _newest(folder)

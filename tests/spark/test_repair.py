@@ -1,0 +1,120 @@
+"""A lake that two runs of an earlier version wrote to at once: noticed, and repaired."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from kip848_spark.errors import LakeError
+from kip848_spark.spark.doctoring import usable
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import PLANNED, Ledger
+from kip848_spark.spark.runner import run_ingest, run_repair
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+from tests.spark.lakes import DATA_TABLES, halves, rows, source, write_part
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+
+
+@pytest.fixture(scope="module")
+def undamaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of the capture in two runs. Tests only read it."""
+    folder = tmp_path_factory.mktemp("undamaged")
+    half = write_part(CAPTURE, folder / "half.parquet", halves(CAPTURE))
+    lake = Lake(spark, str(folder / "lake"))
+    for part in (half, CAPTURE):
+        run_ingest(source(part), lake, then_replay=True, then_audit=True)
+    return lake
+
+
+@pytest.fixture(params=[False, True], ids=["files", "spark"])
+def lake(request: pytest.FixtureRequest, undamaged: Lake, tmp_path: Path) -> Lake:
+    """A copy of that lake, to be damaged."""
+    shutil.copytree(str(undamaged.place.folder), tmp_path / "lake")
+    return Lake(undamaged.spark, str(tmp_path / "lake"), by_spark=request.param)
+
+
+def double(lake: Lake, *tables: str) -> None:
+    """Adds the rows of the last run once more, as a second run with its plan did."""
+    last = Ledger(lake).last()
+    assert last is not None
+    for table in tables:
+        lake.append(table, lake.read(table).where(F.col("run_id") == last.run_id))
+
+
+def assert_is_found(lake: Lake, words: str) -> None:
+    before = lake.versions()
+    with pytest.raises(LakeError, match="damaged") as found:
+        usable(lake)
+    assert words in found.value.message
+    assert "kip848 repair" in str(found.value.mend)
+    assert lake.versions() == before
+
+
+def assert_is_repaired(lake: Lake, undamaged: Lake) -> None:
+    assert run_repair(lake).damage
+    for table in DATA_TABLES:
+        assert rows(lake, table, ()) == rows(undamaged, table, ()), table
+    assert not run_ingest(source(CAPTURE), lake, then_replay=True).changed
+    versions = lake.versions()
+    assert run_repair(lake).damage == ()
+    assert lake.versions() == versions, "a second repair changes nothing"
+
+
+def test_rows_that_are_there_twice(lake: Lake, undamaged: Lake) -> None:
+    double(lake, "records", "group_records", "gaps", "agreement")
+    assert_is_found(lake, "rows of records are there more than once")
+    with pytest.raises(LakeError, match="finished runs have read"):
+        run_ingest(source(CAPTURE), lake, then_replay=True)
+    assert_is_repaired(lake, undamaged)
+
+
+def test_control_records_that_are_there_twice(lake: Lake, undamaged: Lake) -> None:
+    double(lake, "group_records")
+    assert_is_found(lake, "rows of group_records are there more than once")
+    assert_is_repaired(lake, undamaged)
+
+
+def test_a_plan_that_would_restore_the_damage(lake: Lake, undamaged: Lake) -> None:
+    """The second run stored the plan again, with the versions after the first one's writes."""
+    double(lake, "records")
+    last = Ledger(lake).last()
+    assert last is not None
+    plan = replace(
+        last, run_id=f"{last.run_id}-again", outcome=PLANNED, counts=None,
+        table_versions=lake.versions(),
+    )  # fmt: skip
+    Ledger(lake).write(plan)
+    assert_is_found(lake, "finished runs have read")
+    with pytest.raises(LakeError, match="finished runs have read"):
+        run_ingest(source(CAPTURE), lake, then_replay=True)
+    assert_is_repaired(lake, undamaged)
+
+
+def test_two_finished_runs_of_the_same_offsets(lake: Lake, undamaged: Lake) -> None:
+    last = Ledger(lake).last()
+    assert last is not None
+    other = f"{last.run_id}-other"
+    mine = lake.read("records").where(F.col("run_id") == last.run_id)
+    lake.append("records", mine.withColumn("run_id", F.lit(other)))
+    Ledger(lake).write(replace(last, run_id=other))
+    assert_is_found(lake, "rows of records are there more than once")
+    assert_is_repaired(lake, undamaged)
+    assert [row["run_id"] for row in lake.rows("runs") if row["run_id"] == other] == []
+
+
+def test_lost_rows_are_not_made_up(lake: Lake) -> None:
+    some = lake.read("records").where(F.col("offset") != 0)
+    lake.overwrite("records", some)
+    assert_is_found(lake, "finished runs have read")
+    before = lake.versions()
+    with pytest.raises(LakeError, match="are lost"):
+        run_repair(lake)
+    changed = {name for name, version in lake.versions().items() if version != before[name]}
+    assert changed <= {"runs"}

@@ -1,0 +1,129 @@
+"""Two programs that write to one lake at a time: one of them wins, and nothing is doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+
+from kip848_spark.errors import LakeError
+from kip848_spark.lake import lease
+from kip848_spark.lake.folders import LEASES
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.ledger import Ledger
+from kip848_spark.spark.runner import run_ingest
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+from tests.spark.lakes import DATA_TABLES, rows, source
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+STEPS = ("making the lake's tables", "reading and decoding", "rebuilding the groups' state")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of the whole capture, in one run. Tests only read it."""
+    lake = Lake(spark, str(tmp_path_factory.mktemp("undisturbed") / "lake"))
+    run_ingest(source(CAPTURE), lake, then_replay=True)
+    return lake
+
+
+@pytest.fixture(params=[False, True], ids=["files", "spark"])
+def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
+    """A new lake that the workers write, and one that Spark writes."""
+    return Lake(spark, str(tmp_path / "lake"), by_spark=request.param)
+
+
+def during(step: str, act: Callable[[], None]) -> Callable[[str], None]:
+    """A listener to a run's progress that acts once, as ``step`` begins."""
+    steps = [step]
+
+    def progress(words: str) -> None:
+        if steps and words.startswith(steps[0]):
+            steps.clear()
+            act()
+
+    return progress
+
+
+def assert_undisturbed(lake: Lake, undisturbed: Lake) -> None:
+    for table in DATA_TABLES:
+        assert rows(lake, table) == rows(undisturbed, table), table
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_second_run_leaves_and_the_first_one_ends_well(
+    lake: Lake, undisturbed: Lake, step: str
+) -> None:
+    said: list[str] = []
+
+    def second() -> None:
+        with pytest.raises(LakeError, match="Another run is writing to the lake") as refused:
+            run_ingest(source(CAPTURE), Lake(lake.spark, lake.path, by_spark=lake.by_spark))
+        said.append(refused.value.message)
+
+    run_ingest(source(CAPTURE), lake, during(step, second), then_replay=True)
+    assert said
+    assert_undisturbed(lake, undisturbed)
+
+
+@pytest.mark.parametrize("step", STEPS[1:])
+def test_a_run_that_was_suspended_writes_nothing_more(
+    lake: Lake, undisturbed: Lake, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run takes over its lease, repeats its plan and ends; then it wakes."""
+    monkeypatch.setattr(lease, "WATCHED_S", 0.0)
+    ended: list[bool] = []
+
+    def other() -> None:
+        newest = max((Path(str(lake.place.folder)) / LEASES).glob("*.json"))
+        record = orjson.loads(newest.read_bytes())
+        newest.write_bytes(orjson.dumps(record | {"heartbeat": 0.0}))
+        second = Lake(lake.spark, lake.path, by_spark=lake.by_spark)
+        outcome = run_ingest(source(CAPTURE), second, then_replay=True)
+        ended.append(bool(outcome.recovered))
+
+    with pytest.raises(LakeError, match="no longer holds the lease"):
+        run_ingest(source(CAPTURE), lake, during(step, other), then_replay=True)
+    assert ended == [True]
+    assert Ledger(lake).unfinished() is None
+    assert_undisturbed(lake, undisturbed)
+    assert not run_ingest(source(CAPTURE), lake, then_replay=True).changed
+
+
+@pytest.mark.parametrize("table", ["records", "groups", "runs"])
+def test_a_write_finds_a_foreign_commit_and_stops(
+    lake: Lake, undisturbed: Lake, table: str
+) -> None:
+    def foreign() -> None:
+        place = f"delta.`{lake.location(table)}`"
+        lake.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('note' = 'foreign')")
+
+    step = STEPS[1] if table == "records" else STEPS[2]
+    with pytest.raises(LakeError, match=f"Another program wrote to the table {table}"):
+        run_ingest(source(CAPTURE), lake, during(step, foreign), then_replay=True)
+    run_ingest(source(CAPTURE), lake, then_replay=True)
+    assert_undisturbed(lake, undisturbed)
+
+
+def test_a_plan_that_is_killed_twice_names_the_same_versions(
+    lake: Lake, undisturbed: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    plans = []
+    with monkeypatch.context() as broken:
+        broken.setattr("kip848_spark.spark.replaying.topic_names", killed)
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                run_ingest(source(CAPTURE), lake, then_replay=True)
+            plan = Ledger(lake).unfinished()
+            assert plan is not None
+            plans.append((plan.run_id, dict(plan.table_versions)))
+    assert plans[0] == plans[1] == plans[2]
+    run_ingest(source(CAPTURE), lake, then_replay=True)
+    assert_undisturbed(lake, undisturbed)
