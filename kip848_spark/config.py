@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def _file(path: Path | None) -> Path | None:
     return here if here.is_file() else None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Traversable) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from kip848_spark import jars
 from kip848_spark.errors import SparkFailure
 from kip848_spark.java import find_java
-from kip848_spark.resources import resource
+from kip848_spark.resources import resource_path
 from kip848_spark.spark.classes import ClassArchive
 from kip848_spark.wire.kept import compile_meanwhile
 
@@ -89,7 +89,7 @@ def local_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     level = "info" if verbose else "error"
-    logging = f"-Dlog4j2.configurationFile=file:{resource('conf/log4j2.properties')}"
+    logging = f"-Dlog4j2.configurationFile=file:{resource_path('conf/log4j2.properties')}"
     archive = ClassArchive.of(java)
     classes = " ".join(archive.options(make=keep_classes) if archive else ())
     options = {

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from kip848_spark.resources import resource
@@ -121,7 +121,7 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def load_message(path: Path) -> MessageDefinition:
+def load_message(path: Traversable) -> MessageDefinition:
     """Reads one definition file."""
     raw = json.loads(path.read_text(encoding="utf-8"))
     common = {struct["name"]: struct for struct in raw.get("commonStructs", [])}
@@ -178,7 +178,7 @@ def _default(kind: str, written: Any, fields: tuple[FieldDefinition, ...]) -> An
 
 def dialects() -> list[str]:
     """Names of the dialects there are."""
-    return sorted({json.loads(path.read_text())["dialect"] for path in _dialect_files()})
+    return sorted({about["dialect"] for about in _dialect_folders().values()})
 
 
 def load_dialect(name: str = SHIPPED) -> list[Dialect]:
@@ -187,16 +187,15 @@ def load_dialect(name: str = SHIPPED) -> list[Dialect]:
     Raises KeyError if there is no such dialect.
     """
     variants = []
-    for path in _dialect_files():
-        about = json.loads(path.read_text(encoding="utf-8"))
+    for folder, about in _dialect_folders().items():
         if about["dialect"] != name:
             continue
-        records = _load_records(path.parent)
+        records = _load_records(folder)
         if fallback := about["fallback"]:
-            shared = _load_records(path.parent.parent / fallback["folder"])
+            shared = _load_records(fallback["folder"])
             kept = Versions.parse(fallback["keys"])
             records |= {key: record for key, record in shared.items() if key in kept}
-        variants.append(Dialect(path.parent.name, dict(sorted(records.items()))))
+        variants.append(Dialect(folder, dict(sorted(records.items()))))
     if not variants:
         raise KeyError(name)
     return variants
@@ -208,12 +207,20 @@ def load_shipped() -> Dialect:
     return shipped
 
 
-def _dialect_files() -> list[Path]:
-    return sorted(resource("schemas").glob("*/dialect.json"))
+def _dialect_folders() -> dict[str, dict[str, Any]]:
+    """The names of the folders that hold a dialect, sorted, with what their dialect.json says."""
+    folders = sorted(resource("schemas").iterdir(), key=lambda folder: folder.name)
+    abouts = {folder.name: folder.joinpath("dialect.json") for folder in folders}
+    return {
+        name: json.loads(file.read_text(encoding="utf-8"))
+        for name, file in abouts.items()
+        if file.is_file()
+    }
 
 
-def _load_records(folder: Path) -> dict[int, RecordDefinition]:
-    paths = sorted([*folder.glob("*Key.json"), *folder.glob("*Value.json")])
+def _load_records(folder: str) -> dict[int, RecordDefinition]:
+    files = sorted(resource(f"schemas/{folder}").iterdir(), key=lambda file: file.name)
+    paths = [file for file in files if file.name.endswith(("Key.json", "Value.json"))]
     messages = [load_message(path) for path in paths]
     keys = {m.api_key: m for m in messages if m.name.endswith("Key")}
     values = {m.api_key: m for m in messages if m.name.endswith("Value")}
@@ -225,4 +232,4 @@ def _load_records(folder: Path) -> dict[int, RecordDefinition]:
 
 def load_embedded(name: str) -> MessageDefinition:
     """A definition of the consumer protocol, such as ``ConsumerProtocolSubscription``."""
-    return load_message(resource("schemas") / "consumer_protocol" / f"{name}.json")
+    return load_message(resource(f"schemas/consumer_protocol/{name}.json"))

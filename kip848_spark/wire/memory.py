@@ -33,14 +33,14 @@ def compiled(signature: str) -> Callable[[F], F]:
     """Compiles a kernel, or takes it from the cache."""
 
     def decorate(function: F) -> F:
-        named = numba.config.CACHE_DIR
+        named = numba.config.CACHE_LOCATOR_CLASSES
         try:
-            numba.config.CACHE_DIR = named or str(kept.folder())
+            numba.config.CACHE_LOCATOR_CLASSES = f"{kept.__name__}.{kept.Locator.__name__}"
             made: F = numba.njit(signature, cache=True, **_OPTIONS)(function)
         except Exception:  # nowhere to write, or a damaged file: it can be done without
             made = numba.njit(signature, **_OPTIONS)(function)
         finally:
-            numba.config.CACHE_DIR = named
+            numba.config.CACHE_LOCATOR_CLASSES = named
         return made
 
     return decorate
