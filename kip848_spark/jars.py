@@ -49,6 +49,12 @@ def spark_jars(progress: Progress | None = None) -> list[Path]:
     return _resolved(_Wanted("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
 
 
+def s3_jars(progress: Progress | None = None) -> list[Path]:
+    """What Spark's class path lacks to read and write ``s3a://`` paths, beside `spark_jars`: about
+    690 MB, most of it the AWS SDK."""
+    return _resolved(_Wanted("s3", resource("conf/ivy.xml").read_bytes(), "s3"), progress)
+
+
 def broker_jars(version: str, progress: Progress | None = None) -> list[Path]:
     """The class path of a Kafka broker and of its command line tools."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -76,7 +82,7 @@ def artifact_jars(
 def locked(name: str) -> dict[str, str] | None:
     """The checksums (jar name to sha256) of a set, None where the lock file has no such set."""
     sums: dict[str, str] | None = None
-    for line in resource("conf/jars.lock").read_text().splitlines():
+    for line in resource("conf/jars.lock").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             if sums is not None:
                 break

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, Quiet, drive
 from kip848_spark.spark.session import local_session
+from tests.spark.s3 import S3Server, s3_server
 
 # How long an example takes says nothing of the code on a busy machine. On CI the examples are the
 # same every time: what is new is found where somebody can look at it.
@@ -47,6 +48,13 @@ def spark() -> Iterator[SparkSession]:
     session = local_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A local S3 server with a bucket; each test needs paths of its own."""
+    with s3_server(tmp_path_factory.mktemp("s3") / "server.log") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -35,12 +35,18 @@ def jars(
     broker: Annotated[
         str | None, typer.Option("--broker", help="A Kafka broker's instead.", metavar="VERSION")
     ] = None,
+    s3: Annotated[
+        bool, typer.Option("--s3", help="Those for s3a:// paths as well (690 MB).")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """The JVM dependencies: fetched if they are not here yet, then printed (for --jars)."""
     with steps() as say:
         say("looking for the jars")
-        paths = jvm.broker_jars(broker, say.within) if broker else jvm.spark_jars(say.within)
+        if broker:
+            paths = jvm.broker_jars(broker, say.within)
+        else:
+            paths = jvm.spark_jars(say.within) + (jvm.s3_jars(say.within) if s3 else [])
     if json:
         print_json([str(path) for path in paths])
     else:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.sources import KafkaSource, Source
 
+S3 = "s3a://"
+"""How the path of an object on S3 begins, for Spark and for delta-rs."""
+
 SourceOption = Annotated[
     str | None,
     typer.Option("--source", help="kafka:HOST:PORT, parquet:PATH or delta:PATH.", metavar="S"),
@@ -92,8 +95,9 @@ class Call:
         from kip848_spark.spark.session import session
 
         say("starting Spark")
+        s3 = any(S3 in (place or "") for place in (self.settings.lake, self.settings.source))
         with session(
-            self.settings.spark, self.verbose, say.within, keep_classes=keep_classes
+            self.settings.spark, self.verbose, say.within, keep_classes=keep_classes, s3=s3
         ) as spark:
             yield spark
 

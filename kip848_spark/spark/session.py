@@ -76,14 +76,17 @@ def local_session(
     verbose: bool = False,
     *,
     keep_classes: bool = False,
+    s3: bool = False,
 ) -> SparkSession:
-    """A session on this machine's cores, with the jars it needs (fetched once).
+    """A session on this machine's cores, with the jars it needs (fetched once), with ``s3`` those
+    for ``s3a://`` paths as well.
 
     ``settings`` are Spark's own and win over ours. ``keep_classes``: see `ClassArchive.options`.
     Raises EnvironmentFault if Java or a jar is missing.
     """
     java = find_java()
     paths = [str(jar) for jar in jars.spark_jars(progress)]
+    paths += [str(jar) for jar in jars.s3_jars(progress)] if s3 else []
     os.environ.setdefault("JAVA_HOME", str(java.resolve().parent.parent))
     # Spark would start whatever `python3` is on PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -140,11 +143,13 @@ def session(
     progress: jars.Progress = lambda _: None,
     *,
     keep_classes: bool = False,
+    s3: bool = False,
 ) -> Iterator[SparkSession]:
     """The session to work with: the one there is, the one of a spark-submit, else a local one of
     its own. It is stopped at the end by whoever made it. What Spark throws becomes a SparkFailure.
     ``progress`` is told of the jars that have to be fetched. ``keep_classes``: what is done here
     uses most of Spark, so a first one leaves behind what makes later sessions start faster.
+    ``s3``: a session of its own is to reach ``s3a://`` paths.
     """
     there = SparkSession.getActiveSession()
     if there is not None:
@@ -155,7 +160,7 @@ def session(
     made = (
         _submitted_session()
         if submitted
-        else local_session(settings, progress, verbose, keep_classes=keep_classes)
+        else local_session(settings, progress, verbose, keep_classes=keep_classes, s3=s3)
     )
     try:
         with _failures():
