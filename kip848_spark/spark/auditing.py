@@ -20,6 +20,7 @@ from kip848_spark.audit.results import CHECKS, Tally
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
+from kip848_spark.spark.collecting import collected
 from kip848_spark.spark.gaps import TRANSACTION
 from kip848_spark.spark.gathering import gathered
 from kip848_spark.spark.in_between import cuts_of, share_of, state_then
@@ -90,8 +91,7 @@ def audit(lake: Lake, run: Run, asked: Asked) -> None:
         if findings:
             found = _findings(verdicts)
             if findings <= _COLLECTED:
-                few = [row.asDict() for row in found.collect()]
-                lake.append_rows("findings", few, run.run_id, cluster_id)
+                lake.append_rows("findings", collected(found), run.run_id, cluster_id)
             else:
                 lake.append("findings", with_run(found, run.run_id, cluster_id))
     finally:
@@ -182,4 +182,4 @@ def findings_rows(lake: Lake, run_id: str, most: int | None = None) -> list[dict
     rows = rows.orderBy(order, "partition", "offset", "group_id")
     if most is not None:
         rows = rows.limit(most)
-    return [row.asDict(recursive=True) for row in rows.collect()]
+    return collected(rows)

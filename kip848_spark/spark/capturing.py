@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
 from kip848_spark.spark.sources import Range, Source, capture_faults
 from kip848_spark.spark.tables import CONTROL_PLAN
@@ -34,6 +35,7 @@ def whole(source: Source, spark: SparkSession) -> list[Range]:
     return [Range(p, e.first, e.end) for p, e in sorted(extents.items()) if e.end > e.first]
 
 
+@in_prepared_session
 def write_capture(
     source: Source, spark: SparkSession, path: str, anonymous: bool = False
 ) -> tuple[int, int]:
@@ -44,6 +46,7 @@ def write_capture(
     what they name. The source is then passed over twice, first for the names.
     """
     ranges = whole(source, spark)
+    fit(spark, sum(r.end - r.start for r in ranges))
     topic = source.identity().topic
     frame = source.read(spark, ranges) if ranges else spark.createDataFrame(ROW.empty_table())
     read, written = Observation("read"), Observation("written")

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.errors import UsageError
 from kip848_spark.spark.capturing import whole
 from kip848_spark.spark.choosing import chosen, control_plan
+from kip848_spark.spark.session_settings import prepared
 from kip848_spark.spark.sources import Range, Source, capture_faults
 from kip848_spark.spark.workers import Batches, Function, in_workers
 from kip848_spark.wire.control import ControlPlan
@@ -35,14 +36,16 @@ def dump_files(
 
     Raises UsageError if one of ``partitions`` is not there.
     """
-    ranges = whole(source, spark)
+    with prepared(spark):
+        ranges = whole(source, spark)
     if partitions:
         there = {r.partition for r in ranges}
         for wanted in partitions:
             if wanted not in there:
                 raise UsageError(f"The source has no record in partition {wanted}.")
         ranges = [r for r in ranges if r.partition in partitions]
-    plan = control_plan(chosen(source, spark, ranges, dialect).variant)
+    with prepared(spark):
+        plan = control_plan(chosen(source, spark, ranges, dialect).variant)
     for number, some in enumerate(_together(ranges)):
         yield from _dumped(source, spark, plan, folder / str(number), some)
 
@@ -66,7 +69,7 @@ def _dumped(
     if len(some) > 1:
         records = records.sortWithinPartitions("partition", "offset")
     lines = in_workers(records, _liner(plan), pa.schema({"value": pa.string()}))
-    with capture_faults(source.name):
+    with prepared(spark, 1), capture_faults(source.name):
         lines.write.text(str(folder))
     for file in sorted(folder.glob("part-*")):
         yield file

@@ -19,6 +19,7 @@ from kip848_spark.errors import LakeError
 from kip848_spark.lake.folders import is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.spark import direct
+from kip848_spark.spark.collecting import collected
 from kip848_spark.spark.files import FILES, DataFile, Target, codec_of, table_writer
 from kip848_spark.spark.hadoop import folder_of, location_of
 from kip848_spark.spark.tables import TABLES, Table
@@ -292,7 +293,7 @@ class Lake:
         with self.faults("read"):
             if self.is_direct:
                 return direct.rows(self._local(table))
-            return [row.asDict() for row in self.read(table).collect()]
+            return collected(self.read(table))
 
     def count(self, table: str) -> int:
         """How many rows a table has."""

@@ -29,6 +29,7 @@ from kip848_spark.spark.ledger import (
 )
 from kip848_spark.spark.repair import Repaired, repair
 from kip848_spark.spark.replaying import replay
+from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import Extent, Identity, KafkaSource, Range, Source
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
@@ -67,6 +68,7 @@ class _Steps:
         self.durations_ms[name] = round((time.monotonic() - started) * 1000)
 
 
+@in_prepared_session
 def run_ingest(
     source: Source,
     lake: Lake,
@@ -101,6 +103,7 @@ def run_ingest(
             if dialect == AUTO:
                 progress(f"the dialect is {choice.variant}: {choice.evidence}")
             plan = _plan(source.name, identity, ranges, choice.variant, last, lake)
+        fit(lake.spark, _offsets(plan))
         opened = sum(extent.open for extent in extents.values())
         stale = then_replay and last is not None and last.replayed_through != last.run_id
         after, ends = ledger.unaudited() if then_audit else (None, {})
@@ -131,6 +134,7 @@ def run_ingest(
         return Outcome(_finished(ledger, plan, steps), True, recovered, opened, live)
 
 
+@in_prepared_session
 def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
     """Brings the state tables up to what has been ingested. Raises LakeError."""
     steps = _Steps(progress)
@@ -145,11 +149,13 @@ def run_replay(lake: Lake, progress: Progress = lambda _: None) -> Outcome:
             return Outcome(last, False, recovered)
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        fit(lake.spark, _offsets(plan))
         ledger.write(plan)
         plan = _replayed(lake, replace(plan, counts=Counts()), last, steps)
         return Outcome(_finished(ledger, plan, steps), True, recovered)
 
 
+@in_prepared_session
 def run_audit(
     lake: Lake,
     asked: Asked,
@@ -179,6 +185,7 @@ def run_audit(
             same_topic(last, identity)
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        fit(lake.spark, _offsets(plan))
         ledger.write(plan)
         with steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"):
             audit(lake, plan, asked)
@@ -242,6 +249,11 @@ def _plan(
         started_at=now,
         replayed_through=last.replayed_through if last else None,
     )
+
+
+def _offsets(run: Run) -> int:
+    """How many offsets of the topic the lake has at the end of ``run``."""
+    return sum(part.end for part in run.ranges)
 
 
 def _recovered(

@@ -18,23 +18,8 @@ from kip848_spark.errors import SparkFailure
 from kip848_spark.java import find_java
 from kip848_spark.resources import resource_path
 from kip848_spark.spark.classes import ClassArchive
+from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, prepared
 from kip848_spark.wire.kept import compile_meanwhile
-
-BATCH_ROWS = 200_000
-"""Rows of an Arrow batch: enough to spread NumPy's cost a call, few enough for the CPU's cache."""
-
-REQUIRED = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",
-    # INT96, Spark's default, is unreadable for other Delta clients.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Without it Spark's Kafka source lists topics as a plain consumer does, internal ones left
-    # out, and reads nothing from __consumer_offsets without a word.
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
-}
-"""Settings the program does not work without, wherever the session comes from."""
 
 LOCAL = {
     # A laptop's or a container's host name often does not resolve.
@@ -45,8 +30,6 @@ LOCAL = {
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.stats.skipping": "true",
-    # A look at a file is cheaper than a job for it.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # On a machine of few cores it has little to adapt, and makes a job of each stage.
     "spark.sql.adaptive.enabled": "false",
     # Through TCP a task waits 40 ms for its Python worker, by delayed acknowledgements.
@@ -97,6 +80,7 @@ def local_session(
     classes = " ".join(archive.options(make=keep_classes) if archive else ())
     options = {
         **LOCAL,
+        **HELPFUL,
         **REQUIRED,
         "spark.jars": ",".join(paths),
         "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
@@ -153,7 +137,7 @@ def session(
     """
     there = SparkSession.getActiveSession()
     if there is not None:
-        with _failures():
+        with _failures(), prepared(there):
             yield there
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -163,7 +147,7 @@ def session(
         else local_session(settings, progress, verbose, keep_classes=keep_classes, s3=s3)
     )
     try:
-        with _failures():
+        with _failures(), prepared(made):
             yield made
         if keep_classes and not submitted and (archive := ClassArchive.of(find_java())):
             archive.keep()

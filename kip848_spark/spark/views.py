@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
+from kip848_spark.spark.collecting import collected
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import DONE, Ledger, Run
+from kip848_spark.spark.session_settings import prepared
 from kip848_spark.spark.tables import TABLES
 
 
@@ -20,7 +22,8 @@ class Views:
     def __init__(self, lake: Lake, as_of: datetime | None = None) -> None:
         lake.must_exist()
         self.lake = lake
-        self.run = _run(lake, as_of)
+        with prepared(lake.spark):
+            self.run = _run(lake, as_of)
 
     def table(self, name: str) -> DataFrame:
         """The table ``name``. `runs` itself is read whole, without unfinished ones."""
@@ -44,7 +47,7 @@ def _run(lake: Lake, as_of: datetime | None) -> Run:
             raise LakeError(f"No run of the lake {lake.path} has finished yet.", "`kip848 run`.")
         return last
     done = lake.read("runs").where((F.col("outcome") == DONE) & (F.col("finished_at") <= as_of))
-    found = done.orderBy(F.desc("run_id")).limit(1).collect()
+    found = collected(done.orderBy(F.desc("run_id")).limit(1))
     if not found:
         raise LakeError(f"No run of the lake {lake.path} had finished by {as_of:%Y-%m-%d %H:%M}.")
     return Run.of(found[0])

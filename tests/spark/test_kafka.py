@@ -16,6 +16,7 @@ from kip848_spark.live import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.member import Member
 from kip848_spark.local.scenarios import Quiet
+from kip848_spark.spark import session_settings
 from kip848_spark.spark.auditing import Asked, agreement_rows
 from kip848_spark.spark.comparing import Sample, compare_live
 from kip848_spark.spark.lake import Lake
@@ -121,20 +122,27 @@ def test_a_sample_is_the_same_in_spark_and_here(spark: SparkSession) -> None:
 
 
 def test_reading_nothing_is_never_success(
-    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+    quiet: Quiet,
+    broker: Broker,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without its setting, Spark's Kafka source leaves internal topics out."""
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     spark.conf.set(name, "false")
     lake = Lake(spark, str(tmp_path / "lake"))
     try:
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark's own, or ours
-            run_ingest(source(broker), lake, then_replay=True)
+        with monkeypatch.context() as unprepared:
+            unprepared.delitem(session_settings.AT_RUNTIME, name)
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark's own, or ours
+                run_ingest(source(broker), lake, then_replay=True)
+        assert not isinstance(caught.value, AssertionError)
+        assert [row["outcome"] for row in as_dicts(lake, "runs")] == ["planned"]
+        assert run_ingest(source(broker), lake, then_replay=True).changed
+        assert spark.conf.get(name) == "false"
     finally:
         spark.conf.set(name, "true")
-    assert not isinstance(caught.value, AssertionError)
-    assert [row["outcome"] for row in as_dicts(lake, "runs")] == ["planned"]
-    assert run_ingest(source(broker), lake, then_replay=True).changed
 
 
 def test_a_topic_that_is_not_there(broker: Broker, spark: SparkSession, tmp_path: Path) -> None:
