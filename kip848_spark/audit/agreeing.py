@@ -34,8 +34,8 @@ def agree(
         tally.verified[STATE] += len(ours)
         return
     wanted = {identity_of(row): row for row in theirs}
-    for row in ours:
-        told = wanted.pop(identity_of(row), None)  # a row that is there twice finds None
+    for row in sorted(ours, key=repr):  # of two rows of one identity, the same one finds None
+        told = wanted.pop(identity_of(row), None)
         if reason is not None:
             tally.unknown(STATE, reason)
         elif told is not None and _same(said_of(row), said_of(told)):

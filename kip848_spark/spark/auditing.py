@@ -121,6 +121,8 @@ def known_topics(lake: Lake) -> KnownTopics:
     table = lake.rows("topics")
     newest = max((row["run_id"] for row in table), default=None)
     pairs = topic_names(lake).where(F.col("topic").isNotNull()).collect()
+    # Spark gives them in any order, and ids of one name are tried in the order they are given.
+    names = sorted((row["topic_id"], row["topic"]) for row in pairs)
     return KnownTopics.of(
         (
             Topic(
@@ -132,7 +134,7 @@ def known_topics(lake: Lake) -> KnownTopics:
             for row in table
             if row["run_id"] == newest
         ),
-        ((row["topic_id"], row["topic"]) for row in pairs),
+        names,
     )
 
 
@@ -179,7 +181,9 @@ def findings_rows(lake: Lake, run_id: str, most: int | None = None) -> list[dict
         F.col("severity"),
     )
     rows = lake.read("findings").where(F.col("run_id") == run_id)
-    rows = rows.orderBy(order, "partition", "offset", "group_id")
+    rows = rows.orderBy(
+        order, "partition", "offset", "group_id", "check", "member_id", "expected", "recorded"
+    )
     if most is not None:
         rows = rows.limit(most)
     return collected(rows)

@@ -5,7 +5,6 @@ What a run carries on is compared at every run's end; this tells of the time bet
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
@@ -18,7 +17,7 @@ from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
 from kip848_spark.spark.packing import PACKED, pack
 from kip848_spark.spark.replaying import control_bytes, in_order
-from kip848_spark.spark.sampling import Sampled, sampled
+from kip848_spark.spark.sampling import Sampled, drawn, sampled
 from kip848_spark.spark.workers import Batches, in_workers
 
 MOST_RECORDS = 20_000
@@ -26,9 +25,11 @@ MOST_RECORDS = 20_000
 
 
 def cuts_of(run: Run) -> dict[int, int]:
-    """An offset in each partition that is looked at."""
-    rng = random.Random(run.run_id)
-    return {r.partition: rng.randrange(r.end) for r in Sampled.of(run).ranges}
+    """An offset in each partition that is looked at: the same one whenever the data are."""
+    return {
+        r.partition: drawn(run, f"cut of partition {r.partition}", r.end)
+        for r in Sampled.of(run).ranges
+    }
 
 
 def share_of(lake: Lake, run: Run) -> int:

@@ -1,8 +1,12 @@
-"""Which part of a large lake is looked at where all of it would take too long."""
+"""Which part of a large lake is audited where all of it would take too long.
+
+A sample follows from the data alone: two audits of one lake, or of a copy of it, take the same
+sample on any machine and come to the same numbers. Once there are new records it is another one.
+"""
 
 from __future__ import annotations
 
-import random
+import hashlib
 from dataclasses import dataclass
 
 from pyspark.sql import Column
@@ -24,14 +28,14 @@ class Sampled:
 
     @classmethod
     def of(cls, run: Run) -> Sampled:
-        """All there are, or from a partition at random on as many as have `ENOUGH` records, other
-        ones in each run; of a partition that has more by itself, the last ones.
+        """All there are, or from a partition that `drawn` chooses on as many as have `ENOUGH`
+        records; of a partition that has more by itself, the last ones.
 
         Records of the rest need not be read; of neighbours, which stand side by side in the lake's
         files, few others are.
         """
-        there = sorted((r.partition, r.end) for r in run.ranges if r.end)
-        first = random.Random(run.run_id).randrange(len(there)) if there else 0
+        there = _ends(run)
+        first = drawn(run, "partition", len(there)) if there else 0
         chosen: list[Range] = []
         left = ENOUGH
         for partition, end in there[first:] + there[:first]:
@@ -55,6 +59,18 @@ class Sampled:
             f"(partition <> {r.partition} OR offset >= {r.start})" for r in self.ranges if r.start
         ]
         return " AND ".join(tests)
+
+
+def drawn(run: Run, what: str, below: int) -> int:
+    """A number from 0 to ``below`` - 1 for the choice ``what``. It follows from the end offsets of
+    the partitions that have records: not from the run's id, the clock or Python's own hashes."""
+    text = f"{what} {_ends(run)}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) % below
+
+
+def _ends(run: Run) -> list[tuple[int, int]]:
+    """Partition and end offset of each partition that has records, in their order."""
+    return sorted((r.partition, r.end) for r in run.ranges if r.end)
 
 
 def sampled(share: int) -> Column:

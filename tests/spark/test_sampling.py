@@ -1,16 +1,28 @@
-"""What an audit looks at of a large lake."""
+"""What an audit looks at of a large lake: equal samples of equal data."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from kip848_spark.audit.results import STATE
+from kip848_spark.simulation import plan_cluster, simulate
+from kip848_spark.spark.auditing import Asked
+from kip848_spark.spark.in_between import cuts_of
+from kip848_spark.spark.judging import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
+from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Run
+from kip848_spark.spark.runner import run_audit, run_ingest
 from kip848_spark.spark.sampling import ENOUGH, Sampled
 from kip848_spark.spark.sources import Identity, Range
+from tests.spark.lakes import as_dicts, source
 
 SMALL = ENOUGH // 10
 
@@ -42,6 +54,60 @@ def test_neighbours_and_no_more_than_enough(number: int) -> None:
         assert part.start == (19 * ENOUGH if part.partition == hot else 0)
 
 
-def test_every_run_looks_elsewhere() -> None:
-    firsts = {Sampled.of(run_of(number, [SMALL] * 50)).ranges[0].partition for number in range(40)}
-    assert len(firsts) > 10
+def test_equal_data_give_equal_samples() -> None:
+    """Whatever the run is called, and however its partitions are listed."""
+    ends = [SMALL] * 50
+    one, other = run_of(1, ends), run_of(2, [*ends, 0])
+    other = replace(other, ranges=other.ranges[::-1])
+    assert Sampled.of(one) == Sampled.of(other)
+    assert cuts_of(one) == cuts_of(other)
+
+
+def test_new_records_give_another_sample() -> None:
+    nights = [run_of(1, [SMALL + number, *[SMALL] * 49]) for number in range(40)]
+    assert len({Sampled.of(run).ranges[0].partition for run in nights}) > 10
+    few = [run_of(1, [SMALL + number]) for number in range(40)]
+    assert len({cuts_of(run)[0] for run in few}) > 30
+
+
+def audited(lake: Lake) -> tuple[list[str], list[str], dict[str, int]]:
+    """The rows of `agreement` and `findings` that an audit adds, and its counts of samples."""
+    run = run_audit(lake, Asked()).run
+    assert run is not None
+    rows = {
+        table: [row for row in as_dicts(lake, table) if row.pop("run_id") == run.run_id]
+        for table in ("agreement", "findings")
+    }
+    (reasons,) = (row["reasons"] for row in rows["agreement"] if row["check"] == STATE)
+    return sorted(map(repr, rows["agreement"])), sorted(map(repr, rows["findings"])), reasons
+
+
+def test_audits_of_the_same_data_come_to_the_same_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A lake of more records than are looked at, in which every committed offset is one too high:
+    two audits of it, one of a copy, and one of another lake of the same records."""
+    simulate(plan_cluster("churn", 300_000, 7), tmp_path / "capture", check=False)
+
+    def made(name: str) -> Lake:
+        lake = Lake(spark, str(tmp_path / name))
+        run_ingest(source(tmp_path / "capture"), lake, then_replay=True)
+        rows = lake.read("offsets").withColumn("committed_offset", F.col("committed_offset") + 1)
+        lake.overwrite("offsets", spark.createDataFrame(rows.collect(), rows.schema))
+        return lake
+
+    lake = made("lake")
+    shutil.copytree(lake.path, tmp_path / "copy")
+    agreement, findings, reasons = audited(lake)
+    groups = lake.read("groups").count()
+    assert 0 < reasons[OFFSETS_COMPARED] < groups, "a sample of the groups"
+    assert reasons[COMPARED_IN_BETWEEN] > 0
+    assert findings
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "7")
+    try:
+        assert audited(lake) == (agreement, findings, reasons)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", partitions or "200")
+    assert audited(Lake(spark, str(tmp_path / "copy"))) == (agreement, findings, reasons)
+    assert audited(made("again")) == (agreement, findings, reasons)
