@@ -1,15 +1,17 @@
 """A cluster simulated partition by partition, and written: the capture, and the truth beside it.
 
-A capture is a folder: ``partition-NN.parquet`` for each partition that has a group, and in
-``_truth/`` (a name that readers of a folder of Parquet skip) what the log should be read as.
+A capture is a folder: ``partition-NN.parquet`` for each partition that has a group, the origin, and
+in ``_truth/`` (a name that readers of a folder of Parquet skip) what the log should be read as.
 """
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,11 @@ import numpy as np
 import orjson
 
 from kip848_spark.errors import UsageError
+from kip848_spark.origin import ORIGIN, Origin, derived_id
 from kip848_spark.simulation.cleaner import clean
 from kip848_spark.simulation.commits import Places
 from kip848_spark.simulation.course import begin
-from kip848_spark.simulation.log import Log
+from kip848_spark.simulation.log import TOPIC, Log
 from kip848_spark.simulation.partition import Entry, PartitionLife
 from kip848_spark.simulation.plan import START, ClusterPlan
 from kip848_spark.simulation.truth import Rows, truth_of
@@ -82,9 +85,12 @@ def simulate(
         for name, rows in lived.truth.items():
             tables.setdefault(name, []).extend(rows)
     tables["topics"] = _topics(plan, end)
+    content = hashlib.blake2b(f"{plan.profile.name} {plan.release} {plan.partitions}".encode())
     for name, rows in tables.items():
         lines = b"".join(orjson.dumps(row) + b"\n" for row in rows)
         (out / TRUTH / f"{name}.jsonl").write_bytes(lines)
+        content.update(lines)
+    (out / ORIGIN).write_bytes(_origin(content.digest(), end).to_json())
     about = {
         "profile": plan.profile.name,
         "release": plan.release,
@@ -98,6 +104,17 @@ def simulate(
     }
     (out / TRUTH / "about.json").write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2))
     return Outcome(records, len(plan.groups), end - START, len(tables["rebalances"]))
+
+
+def _origin(content: bytes, end: int) -> Origin:
+    """Ids out of a digest of the plan and the truth, which compaction does not change: equal only
+    if the records are. A longer simulation of the same seed has other records, and so other ids."""
+    return Origin(
+        topic=TOPIC,
+        cluster_id=derived_id(b"cluster" + content),
+        topic_id=derived_id(b"topic" + content),
+        captured_at=datetime.fromtimestamp(end / 1_000, UTC),
+    )
 
 
 def _lives(

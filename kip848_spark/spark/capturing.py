@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.origin import Origin, derived_id
+from kip848_spark.spark.origin import write_origin
 from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
-from kip848_spark.spark.sources import Range, Source, capture_faults
+from kip848_spark.spark.sources import Identity, Range, Source, capture_faults
 from kip848_spark.spark.tables import CONTROL_PLAN
 from kip848_spark.spark.workers import Batches, Function, in_workers
 from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
@@ -39,25 +43,45 @@ def whole(source: Source, spark: SparkSession) -> list[Range]:
 def write_capture(
     source: Source, spark: SparkSession, path: str, anonymous: bool = False
 ) -> tuple[int, int]:
-    """Writes the records of ``source`` to new Parquet files in ``path``; returns how many were
-    read and how many written.
+    """Writes the records of ``source`` to new Parquet files in ``path``, and their origin beside
+    them; returns how many were read and how many written.
 
-    With ``anonymous`` names are replaced, and records that do not decode left out: nobody knows
-    what they name. The source is then passed over twice, first for the names.
+    With ``anonymous`` names are replaced, the ids of the origin as well, and records that do not
+    decode left out: nobody knows what they name. The source is then passed over twice, first for
+    the names.
     """
     ranges = whole(source, spark)
     fit(spark, sum(r.end - r.start for r in ranges))
-    topic = source.identity().topic
+    identity = source.identity()
     frame = source.read(spark, ranges) if ranges else spark.createDataFrame(ROW.empty_table())
     read, written = Observation("read"), Observation("written")
     count = F.count(F.lit(1)).alias("records")
     with capture_faults(source.name):
         kept = frame.observe(read, count)
         if anonymous:
-            kept = in_workers(kept, _renaming(_pseudonyms(frame)), ROW)
-        kept = kept.observe(written, count).withColumn("topic", F.lit(topic))
+            pseudonyms = _pseudonyms(frame)
+            identity = _anonymous(identity, pseudonyms.secret)
+            kept = in_workers(kept, _renaming(pseudonyms), ROW)
+        kept = kept.observe(written, count).withColumn("topic", F.lit(identity.topic))
         kept.select(*COLUMNS).write.mode("append").parquet(path)
+    origin = Origin(
+        topic=identity.topic,
+        cluster_id=identity.cluster_id,
+        topic_id=identity.topic_id,
+        captured_at=datetime.now(UTC),
+    )
+    write_origin(spark, path, origin)
     return int(read.get["records"]), int(written.get["records"])
+
+
+def _anonymous(identity: Identity, secret: bytes) -> Identity:
+    """Ids out of the secret of the new names: no two anonymized captures have the same ones, for
+    the same new name means another group in each."""
+    return replace(
+        identity,
+        cluster_id=derived_id(f"cluster {identity.cluster_id}".encode(), secret),
+        topic_id=derived_id(f"topic {identity.topic_id}".encode(), secret),
+    )
 
 
 def _pseudonyms(frame: DataFrame) -> Pseudonyms:

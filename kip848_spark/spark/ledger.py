@@ -8,7 +8,7 @@ those versions and repeats it. Readers see the tables as the last finished run l
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -196,21 +196,3 @@ def next_ranges(last: Run | None, extents: Mapping[int, Extent]) -> tuple[Range,
             )
         ranges.append(Range(partition, start, max(start, extent.end)))
     return tuple(ranges)
-
-
-def same_topic(last: Run | None, identity: Identity) -> None:
-    """Raises LakeError if the lake is of another topic than the source."""
-    if last is None:
-        return
-    before = last.identity
-    pairs: Sequence[tuple[str, str | None, str | None]] = (
-        ("cluster", before.cluster_id, identity.cluster_id),
-        ("topic", before.topic, identity.topic),
-        ("topic id", before.topic_id, identity.topic_id),
-    )
-    for what, old, new in pairs:
-        if old and new and old != new:
-            raise LakeError(
-                f"This lake holds the records of {what} {old}, the source is of {what} {new}.",
-                "Use a lake of its own for each topic and cluster.",
-            )

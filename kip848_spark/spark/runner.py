@@ -25,10 +25,10 @@ from kip848_spark.spark.ledger import (
     Run,
     new_run_id,
     next_ranges,
-    same_topic,
 )
 from kip848_spark.spark.repair import Repaired, repair
 from kip848_spark.spark.replaying import replay
+from kip848_spark.spark.same_source import same_source
 from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import Extent, Identity, KafkaSource, Range, Source
 from kip848_spark.wire.definitions import SHIPPED
@@ -94,7 +94,7 @@ def run_ingest(
         lake.correct_statistics()
         ledger = Ledger(lake)
         last = ledger.last()
-        same_topic(last, identity)
+        identity = same_source(lake, last, source, identity, extents)
         plan, recovered = _recovered(ledger, source, extents)
         check(lake)
         if plan is None:
@@ -181,8 +181,8 @@ def run_audit(
             raise LakeError(
                 f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
             )
-        if identity is not None:
-            same_topic(last, identity)
+        if source is not None and identity is not None:
+            same_source(lake, last, source, identity, source.extents(lake.spark))
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         fit(lake.spark, _offsets(plan))

@@ -22,6 +22,7 @@ from pyspark.sql import types as T
 from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.live import OFFSETS_TOPIC, Cluster
+from kip848_spark.spark.origin import read_origin
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
@@ -37,7 +38,7 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose topic it is. A capture knows neither id."""
+    """Whose topic it is; an id is None if it is not known."""
 
     topic: str
     cluster_id: str | None = None
@@ -158,7 +159,13 @@ class CaptureSource:
         self.name = f"{format_}:{path}"
 
     def identity(self) -> Identity:
-        return Identity(self.topic)
+        """What the origin of the capture says; without one, only the topic is known."""
+        with capture_faults(self.path):
+            origin = read_origin(SparkSession.active(), self.path)
+        if origin is None:
+            return Identity(self.topic)
+        topic_id = origin.topic_id if origin.topic == self.topic else None
+        return Identity(self.topic, origin.cluster_id, topic_id)
 
     def extents(self, spark: SparkSession) -> dict[int, Extent]:
         frame = self._load(spark)

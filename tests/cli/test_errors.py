@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import Broker
+from kip848_spark.spark.lake import Lake
 from tests.captures import COMMITTED
 from tests.cli.command import Command, Ended
 from tests.conftest import DATA
@@ -110,6 +111,31 @@ def test_a_lake_that_lacks_a_table(kip848: Command, spark: SparkSession, tmp_pat
     assert kip848("ingest", *run).code == 0
     shutil.rmtree(tmp_path / "lake" / "findings")
     refused(kip848("run", *run), 3, "has no table findings")
+
+
+def test_a_lake_refuses_another_topic(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    capture, lake = tmp_path / "capture", tmp_path / "lake"
+    made = kip848("capture", "--source", f"parquet:{CAPTURE}", "--out", str(capture))
+    assert made.code == 0, made
+    assert (capture / "_origin.json").exists()
+    assert kip848("ingest", "--source", f"parquet:{capture}", "--lake", str(lake)).code == 0
+    before = Lake(spark, str(lake)).versions()
+    other = DATA / "kafka-4.0.2" / COMMITTED
+    ended = kip848("run", "--source", f"parquet:{other}", "--lake", str(lake))
+    refused(ended, 3, "is not the topic that this lake holds: at partition")
+    assert "Use a lake of its own for each topic and cluster." in ended.err
+    assert ended.out == ""
+    assert Lake(spark, str(lake)).versions() == before
+
+
+def test_a_damaged_origin(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    capture, lake = tmp_path / "capture", tmp_path / "lake"
+    capture.mkdir()
+    shutil.copy(CAPTURE, capture)
+    (capture / "_origin.json").write_text("{")
+    ended = kip848("run", "--source", f"parquet:{capture}", "--lake", str(lake))
+    refused(ended, 2, f"The file _origin.json of the capture {capture} can't be read: ")
+    assert not lake.exists()
 
 
 def test_a_lake_that_can_not_be_written(kip848: Command, spark: SparkSession) -> None:

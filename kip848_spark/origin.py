@@ -1,0 +1,39 @@
+"""The origin of a capture: the cluster and topic of its records, in a file beside them.
+
+Its name begins with an underscore: Spark, Arrow and Delta skip such files in a folder of data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+ORIGIN = "_origin.json"
+"""The name of the file in the capture's folder."""
+
+
+class Origin(BaseModel):
+    """Where the records of a capture come from; an id is None if it is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal[1] = 1
+    topic: str
+    cluster_id: str | None = None
+    topic_id: str | None = None
+    captured_at: AwareDatetime
+
+    def to_json(self) -> bytes:
+        """The content of the file. `Origin.model_validate_json` reads it."""
+        return self.model_dump_json(indent=2).encode() + b"\n"
+
+
+def derived_id(text: bytes, secret: bytes = b"") -> str:
+    """An id in Kafka's form (22 characters of base64), always the same for the same ``text`` and
+    ``secret`` (at most 64 bytes). The secret can't be found from the id, nor can the text."""
+    raw = bytearray(hashlib.blake2b(text, key=secret, digest_size=16).digest())
+    raw[0] &= 0x7F  # as Kafka's own ids, it must not begin with a dash
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
