@@ -197,6 +197,7 @@ def run_audit(
         return Outcome(_finished(ledger, plan, steps), True, recovered, live=live)
 
 
+@in_prepared_session
 def run_repair(lake: Lake, progress: Progress = lambda _: None) -> Repaired:
     """Repairs a lake that two programs wrote to at once; changes nothing if it is not damaged.
 
@@ -223,6 +224,7 @@ def run_repair(lake: Lake, progress: Progress = lambda _: None) -> Repaired:
         last = finished(lake)[0][-1]
         ends = {r.partition: Extent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        fit(lake.spark, _offsets(plan))
         ledger.write(plan)
         removed, dropped = repair(lake, plan, progress)
         plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
