@@ -18,6 +18,8 @@ from kip848_spark.cli.display import Steps, out, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka import ClientSettings
+from kip848_spark.lake.folders import LocalFolder, must_be_new
+from kip848_spark.lake.location import locate
 
 if TYPE_CHECKING:
     from kip848_spark.audit.live import Comparison
@@ -48,9 +50,12 @@ def demo(
     from kip848_spark.local.broker import Broker
     from kip848_spark.local.scenarios import SETTINGS, drive
 
-    folder = Path(lake or tempfile.mkdtemp(prefix="kip848-demo-"))
-    if lake and folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty.", "Name a new folder, the demo makes a lake.")
+    folder = locate(lake).folder if lake else Path(tempfile.mkdtemp(prefix="kip848-demo-"))
+    if folder is None:
+        raise UsageError(
+            f"{lake} is not on this machine, and the demo's lake is.", "Name a folder with --lake."
+        )
+    must_be_new(LocalFolder(folder), str(folder))
     call = Call.of(config, verbose=verbose, lake=str(folder))
     try:
         with steps() as say:

@@ -23,7 +23,8 @@ from kip848_spark.cli.options import (
     TopicOption,
     VerboseOption,
 )
-from kip848_spark.errors import UsageError
+from kip848_spark.lake.folders import LocalFolder, must_be_new
+from kip848_spark.lake.location import locate
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +62,9 @@ def dump(
 
 
 def capture(
-    out: Annotated[Path, typer.Option("--out", help="A new folder for the files.")],
+    out: Annotated[
+        str, typer.Option("--out", help="A new folder for the files, or its URI.", metavar="PATH")
+    ],
     source: SourceOption = None,
     anonymize: Annotated[
         bool, typer.Option("--anonymize", help="Replace all names, to hand it to someone else.")
@@ -76,12 +79,13 @@ def capture(
 
     call = Call.of(config, kafka_option, verbose, source=source, topic=topic)
     from_source = call.source()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} is there already.", "Name a new or empty folder with --out.")
+    folder = locate(out).folder
+    if folder is not None:  # another place is looked at once Spark runs
+        must_be_new(LocalFolder(folder), out)
     with call.spark() as (session, say):
         say("copying the records")
-        read, written = write_capture(from_source, session, str(out), anonymize)
-    err.print(f"{written:,} records are in {escape(str(out))}.")
+        read, written = write_capture(from_source, session, out, anonymize)
+    err.print(f"{written:,} records are in {escape(out)}.")
     if written < read:
         err.print(
             f"[yellow]{read - written:,} records that do not decode were left out:[/] "

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from kip848_spark.errors import LakeError
+from kip848_spark.errors import LakeError, UsageError
 
 LEASES = "_kip848_lease"
 """The folder of a lake's leases, see `lease`."""
@@ -95,3 +95,14 @@ def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
             "Name a new or empty folder with --lake.",
         )
     return False
+
+
+def must_be_new(files: Folder, path: str) -> None:
+    """Raises UsageError unless the folder ``files``, which the user calls ``path``, is empty or
+    does not exist."""
+    try:
+        taken = bool(files.names())
+    except NotADirectoryError:
+        taken = True
+    if taken:
+        raise UsageError(f"{path} is there already.", "Name a new or empty folder.")

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from kip848_spark.errors import UsageError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_FILE = re.compile(r"file:(?://(?:localhost)?)?(?=/)", re.IGNORECASE)
+_FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.lake.folders import must_be_new
 from kip848_spark.origin import Origin, derived_id
+from kip848_spark.spark.hadoop import folder_of, location_of
 from kip848_spark.spark.origin import write_origin
 from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
@@ -48,8 +50,10 @@ def write_capture(
 
     With ``anonymous`` names are replaced, the ids of the origin as well, and records that do not
     decode left out: nobody knows what they name. The source is then passed over twice, first for
-    the names.
+    the names. Raises UsageError if there is something at ``path``.
     """
+    place = location_of(spark, path)
+    must_be_new(folder_of(spark, place), path)
     ranges = whole(source, spark)
     fit(spark, sum(r.end - r.start for r in ranges))
     identity = source.identity()
@@ -63,7 +67,7 @@ def write_capture(
             identity = _anonymous(identity, pseudonyms.secret)
             kept = in_workers(kept, _renaming(pseudonyms), ROW)
         kept = kept.observe(written, count).withColumn("topic", F.lit(identity.topic))
-        kept.select(*COLUMNS).write.mode("append").parquet(path)
+        kept.select(*COLUMNS).write.mode("append").parquet(place.uri)
     origin = Origin(
         topic=identity.topic,
         cluster_id=identity.cluster_id,

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -22,6 +21,7 @@ from pyspark.sql import types as T
 from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.live import OFFSETS_TOPIC, Cluster
+from kip848_spark.spark.hadoop import location_of
 from kip848_spark.spark.origin import read_origin
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
@@ -213,10 +213,11 @@ class CaptureSource:
         )
 
     def _load(self, spark: SparkSession) -> DataFrame:
-        if "://" not in self.path and not Path(self.path).exists():
+        place = location_of(spark, self.path)
+        if place.folder is not None and not place.folder.exists():
             raise CaptureError(f"There is no capture at {self.path}.")
         with capture_faults(self.path):
-            frame = spark.read.format(self.format).load(self.path)
+            frame = spark.read.format(self.format).load(place.uri)
         types = {field.name: field.dataType for field in frame.schema.fields}
         missing = [name for name in _CAPTURE_TYPES if name not in types]
         if missing:
