@@ -34,6 +34,7 @@ LOCAL = {
     "spark.sql.adaptive.enabled": "false",
     # Through TCP a task waits 40 ms for its Python worker, by delayed acknowledgements.
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "kip848_spark.spark.daemon",
 }
 """Further settings of a session on this machine alone."""
 
