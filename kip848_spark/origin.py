@@ -33,7 +33,7 @@ class Origin(BaseModel):
 
 def derived_id(text: bytes, secret: bytes = b"") -> str:
     """An id in Kafka's form (22 characters of base64), always the same for the same ``text`` and
-    ``secret`` (at most 64 bytes). The secret can't be found from the id, nor can the text."""
+    ``secret`` (at most 64 bytes). Without the secret nobody can tell which text it stands for."""
     raw = bytearray(hashlib.blake2b(text, key=secret, digest_size=16).digest())
     raw[0] &= 0x7F  # as Kafka's own ids, it must not begin with a dash
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")

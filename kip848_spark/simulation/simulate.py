@@ -107,8 +107,8 @@ def simulate(
 
 
 def _origin(content: bytes, end: int) -> Origin:
-    """Ids out of a digest of the plan and the truth, which compaction does not change: equal only
-    if the records are. A longer simulation of the same seed has other records, and so other ids."""
+    """Ids out of a digest of the plan and the truth. Compaction does not change them; a longer
+    simulation of the same seed, whose last records differ, has other ones."""
     return Origin(
         topic=TOPIC,
         cluster_id=derived_id(b"cluster" + content),

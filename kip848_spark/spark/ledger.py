@@ -192,7 +192,8 @@ def next_ranges(last: Run | None, extents: Mapping[int, Extent]) -> tuple[Range,
             raise LakeError(
                 f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
                 f"to {start}.",
-                "The topic was made anew, or is another cluster's: use a new lake for it.",
+                "The source is an older capture, or the topic was recreated: "
+                "read a newer capture, or use a lake of its own.",
             )
         ranges.append(Range(partition, start, max(start, extent.end)))
     return tuple(ranges)
