@@ -72,14 +72,13 @@ class State:
             ) from None
 
     def _uri(self, table: str) -> str:
-        if self.place.folder is not None:
-            return str(self.place.folder / table)
-        if scheme_of(self.place.uri) not in _STORES:
+        local = self.place.folder is not None
+        if not self.place.suits_delta_rs or not (local or scheme_of(self.place.uri) in _STORES):
             raise LakeError(
                 f"The lake {self.path} can only be read through Spark.",
                 "`kip848 sql` reads every lake that Spark can reach.",
             )
-        return self.place.child(table)
+        return str(self.place.folder / table) if self.place.folder else self.place.child(table)
 
 
 _STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "hdfs")

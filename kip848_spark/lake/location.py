@@ -18,6 +18,8 @@ from kip848_spark.errors import UsageError
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
 
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+
 
 @dataclass(frozen=True)
 class Location:
@@ -33,6 +35,11 @@ class Location:
         """A file or folder of this machine."""
         absolute = folder.absolute()
         return cls(text, f"file:{absolute}", absolute)
+
+    @property
+    def suits_delta_rs(self) -> bool:
+        """False if delta-rs would look elsewhere: it takes ``%20`` in a path for a blank."""
+        return not _ESCAPE.search(str(self.folder or self.uri))
 
     def __str__(self) -> str:
         return self.text

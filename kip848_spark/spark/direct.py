@@ -88,7 +88,10 @@ def corrections(path: str, table: Table) -> list[AddAction]:
 def plain_files(path: str, table: Table) -> list[str] | None:
     """The files that hold the rows of the table, if it is plain; None if it is not."""
     found = DeltaTable(path)
-    return found.file_uris() if _is_plain(found, table) else None
+    if not _is_plain(found, table):
+        return None
+    names = pa.table(found.get_add_actions()).column("path").to_pylist()
+    return [f"{path}/{name}" for name in names]
 
 
 def rows(path: str) -> list[dict[str, Any]]:

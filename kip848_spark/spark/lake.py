@@ -46,9 +46,8 @@ class Lake:
 
     @property
     def is_direct(self) -> bool:
-        """True if small things can be done without Spark. delta-rs reads ``%20`` in a path as a
-        blank, so such a lake is left to Spark."""
-        return not self.by_spark and bool(self._folder) and not _ESCAPE.search(self._folder)
+        """True if small things can be done without Spark."""
+        return not self.by_spark and bool(self._folder) and self.place.suits_delta_rs
 
     @property
     def _folder(self) -> str:
@@ -356,7 +355,6 @@ class Lake:
             raise
 
 
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _GLOB = re.compile(r"[][*?{}\\]")
 """What Spark takes for a pattern in the name of a file."""
 _COMMIT_FILE = re.compile(r"\d{20}\.json")

@@ -83,6 +83,8 @@ def local_session(
         **LOCAL,
         **HELPFUL,
         **REQUIRED,
+        # Spark makes its own in the working folder, though nothing is ever put there.
+        "spark.sql.warehouse.dir": (jars.cache_folder() / "warehouse").as_uri(),
         "spark.jars": ",".join(paths),
         "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
         **(settings or {}),
