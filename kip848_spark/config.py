@@ -11,16 +11,25 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.resources import resource
+from kip848_spark.storage import StorageSettings
 
 ENVIRONMENT = "KIP848_CONFIG"
 WORKING_FILE = "kip848.toml"
+
+
+def _as_text(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+"""A text. TOML's ``true`` and ``false`` are taken as such."""
 
 
 class Settings(BaseModel):
@@ -35,14 +44,23 @@ class Settings(BaseModel):
     keep_commits_raw: bool = False
     kafka: dict[str, str] = Field(default_factory=dict)
     spark: dict[str, str] = Field(default_factory=dict)
+    storage: dict[str, Text] = Field(
+        default_factory=dict,
+        description="The object store of a lake, for Spark and delta-rs, by delta-rs' names.",
+    )
 
     def client(self) -> ClientSettings:
         """The Kafka client settings. Raises UsageError if one is a secret written out."""
         return ClientSettings(self.kafka)
 
+    def stored(self) -> StorageSettings:
+        """The object store's settings. Raises UsageError as `client` does, and for unknown ones."""
+        return StorageSettings(self.storage)
+
     def shown(self) -> dict[str, Any]:
         """The settings, secrets masked."""
-        return self.model_dump() | {"kafka": self.client().masked()}
+        masked = {"kafka": self.client().masked(), "storage": self.stored().masked()}
+        return self.model_dump() | masked
 
 
 def load(

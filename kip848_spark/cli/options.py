@@ -97,7 +97,12 @@ class Call:
         say("starting Spark")
         s3 = any(S3 in (place or "") for place in (self.settings.lake, self.settings.source))
         with session(
-            self.settings.spark, self.verbose, say.within, keep_classes=keep_classes, s3=s3
+            self.settings.spark,
+            self.verbose,
+            say.within,
+            storage=self.settings.stored(),
+            keep_classes=keep_classes,
+            s3=s3,
         ) as spark:
             yield spark
 

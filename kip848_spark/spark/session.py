@@ -19,6 +19,7 @@ from kip848_spark.java import find_java
 from kip848_spark.resources import resource_path
 from kip848_spark.spark.classes import ClassArchive
 from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, prepared
+from kip848_spark.storage import StorageSettings
 from kip848_spark.wire.kept import compile_meanwhile
 
 LOCAL = {
@@ -53,20 +54,34 @@ _JVM = " ".join(
 )
 """Of the JVM that a session starts. The thresholds are ten times the JVM's own."""
 
+_ADDED = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.driver.extraJavaOptions": " "}
+"""Settings that are lists, with what is between two parts. A user's are added to ours."""
+
+
+def added(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
+    """``ours`` with the ``users``' settings, which win where both can't be."""
+    both = {
+        name: between.join((ours[name], users[name]))
+        for name, between in _ADDED.items()
+        if ours.get(name) and users.get(name)
+    }
+    return {**ours, **users, **both}
+
 
 def local_session(
     settings: Mapping[str, str] | None = None,
     progress: jars.Progress | None = None,
     verbose: bool = False,
     *,
+    storage: StorageSettings | None = None,
     keep_classes: bool = False,
     s3: bool = False,
 ) -> SparkSession:
     """A session on this machine's cores, with the jars it needs (fetched once), with ``s3`` those
     for ``s3a://`` paths as well.
 
-    ``settings`` are Spark's own and win over ours. ``keep_classes``: see `ClassArchive.options`.
-    Raises EnvironmentFault if Java or a jar is missing.
+    ``settings`` are Spark's own and win over ours (see `added`). ``keep_classes``: see
+    `ClassArchive.options`. Raises EnvironmentFault if Java or a jar is missing.
     """
     java = find_java()
     paths = [str(jar) for jar in jars.spark_jars(progress)]
@@ -79,18 +94,19 @@ def local_session(
     logging = f"-Dlog4j2.configurationFile=file:{resource_path('conf/log4j2.properties')}"
     archive = ClassArchive.of(java)
     classes = " ".join(archive.options(make=keep_classes) if archive else ())
-    options = {
+    stored = {} if storage is None else storage.hadoop()
+    ours = {
         **LOCAL,
         **HELPFUL,
         **REQUIRED,
+        **{f"spark.hadoop.{name}": value for name, value in stored.items()},
         # Spark makes its own in the working folder, though nothing is ever put there.
         "spark.sql.warehouse.dir": (jars.cache_folder() / "warehouse").as_uri(),
         "spark.jars": ",".join(paths),
         "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
-        **(settings or {}),
     }
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
-    for name, value in options.items():
+    for name, value in added(ours, settings or {}).items():
         builder = builder.config(name, value)
     compile_meanwhile()
     with _stderr_to(None if verbose else spark_log()):
@@ -129,6 +145,7 @@ def session(
     verbose: bool = False,
     progress: jars.Progress = lambda _: None,
     *,
+    storage: StorageSettings | None = None,
     keep_classes: bool = False,
     s3: bool = False,
 ) -> Iterator[SparkSession]:
@@ -137,20 +154,24 @@ def session(
     ``progress`` is told of the jars that have to be fetched. ``keep_classes``: what is done here
     uses most of Spark, so a first one leaves behind what makes later sessions start faster.
     ``s3``: a session of its own is to reach ``s3a://`` paths.
+    In a session of others ``storage`` counts for the time, and only what is written there.
     """
+    stored = {} if storage is None else storage.hadoop({})
     there = SparkSession.getActiveSession()
     if there is not None:
-        with _failures(), prepared(there):
+        with _failures(), prepared(there, extra=stored):
             yield there
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     made = (
         _submitted_session()
         if submitted
-        else local_session(settings, progress, verbose, keep_classes=keep_classes, s3=s3)
+        else local_session(
+            settings, progress, verbose, storage=storage, keep_classes=keep_classes, s3=s3
+        )
     )
     try:
-        with _failures(), prepared(made):
+        with _failures(), prepared(made, extra=stored if submitted else {}):
             yield made
         if keep_classes and not submitted and (archive := ClassArchive.of(find_java())):
             archive.keep()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar
 
@@ -64,16 +64,19 @@ _LEAST_MOST, _MOST_A_CORE, _SNAPSHOT_MOST = 200, 3, 50
 
 
 @contextmanager
-def prepared(spark: SparkSession, records: int | None = None) -> Iterator[None]:
-    """``spark`` has the required settings meanwhile; then it has its own again.
+def prepared(
+    spark: SparkSession, records: int | None = None, extra: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """``spark`` has the required settings meanwhile, and ``extra``; then it has its own again.
 
     ``records``: how many the job is about, if that is known (see `fit`). May be nested. Raises
     UsageError if the session can't do the work at all.
     """
+    extra = extra or {}
     check(spark)
-    names = (*AT_RUNTIME, *HELPFUL, *_SIZED, *_SET_BY_DELTA, _FREE)
+    names = (*AT_RUNTIME, *HELPFUL, *_SIZED, *_SET_BY_DELTA, *extra, _FREE)
     before = {name: spark.conf.get(name, None) for name in names}
-    wanted = dict(AT_RUNTIME)
+    wanted = {**AT_RUNTIME, **extra}
     wanted |= {name: value for name, value in HELPFUL.items() if before[name] is None}
     if before[_FREE] is None:
         wanted[_FREE] = ",".join(name for name in _SIZED if before[name] is None)

@@ -21,6 +21,7 @@ from kip848_spark.spark.auditing import Asked, agreement_rows
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.runner import run_audit, run_ingest
 from kip848_spark.spark.session_settings import fit, prepared, sized
+from kip848_spark.storage import StorageSettings
 from tests.spark.lakes import DATA_TABLES, rows, source
 from tests.spark.plain_session import CAPTURE, SINCE, ZONE
 
@@ -170,3 +171,18 @@ def test_settings_are_put_back_after_a_failure_and_from_within(spark: SparkSessi
 )
 def test_tasks_follow_the_records(records: int, cores: int, partitions: int) -> None:
     assert sized(records, cores)["spark.sql.shuffle.partitions"] == str(partitions)
+
+
+def test_a_store_is_set_for_the_job(spark: SparkSession) -> None:
+    stored = StorageSettings({"aws_endpoint_url": "http://127.0.0.1:1", "aws_region": "x"})
+    assert in_hadoop(spark, "fs.s3a.endpoint.region") in (None, "")
+    with prepared(spark, extra=stored.hadoop({})):
+        assert in_hadoop(spark, "fs.s3a.endpoint.region") == "x"
+        assert in_hadoop(spark, "fs.s3a.endpoint") == "http://127.0.0.1:1"
+    assert in_hadoop(spark, "fs.s3a.endpoint.region") in (None, "")
+
+
+def in_hadoop(spark: SparkSession, name: str) -> str | None:
+    """What the file systems that Spark opens would be told."""
+    value: str | None = spark._jsparkSession.sessionState().newHadoopConf().get(name)
+    return value

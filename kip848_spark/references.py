@@ -1,0 +1,57 @@
+"""Settings whose secrets are references to the environment, ``${NAME}``, and never text."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kip848_spark.errors import UsageError
+
+_SECRET = re.compile(
+    r"password|secret|jaas|\.pem$|token|api\.key|account[._]key|storage_access_key", re.IGNORECASE
+)
+_REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_MASK = "********"
+
+
+@dataclass(frozen=True)
+class ReferringSettings:
+    """Settings as written: references stay references until a client is made of them. Raises
+    UsageError if a secret is written out."""
+
+    KIND: ClassVar[str]
+    """What a message calls such settings."""
+
+    written: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.written.items():
+            if _SECRET.search(name) and not _REFERENCE.fullmatch(value):
+                raise UsageError(
+                    f"The {self.KIND} setting {name} is a secret and must not be written out.",
+                    f"Put it into an environment variable and write {name}=${{VARIABLE}}.",
+                )
+
+    def masked(self) -> dict[str, str]:
+        """As written, secrets masked: what `config show` prints."""
+        return {n: _MASK if _SECRET.search(n) else v for n, v in sorted(self.written.items())}
+
+    def resolved(self) -> dict[str, str]:
+        """With the environment's values. Raises UsageError if a variable is not set."""
+        return {name: self._value(name, value) for name, value in self.written.items()}
+
+    def _value(self, name: str, value: str) -> str:
+        def lookup(match: re.Match[str]) -> str:
+            found = os.environ.get(match.group(1))
+            if found is None:
+                raise UsageError(
+                    f"The {self.KIND} setting {name} refers to the environment variable "
+                    f"{match.group(1)}, which is not set.",
+                    f"export {match.group(1)}=…",
+                )
+            return found
+
+        return _REFERENCE.sub(lookup, value)
