@@ -93,7 +93,6 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.runner import run_ingest
     from kip848_spark.spark.sources import KafkaSource
-    from kip848_spark.state import State
 
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
     with call.session(say, keep_classes=True) as session:
@@ -107,7 +106,7 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
             agreement += agreement_rows(lake, run.run_id)
             if MOVING not in comparison.unjudged:
                 break
-        return run, comparison, State(call.lake_path()).rows("groups"), agreement
+        return run, comparison, call.state().rows("groups"), agreement
 
 
 def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, lake: str) -> None:

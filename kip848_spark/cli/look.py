@@ -53,9 +53,9 @@ def groups(
 
     Without --describe or --all a list. With neither --state, --members nor --offsets all three.
     """
-    from kip848_spark.state import State, described
+    from kip848_spark.state import described
 
-    state_ = State(Call.of(config, lake=lake).lake_path(), moment("--as-of", as_of))
+    state_ = Call.of(config, lake=lake).state(moment("--as-of", as_of))
     found = described(state_, None if all_ or not describe else list(describe))
     if not (describe or all_):
         _list(found, json)

@@ -133,3 +133,15 @@ class Call:
         from kip848_spark.spark.lake import Lake
 
         return Lake(session, self.lake_path())
+
+    def state(self, as_of: datetime | None = None) -> State:
+        """The lake as its last finished run left it, or the last one done by ``as_of`` (UTC), read
+        without a JVM."""
+        from kip848_spark.state import State
+
+        return State(
+            self.lake_path(),
+            as_of,
+            storage=self.settings.stored().delta(),
+            default=self.settings.spark.get("spark.hadoop.fs.defaultFS", "file:///"),
+        )
