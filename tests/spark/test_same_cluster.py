@@ -77,7 +77,12 @@ def test_a_capture_and_then_its_broker(
     assert first.run is not None
     with_origin = (taken / "_origin.json").exists()
     assert first.run.identity.cluster_id == (broker.cluster_id if with_origin else None)
-    assert not run_ingest(live(broker), lake, then_replay=True).changed
+    again = run_ingest(live(broker), lake, then_replay=True)
+    if again.changed:  # the newest offset of a partition may be a transaction's marker
+        assert again.run is not None
+        assert again.run.counts is not None
+        assert again.run.counts.records_read == 0
+    assert lake.read("records").count() == pq.read_table(taken).num_rows
     assert run_audit(lake, Asked(groups=["demo.three"]), source=live(broker)).live is not None
 
     commit(broker, f"origin.{with_origin}")
