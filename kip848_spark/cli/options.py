@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from kip848_spark.spark.lake import Lake
     from kip848_spark.spark.sources import KafkaSource, Source
+    from kip848_spark.state import State
 
 S3 = "s3a://"
 """How the path of an object on S3 begins, for Spark and for delta-rs."""

@@ -95,7 +95,7 @@ def run_ingest(
         ledger = Ledger(lake)
         last = ledger.last()
         identity = same_source(lake, last, source, identity, extents)
-        plan, recovered = _recovered(ledger, source, extents)
+        plan, recovered = _recovered(ledger, source, identity, extents)
         check(lake)
         if plan is None:
             ranges = next_ranges(last, extents)
@@ -259,17 +259,18 @@ def _offsets(run: Run) -> int:
 
 
 def _recovered(
-    ledger: Ledger, source: Source, extents: dict[int, Extent]
+    ledger: Ledger, source: Source, identity: Identity, extents: dict[int, Extent]
 ) -> tuple[Run | None, str | None]:
     """After a run that was killed: its plan, to be repeated, with the tables as they were before
     it. The plan names the versions to restore, and keeps them however often it is repeated. If the
-    source no longer has those offsets, the plan is dropped."""
+    source is another one or no longer has those offsets, the plan is dropped."""
     unfinished = ledger.unfinished()
     if unfinished is None:
         return None, None
     ends = {partition: extent.end for partition, extent in extents.items()}
     there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
-    if not there or unfinished.source != source.name:
+    same = unfinished.source == source.name and unfinished.identity == identity
+    if not there or not same:
         return None, _undone(ledger, unfinished)
     ledger.restore(unfinished)
     return unfinished, unfinished.run_id
