@@ -143,6 +143,14 @@ def test_a_filter_finds_what_is_there(lake: Path, spark: SparkSession, reader: R
     assert seen > 5, "no long values were looked for"
 
 
+def test_a_filter_finds_what_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake(spark, str(tmp_path / "lake"), by_spark=True)
+    run_ingest(source(CAPTURE), lake, then_replay=True)
+    for table, column, values, expected in looked_for(tmp_path / "lake"):
+        for reader in (by_pyarrow, by_duckdb, by_polars):
+            assert reader(tmp_path / "lake", table, column, values) == expected, (table, column)
+
+
 def test_a_run_corrects_the_statistics_of_earlier_versions(
     old_lake: Path, spark: SparkSession
 ) -> None:
