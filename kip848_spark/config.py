@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from kip848_spark.errors import UsageError
+from kip848_spark.errors import UsageError, near
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.resources import resource
 from kip848_spark.storage import StorageSettings
@@ -37,13 +37,31 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: str | None = None
-    lake: str | None = None
-    topic: str = "__consumer_offsets"
-    dialect: str = "shipped"
-    keep_commits_raw: bool = False
-    kafka: dict[str, str] = Field(default_factory=dict)
-    spark: dict[str, str] = Field(default_factory=dict)
+    source: str | None = Field(
+        None, description="Where records come from: kafka:HOST:PORT, parquet:PATH or delta:PATH."
+    )
+    lake: str | None = Field(
+        None, description="Where the tables are: a folder, or a URI that Spark can write."
+    )
+    topic: str = Field("__consumer_offsets", description="The topic, if it has another name.")
+    dialect: str = Field(
+        "shipped",
+        description="The record layouts: shipped (Kafka 4.0 and later), kip (the KIP and Kafka "
+        "3.7's early access), kip-draft, or auto, which tells them from the records.",
+    )
+    keep_commits_raw: bool = Field(
+        False,
+        description="Keep the raw bytes of offset commits too (control records' are always kept).",
+    )
+    kafka: dict[str, str] = Field(
+        default_factory=dict,
+        description="Kafka client settings by librdkafka's names; secrets by reference to the "
+        "environment only. A name beginning with java. or librdkafka. goes to that client alone.",
+    )
+    spark: dict[str, str] = Field(
+        default_factory=dict,
+        description="Spark settings of a local session. A cluster's come from spark-submit.",
+    )
     storage: dict[str, Text] = Field(
         default_factory=dict,
         description="The object store of a lake, for Spark and delta-rs, by delta-rs' names.",
@@ -61,6 +79,16 @@ class Settings(BaseModel):
         """The settings, secrets masked."""
         masked = {"kafka": self.client().masked(), "storage": self.stored().masked()}
         return self.model_dump() | masked
+
+
+def meanings(model: type[BaseModel] = Settings, section: str = "") -> dict[str, str]:
+    """Every setting and what it means; one of a section by both names, with a dot."""
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        found[section + name] = field.description or ""
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= meanings(field.annotation, f"{section}{name}.")
+    return found
 
 
 def load(
@@ -81,6 +109,11 @@ def load(
     except ValidationError as cause:
         first = cause.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise UsageError(
+                f"There is no setting {where} ({file or 'on the command line'}).",
+                near(where, meanings(), "`kip848 config show` prints the settings there are."),
+            ) from None
         raise UsageError(
             f"The setting {where} is wrong: {first['msg'].lower()}"
             f" ({file or 'on the command line'}).",

@@ -14,6 +14,9 @@ A message is one sentence: what is wrong and where; ``mend`` says what to do abo
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class Kip848Error(Exception):
     """Root of the tree. ``exit_code`` is what the command line ends with."""
@@ -60,3 +63,10 @@ class NotFoundError(Kip848Error):
     """What was asked for is not there."""
 
     exit_code = 1
+
+
+def near(name: str, known: Iterable[str], otherwise: str) -> str:
+    """What to do about a ``name`` that is not there: the names in ``known`` that are like it, or
+    ``otherwise`` if none is."""
+    found = difflib.get_close_matches(name, list(known), 3, 0.5)
+    return f"Did you mean {', '.join(found)}?" if found else otherwise

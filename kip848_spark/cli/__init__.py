@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from kip848_spark import __version__
 from kip848_spark.cli import (
@@ -18,11 +18,13 @@ from kip848_spark.cli import (
     here,
     jobs,
     look,
+    querying,
     records,
     reference,
     repair,
     simulating,
 )
+from kip848_spark.cli.display import printable
 from kip848_spark.errors import Kip848Error
 
 INTERRUPTED = 130
@@ -31,11 +33,12 @@ app = typer.Typer(
     name="kip848",
     help="What happened to your Kafka consumer groups, why, and was it right.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for verbs in (auditing, demo, jobs, look, records, decoding, reference, repair, simulating, here):
+for verbs in (
+    auditing, demo, jobs, look, querying, records, decoding, reference, repair, simulating, here
+):  # fmt: skip
     verbs.register(app)
 
 
@@ -51,7 +54,7 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """The root holds no options but this one."""
+    """The root holds no options but this one and those of shell completion."""
 
 
 def main() -> None:
@@ -62,9 +65,9 @@ def main() -> None:
     try:
         app()
     except Kip848Error as error:
-        errors.print(f"[bold red]error:[/] {escape(error.message)}")
+        errors.print(f"[bold red]error:[/] {printable(error.message)}")
         if error.mend:
-            errors.print(f"       {escape(error.mend)}")
+            errors.print(f"       {printable(error.mend)}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         errors.print("[yellow]interrupted[/]")
@@ -80,6 +83,8 @@ def command() -> None:
     Arrow's threads, when the interpreter is taken down around them, abort the process now and
     then (seen once in fifty runs of `groups`), and a good answer would end with a bad exit code.
     """
+    os.environ["TZ"] = "UTC"  # PySpark gives times in the zone of the process; here all are UTC
+    time.tzset()
     code = 0
     try:
         main()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from kip848_spark.cli.display import err, out, print_json, print_rows
+from kip848_spark.cli.display import err, out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -65,6 +64,8 @@ def audit(
     from kip848_spark.coordinator.releases import release_named
     from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
     from kip848_spark.spark.runner import run_audit
+    from kip848_spark.spark.views import Views
+    from kip848_spark.state import must_know
 
     if release is not None:
         release_named(release)  # a name that is wrong is told before Spark starts
@@ -72,8 +73,15 @@ def audit(
     call.lake_path()
     cluster = call.cluster(source)
     asked = Asked(list(group) if group else None, moment("--since", since), release)
+    place = call.place()
+    without_spark = place.folder is not None and place.suits_delta_rs
+    if group and without_spark:  # at once, where Spark would take its time to start
+        must_know(group, call.state().group_ids)
     with call.spark() as (session, say):
         whole = call.lake(session)
+        if group and not without_spark:
+            say("looking for the groups")
+            must_know(group, Views(whole).group_ids)
         outcome = run_audit(whole, asked, say, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)
@@ -93,8 +101,15 @@ def wrong(agreement: list[dict[str, Any]]) -> int:
     return sum(row["disagreed"] for row in agreement)
 
 
+def _reasons(agreement: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+    """Check, reason and number: why something could not be judged, or by what means it was."""
+    return [(row["check"], why, n) for row in agreement for why, n in row["reasons"].items()]
+
+
 def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
-    """A line of what an audit came to, and the findings."""
+    """A line of what an audit came to, why some of it could not be judged, and the findings."""
+    from kip848_spark.spark.judging import VERIFIED_BY
+
     if not agreement:
         return
     verified, unverifiable = (sum(r[n] for r in agreement) for n in ("verified", "unverifiable"))
@@ -104,6 +119,9 @@ def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any
         f"Audit: {verified:,} verified, {unverifiable:,} unverifiable, "
         f"[{colour}]{disagreed:,} disagreed[/]."
     )
+    for check, why, number in _reasons(agreement):
+        if why not in VERIFIED_BY:
+            out.print(f"  unverifiable: {number:,} × {check}: {printable(why)}", soft_wrap=True)
     _show_findings(findings, disagreed)
 
 
@@ -120,7 +138,7 @@ def show_live(live: Comparison | None) -> None:
         f"[{colour}]{len(live.differences)} differences[/]."
     )
     for why, number in sorted(live.unjudged.items()):
-        out.print(f"  not judged: {number:,} × {escape(why)}")
+        out.print(f"  not judged: {number:,} × {printable(why)}")
 
 
 def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
@@ -128,11 +146,11 @@ def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> No
         out.print("There is nothing to judge: the lake has no such control records.")
         return
     print_rows(agreement, ["check", "verified", "unverifiable", "disagreed"])
-    reasons = [(row["check"], why, n) for row in agreement for why, n in row["reasons"].items()]
+    reasons = _reasons(agreement)
     if reasons:
         out.print()
     for check, why, number in reasons:
-        out.print(f"  {check}: {number:,} × {escape(why)}")
+        out.print(f"  {check}: {number:,} × {printable(why)}")
     out.print()
     if not wrong(agreement):
         out.print("[green]Nothing disagrees.[/]")
@@ -143,12 +161,14 @@ def _show_findings(findings: list[dict[str, Any]], disagreed: int) -> None:
     for row in findings:
         colour = _COLOURS[row["severity"]]
         place = "" if row["offset"] is None else f" at {row['partition']}/{row['offset']}"
-        since = "" if row["timestamp"] is None else f" since {row['timestamp']:%Y-%m-%d %H:%M:%S}"
-        out.print(
-            f"[{colour}]{row['severity']}[/] {escape(row['group_id'])}{place}{since} "
-            f"({row['check']}): {escape(row['explanation'])}"
+        since = (
+            "" if row["timestamp"] is None else f" since {row['timestamp']:%Y-%m-%d %H:%M:%S} UTC"
         )
-        out.print(f"    expected {escape(row['expected'])}", soft_wrap=True)
-        out.print(f"    recorded {escape(row['recorded'])}", soft_wrap=True)
+        out.print(
+            f"[{colour}]{row['severity']}[/] {printable(row['group_id'])}{place}{since} "
+            f"({row['check']}): {printable(row['explanation'])}"
+        )
+        out.print(f"    expected {printable(row['expected'])}", soft_wrap=True)
+        out.print(f"    recorded {printable(row['recorded'])}", soft_wrap=True)
     if disagreed > len(findings):
         out.print(f"… and {disagreed - len(findings):,} more, in the table findings.")

@@ -6,10 +6,9 @@ import re
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from kip848_spark.cli.display import out, print_json
+from kip848_spark.cli.display import out, print_json, printable
 from kip848_spark.cli.options import JsonOption
 from kip848_spark.errors import UsageError
 from kip848_spark.wire.decode import Plan
@@ -69,7 +68,7 @@ def _show(name: str, half: Explained) -> None:
     table.add_column("")
     for item in half.items:
         where = f"{item.first}-{item.end - 1}" if item.end > item.first else ""
-        table.add_row(where, "  " * item.depth + escape(item.name), escape(item.says))
+        table.add_row(where, "  " * item.depth + printable(item.name), printable(item.says))
     out.print(table)
     if half.fault is not None:
         out.print(f"[bold red]{half.fault.reason.text} at {name} byte {half.fault.at}[/]")

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
 from kip848_spark.cli.auditing import wrong
-from kip848_spark.cli.display import Steps, out, steps
+from kip848_spark.cli.display import Steps, out, printable, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka import ClientSettings
@@ -142,9 +141,9 @@ def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, la
         f"{compared['offsets']} committed offsets"
     )
     for difference in comparison.differences:
-        out.print(f"  [red]{escape(str(difference))}[/]")
+        out.print(f"  [red]{printable(str(difference))}[/]")
     for why, number in sorted(comparison.unjudged.items()):
-        out.print(f"  [yellow]not judged: {number:,} × {escape(why)}[/]")
+        out.print(f"  [yellow]not judged: {number:,} × {printable(why)}[/]")
     colour = "red" if comparison.differences else "green"
     out.print(f"[bold {colour}]{len(comparison.differences)} differences[/]")
     tries = "\n".join(
@@ -156,5 +155,5 @@ def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, la
         )
     )
     out.print()
-    out.print(f"The lake is at [bold]{escape(lake)}[/]. Try (in .venv/bin):")
-    out.print(Panel(escape(tries), expand=False))
+    out.print(f"The lake is at [bold]{printable(lake)}[/]. Try (in .venv/bin):")
+    out.print(Panel(printable(tries, lines=True), expand=False))

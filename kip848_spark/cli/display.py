@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape  # noqa: TID251
 from rich.status import Status
 from rich.table import Table
 
@@ -46,12 +46,12 @@ class Steps:
     def within(self, words: str) -> None:
         """What the step is at right now."""
         if err.is_terminal:
-            self._status.update(f"{escape(words)} …")
+            self._status.update(f"{printable(words)} …")
 
     def done(self, words: str) -> None:
         """A part of the step is done."""
         with self._lock:
-            err.print(f"    [green]✓[/] {escape(words)}", soft_wrap=True)
+            err.print(f"    [green]✓[/] {printable(words)}", soft_wrap=True)
 
     def end(self) -> None:
         """The last step is done."""
@@ -61,7 +61,9 @@ class Steps:
     def _finish(self) -> None:
         if self._current is not None:
             took = time.monotonic() - self._started
-            err.print(f"  [green]✓[/] {escape(self._current)} [dim]{took:.1f} s[/]", soft_wrap=True)
+            err.print(
+                f"  [green]✓[/] {printable(self._current)} [dim]{took:.1f} s[/]", soft_wrap=True
+            )
         self._current = None
 
 
@@ -73,6 +75,19 @@ def steps() -> Iterator[Steps]:
         shown = Steps(status)
         yield shown
         shown.end()
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """``text`` as it may go to a terminal, for `Console.print`: markup has no meaning in it, and
+    what does not print (control characters, line ends, bidirectional overrides) is written as in
+    Python, such as ``\\x00``. With ``lines``, line ends and tabs stay.
+
+    Names and metadata are what any client of the cluster chose: they go through this function.
+    """
+    kept = "\n\t" if lines else ""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
+    return escape(text)
 
 
 def print_json(value: Any) -> None:
@@ -89,15 +104,23 @@ def _plain(value: Any) -> Any:
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
-    """A table of ``rows``; their own columns if none are named."""
+    """A table of ``rows``; their own columns if none are named. Times are in UTC. The only value
+    of a table, such as Spark's plan of a query, keeps its lines."""
     rows = list(rows)
     names = list(columns or (rows[0].keys() if rows else ()))
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
-        numeric = any(isinstance(row.get(name), int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        values = [row.get(name) for row in rows]
+        numeric = any(isinstance(value, int | float) for value in values)
+        timed = any(isinstance(value, datetime) for value in values)
+        table.add_column(
+            printable(f"{name} (UTC)" if timed else name),
+            justify="right" if numeric else "left",
+            overflow="fold",
+        )
+    single = len(rows) == len(names) == 1
     for row in rows:
-        table.add_row(*(escape(cell(row.get(name))) for name in names))
+        table.add_row(*(printable(cell(row.get(name)), lines=single) for name in names))
     out.print(table)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from kip848_spark import jars as jvm
-from kip848_spark.cli.display import err, out, print_json, steps
+from kip848_spark.cli.display import err, out, print_json, printable, steps
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -19,6 +18,7 @@ from kip848_spark.cli.options import (
     SourceOption,
     TopicOption,
 )
+from kip848_spark.config import meanings
 from kip848_spark.errors import Kip848Error
 from kip848_spark.java import find_java
 
@@ -62,18 +62,29 @@ def show(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The settings in force, secrets masked."""
+    """Every setting, what it means and its value in force, secrets masked."""
+    meaning = meanings()
     shown = Call.of(config, kafka_option, source=source, lake=lake, topic=topic).settings.shown()
     if json:
         print_json(shown)
         return
     for name, value in shown.items():
-        if isinstance(value, dict):
-            out.print(f"[bold]\\[{name}][/]")
-            for key, item in value.items():
-                out.print(f"{key} = {item}", markup=False)
+        section = value if isinstance(value, dict) else None
+        title = name if section is None else f"[{name}]"
+        out.print(f"[dim]# {printable(meaning[name])}[/]", soft_wrap=True)
+        if section is None:
+            out.print(printable(f"{title} = {_set(value)}"), soft_wrap=True)
         else:
-            out.print(f"{name} = {'(not set)' if value is None else value}", markup=False)
+            out.print(f"[bold]{printable(title)}[/]")
+        for key, item in (section or {}).items():
+            if about := meaning.get(f"{name}.{key}"):
+                out.print(f"[dim]# {printable(about)}[/]", soft_wrap=True)
+            out.print(printable(f"{key} = {_set(item)}"), soft_wrap=True)
+        out.print()
+
+
+def _set(value: object) -> str:
+    return "(not set)" if value is None else str(value)
 
 
 def doctor(
@@ -105,9 +116,9 @@ def doctor(
             worst = worst or error.exit_code
         if not json:
             mark = "[green]✓[/]" if error is None else "[bold red]✗[/]"
-            out.print(f"{mark} {name}: {escape(said)}")
+            out.print(f"{mark} {name}: {printable(said)}")
             if error is not None and error.mend:
-                out.print(f"    {escape(error.mend)}")
+                out.print(f"    {printable(error.mend)}")
     if json:
         print_json(found)
     elif not worst:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import typer
-from rich.markup import escape
 
 from kip848_spark.cli.auditing import (
     DISAGREED,
@@ -14,7 +14,7 @@ from kip848_spark.cli.auditing import (
     show_live,
     wrong,
 )
-from kip848_spark.cli.display import err, out, print_json
+from kip848_spark.cli.display import err, out, print_json, printable
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -28,6 +28,7 @@ from kip848_spark.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from kip848_spark.spark.ledger import Counts
     from kip848_spark.spark.runner import Outcome
 
 KeepOption = typer.Option(None, "--keep-commits-raw", help="Keep the bytes of commits as well.")
@@ -130,6 +131,8 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
 def show_outcome(outcome: Outcome, lake: str, json: bool = False) -> None:
     """What a run came to, with the ledger that adds up."""
     run = outcome.run
+    if outcome.changed and run is not None and run.counts is not None:
+        _warn_of_quarantined(run.counts, lake)
     if json:
         print_json({"changed": outcome.changed, **(run.row() if run else {})})
         return
@@ -149,13 +152,27 @@ def show_outcome(outcome: Outcome, lake: str, json: bool = False) -> None:
             f"{counts.unknown:,} unknown + {counts.quarantined:,} quarantined; "
             f"{counts.missing:,} offsets of the range were not there."
         )
-        for reason, number in sorted(counts.errors.items()):
-            out.print(f"  [yellow]{number:,} × {escape(reason)}[/] (column error of table records)")
         for kind, number in sorted(counts.unknown_tags.items()):
-            out.print(f"  [yellow]{number:,} unknown tagged fields[/] in records of {escape(kind)}")
+            out.print(f"  {number:,} unknown tagged fields in records of {printable(kind)}")
     if outcome.open_offsets:
         out.print(
             f"[yellow]{outcome.open_offsets:,} newer offsets wait behind open transactions[/] "
             "and will be read when they are decided."
         )
-    out.print(f"The lake is at {escape(lake)}.")
+    out.print(f"The lake is at {printable(lake)}.")
+
+
+def _warn_of_quarantined(counts: Counts, lake: str) -> None:
+    """A warning, if there were records that could not be read: how many, why, how to list them."""
+    if not counts.quarantined:
+        return
+    reasons = (f"{n:,} × {reason}" for reason, n in sorted(counts.errors.items()))
+    err.print(
+        f"[bold black on yellow] warning [/] [yellow]{counts.quarantined:,} of "
+        f"{counts.records_read:,} records can't be read:[/] {printable('; '.join(reasons))}. "
+        "Their bytes are kept; list them:",
+        soft_wrap=True,
+    )
+    query = "SELECT partition, offset, error FROM records WHERE error IS NOT NULL"
+    command = f'kip848 sql --lake {shlex.quote(lake)} "{query}"'
+    err.print(f"    {printable(command)}", soft_wrap=True)

@@ -14,6 +14,7 @@ import typer
 from kip848_spark import config
 from kip848_spark.cli.display import Steps, steps
 from kip848_spark.errors import UsageError
+from kip848_spark.lake.location import Location, locate
 from kip848_spark.wire.dialects import check_dialect
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ DialectOption = Annotated[
     typer.Option("--dialect", help="shipped, kip, kip-draft or auto.", metavar="D"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option("--as-of", help="As the lake knew it then (UTC).", metavar="TIME"),
+]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's own log.")]
 
 
@@ -61,7 +66,7 @@ def moment(option: str, text: str | None) -> datetime | None:
         raise UsageError(
             f"{option} {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
         ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,11 @@ class Call:
             raise UsageError("No lake is named.", "Add --lake PATH.")
         return self.settings.lake
 
+    def place(self) -> Location:
+        """Where the lake is, by the settings alone."""
+        default = self.settings.spark.get("spark.hadoop.fs.defaultFS", "file:///")
+        return locate(self.lake_path(), default)
+
     def lake(self, session: SparkSession) -> Lake:
         from kip848_spark.spark.lake import Lake
 
@@ -140,9 +150,4 @@ class Call:
         without a JVM."""
         from kip848_spark.state import State
 
-        return State(
-            self.lake_path(),
-            as_of,
-            storage=self.settings.stored().delta(),
-            default=self.settings.spark.get("spark.hadoop.fs.defaultFS", "file:///"),
-        )
+        return State(self.place(), as_of, storage=self.settings.stored().delta())

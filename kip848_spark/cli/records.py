@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from kip848_spark.cli.display import err, steps
+from kip848_spark.cli.display import err, printable, steps
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -85,7 +84,7 @@ def capture(
     with call.spark() as (session, say):
         say("copying the records")
         read, written = write_capture(from_source, session, out, anonymize)
-    err.print(f"{written:,} records are in {escape(out)}.")
+    err.print(f"{written:,} records are in {printable(out)}.")
     if written < read:
         err.print(
             f"[yellow]{read - written:,} records that do not decode were left out:[/] "

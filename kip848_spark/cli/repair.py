@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import typer
-from rich.markup import escape
 
-from kip848_spark.cli.display import out, print_json
+from kip848_spark.cli.display import out, print_json, printable
 from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
 
 
@@ -43,10 +42,10 @@ def repair(
         out.print("The lake is not damaged: nothing was changed.")
         return
     for words in repaired.damage:
-        out.print(f"[yellow]Found:[/] {escape(words)}.")
+        out.print(f"[yellow]Found:[/] {printable(words)}.")
     out.print(f"{repaired.removed:,} rows of records were removed, and the state was rebuilt.")
     if repaired.dropped_runs:
         out.print(
             "The next run reads again what these runs had read: "
-            f"{escape(', '.join(repaired.dropped_runs))}."
+            f"{printable(', '.join(repaired.dropped_runs))}."
         )

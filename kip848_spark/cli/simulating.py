@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kip848_spark.cli.display import err
+from kip848_spark.cli.display import err, printable
 
 
 def register(app: typer.Typer) -> None:
@@ -69,5 +68,5 @@ def simulate(
     minutes = outcome.span / 60_000
     err.print(
         f"{outcome.records:,} records of {outcome.groups} groups over {minutes:,.0f} minutes, "
-        f"with {outcome.rebalances:,} rebalances, are in {escape(str(out))}."
+        f"with {outcome.rebalances:,} rebalances, are in {printable(str(out))}."
     )

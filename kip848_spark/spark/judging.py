@@ -37,6 +37,7 @@ from kip848_spark.audit.state import (
     named_said,
     state_rows,
 )
+from kip848_spark.audit.whole import BY_PROPERTIES
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
 from kip848_spark.replay import kinds
 from kip848_spark.spark.workers import Batches, Function
@@ -103,6 +104,8 @@ COMPARED_IN_BETWEEN = "rows compared as they were at an offset in between"
 IN_BETWEEN, RECORDS, NOW = -1, 0, 1
 """What rows of a group come first: state tables as they were once, its records, those of now."""
 OFFSETS_COMPARED = "groups of which committed offsets were replayed and compared"
+VERIFIED_BY = (BY_PROPERTIES, COMPARED_IN_BETWEEN, OFFSETS_COMPARED)
+"""Of the reasons in `agreement` those that tell by what means something was verified."""
 
 
 def judge(settings: Settings) -> Function:

@@ -222,7 +222,8 @@ class CaptureSource:
         missing = [name for name in _CAPTURE_TYPES if name not in types]
         if missing:
             raise CaptureError(
-                f"The capture {self.path} lacks the column {_listed(missing)}.",
+                f"The capture {self.path} lacks the column{'s' * (len(missing) > 1)} "
+                f"{_listed(missing)}.",
                 f"It needs {', '.join(_CAPTURE_TYPES)}; `kip848 capture` makes such files.",
             )
         for name, accepted in _CAPTURE_TYPES.items():

@@ -153,7 +153,7 @@ def test_a_capture_that_lacks_columns(kip848: Command, spark: SparkSession, tmp_
     short = tmp_path / "short.parquet"
     pq.write_table(pq.read_table(CAPTURE).drop_columns(["value", "timestamp"]), short)
     ended = kip848("dump", "--source", f"parquet:{short}")
-    refused(ended, 2, "lacks the column timestamp and value")
+    refused(ended, 2, "lacks the columns timestamp and value")
 
 
 def test_a_capture_of_wrong_types(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
@@ -193,4 +193,5 @@ def test_a_secret_written_out(kip848: Command) -> None:
 def test_a_setting_that_does_not_exist(kip848: Command, tmp_path: Path) -> None:
     file = tmp_path / "kip848.toml"
     file.write_text('laek = "x"\n')
-    refused(kip848("config", "show", "--config", str(file)), 2, "laek")
+    ended = kip848("config", "show", "--config", str(file))
+    refused(ended, 2, "There is no setting laek", str(file), "Did you mean lake?")

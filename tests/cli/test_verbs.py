@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from kip848_spark.config import meanings
+from kip848_spark.resources import resource
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.cli.command import Command
 from tests.conftest import DATA
@@ -135,6 +138,20 @@ def test_config_show_masks_secrets(kip848: Command, tmp_path: Path) -> None:
     shown = json.loads(ended.out)
     assert shown["lake"] == "/l"
     assert shown["kafka"] == {"sasl.password": "********"}
+
+
+def test_every_setting_has_its_meaning(kip848: Command) -> None:
+    """`config show` and the file of the defaults say the same of each setting."""
+    defaults = resource("conf/defaults.toml").read_text()
+    comments = " ".join(re.findall(r"^# (.*)$", defaults, re.MULTILINE))
+    shown = kip848("config", "show").out
+    for name, meaning in meanings().items():
+        assert meaning, name
+        assert meaning in comments
+        assert f"# {meaning}\n" in shown
+        key = name.rpartition(".")[2]
+        assert re.search(rf"^(# )?(\[{key}\]|{key} = )", defaults, re.MULTILINE), name
+        assert re.search(rf"^(\[{key}\]|{key} = )", shown, re.MULTILINE), name
 
 
 def test_an_anonymized_capture_gives_the_same_state(
