@@ -14,7 +14,6 @@ from typing import Any
 
 from kip848_spark.coordinator import Client as Sender
 from kip848_spark.coordinator import Coordinator, Step
-from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, Json, Record
@@ -29,6 +28,8 @@ from kip848_spark.simulation.plan import START, ClusterPlan, TopicEvent
 
 ADMIN = Sender("admin", "/10.0.0.1")
 _SWEEP = "expire-offsets"
+_MEMBERSHIP = ("JoinGroup", "LeaveGroup", "ConsumerGroupHeartbeat")
+"""The requests by which members come and go."""
 Entry = tuple[int, int, int, str, Any, Sender, int | None]
 """Of a trace: time, what made it, its number, the API (or ``topic``), request, sender, version."""
 
@@ -107,7 +108,10 @@ class PartitionLife:
                 if client.classic:
                     client.tell(due - 1)
         self.now = max(self.now, due)
-        self._take(self.coordinator.run_until(self.now), BY_TIMER)
+        before = self.history.before_timers(due)
+        steps = self.coordinator.run_until(self.now)
+        self.history.after_timers(before)
+        self._take(steps, BY_TIMER)
 
     # -- chance ------------------------------------------------------------------------------
 
@@ -153,14 +157,10 @@ class PartitionLife:
             self.sync(group)
         self._tickets += 1
         self._waiting[self._tickets] = then
-        was = None
-        classic = api in ("JoinGroup", "LeaveGroup")
-        if classic:
-            known = self.coordinator.shard.groups.get(group.plan.group_id)
-            was = known.state if isinstance(known, ClassicGroup) else None
+        was = self.history.before(group.plan.group_id) if api in _MEMBERSHIP else None
         steps = self._ask(api, request, sender, version, self._tickets)
-        if classic:
-            self.history.watch_classic(group.plan.group_id, api, request, was)
+        if was is not None:
+            self.history.after_request(was, api, request)
         self._take(steps, BY_REQUEST, api=api, request=request, visible=visible)
 
     def beat(self, request: Json, client: Client) -> Json:
@@ -229,7 +229,7 @@ class PartitionLife:
                 self.log.add(Row(step.at, cause, record, visible))
                 self._note(record)
             if step.records:
-                self.history.observe(step, api, request or {}, None)
+                self.history.observe(step, api, request or {})
                 if self.invariants is not None:
                     self.invariants.check(step.records)
             if step.records or cause == BY_TIMER or api != "ConsumerGroupHeartbeat":
@@ -371,11 +371,3 @@ class PartitionLife:
         """The name of a topic in a commit, which may have its id only."""
         name: str = topic["name"] if "name" in topic else self.topic_names[topic["topicId"]]
         return name
-
-    def client_of(self, member_id: str) -> Client | None:
-        """The client that bears a member id now."""
-        for group in self.groups:
-            for client in group.clients:
-                if client.member_id == member_id:
-                    return client
-        return None
