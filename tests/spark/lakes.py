@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 from kip848_spark.live import OFFSETS_TOPIC
 from kip848_spark.spark.lake import Lake
@@ -27,6 +28,19 @@ def rows(lake: Lake, table: str, leave_out: Sequence[str] = OF_THE_RUN) -> list[
     """The rows of a table as text, sorted: equal lists are equal tables."""
     frame = lake.read(table).drop(*leave_out)
     return sorted(repr(row) for row in frame.collect())
+
+
+def rows_of_files(table: str, storage_options: Mapping[str, str] | None = None) -> list[str]:
+    """As `rows` of the Delta table at ``table``, read by delta-rs and not by Spark.
+
+    Of `agreement` only what was checked and what disagreed: how much of a lake a check looks at
+    may depend on the run.
+    """
+    found = DeltaTable(table, storage_options=dict(storage_options or {})).to_pyarrow_table()
+    names = [name for name in found.column_names if name not in OF_THE_RUN]
+    if table.endswith("/agreement"):
+        names = ["check", "disagreed"]
+    return sorted(map(repr, found.select(names).to_pylist()))
 
 
 def as_dicts(lake: Lake, table: str) -> list[dict[str, Any]]:

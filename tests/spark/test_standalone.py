@@ -1,0 +1,125 @@
+"""The job by ``spark-submit`` on a standalone cluster, in each way of docs/clusters.md.
+
+The cluster's processes can't import the package by themselves. What the job leaves in the lake is
+what a local run leaves.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kip848_spark.jars import spark_jars
+from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.runner import run_ingest
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+from tests.spark.lakes import DATA_TABLES, rows_of_files, source
+from tests.spark.standalone import Standalone, standalone
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+JOB = DATA.parents[1] / "jobs" / "run.py"
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def local(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The rows of each table after a local run."""
+    path = str(tmp_path_factory.mktemp("local") / "lake")
+    run_ingest(source(CAPTURE), Lake(spark, path), then_replay=True, then_audit=True)
+    return {table: rows_of_files(f"{path}/{table}") for table in DATA_TABLES}
+
+
+@pytest.fixture(scope="module")
+def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that has what the package depends on (the packages of this one), and
+    not the package."""
+    environment = tmp_path_factory.mktemp("dependencies") / "environment"
+    _make_environment(environment)
+    import_it = [environment / "bin" / "python", "-I", "-c", "import kip848_spark.errors"]
+    assert subprocess.run(import_it, cwd="/", capture_output=True, check=False).returncode
+    return environment
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the package and what it depends on."""
+    environment = tmp_path_factory.mktemp("installed") / "environment"
+    _make_environment(environment)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
+    install = ["install", "--quiet", "--no-index", "--no-deps", str(wheel)]
+    subprocess.run([*pip, *install], check=True, timeout=300)
+    return environment
+
+
+def _make_environment(folder: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # Of a folder that is appended, the .pth files (the checkout's) are not read. As a statement,
+    # since venv-pack refuses .pth files that name a folder elsewhere.
+    append = f"import sys; sys.path.append({sysconfig.get_path('platlib')!r})\n"
+    (packages / "dependencies.pth").write_text(append)
+
+
+def submit(
+    cluster: Standalone, lake: Path, *options: str, environment: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Runs the job into ``lake``; gives the rows of each table."""
+    done = cluster.submit(
+        *("--jars", ",".join(map(str, spark_jars()))),
+        *("--conf", "spark.sql.shuffle.partitions=2"),
+        *("--conf", "spark.databricks.delta.snapshotPartitions=1"),
+        *options,
+        *(str(JOB), "--source", f"parquet:{CAPTURE}", "--lake", str(lake)),
+        environment=environment,
+    )
+    assert done.returncode == 0, f"{done.stderr[-6000:]}\n{cluster.said_by_executors()[-6000:]}"
+    return {table: rows_of_files(f"{lake}/{table}") for table in DATA_TABLES}
+
+
+def test_installed_on_every_node(
+    cluster: Standalone, installed: Path, local: dict[str, list[str]], tmp_path: Path
+) -> None:
+    python = {"PYSPARK_PYTHON": str(installed / "bin" / "python")}
+    assert submit(cluster, tmp_path / "lake", environment=python) == local
+
+
+def test_an_archive_of_the_environment(
+    cluster: Standalone, installed: Path, local: dict[str, list[str]], tmp_path: Path
+) -> None:
+    archive = tmp_path / "environment.tar.gz"
+    pack = [str(Path(sys.executable).with_name("venv-pack")), "--quiet"]
+    subprocess.run([*pack, "-p", str(installed), "-o", str(archive)], check=True, timeout=600)
+    python = {
+        "PYSPARK_DRIVER_PYTHON": str(installed / "bin" / "python"),
+        "PYSPARK_PYTHON": "./environment/bin/python",
+    }
+    option = ("--archives", f"{archive}#environment")
+    assert submit(cluster, tmp_path / "lake", *option, environment=python) == local
+
+
+def test_the_wheel_as_a_zip_file(
+    cluster: Standalone,
+    dependencies: Path,
+    wheel: Path,
+    local: dict[str, list[str]],
+    tmp_path: Path,
+) -> None:
+    zipped = shutil.copy(wheel, tmp_path / "kip848_spark.zip")
+    python = {"PYSPARK_PYTHON": str(dependencies / "bin" / "python")}
+    option = ("--py-files", str(zipped))
+    assert submit(cluster, tmp_path / "lake", *option, environment=python) == local
