@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import LakeError, SourceError
-from kip848_spark.spark.integrity import damage
+from kip848_spark.spark.integrity import REPAIR, check, damage
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import Ledger
 from kip848_spark.spark.sources import Range, Source
@@ -42,9 +42,8 @@ def usable(lake: Lake) -> str:
             return f"{lake.path} can be made"
         ledger = Ledger(lake)
         last = ledger.last()
-        if ledger.unfinished() is None and (found := damage(lake)):
-            raise LakeError(
-                f"The lake {lake.path} is damaged: {'; '.join(found)}.",
-                "`kip848 repair` repairs it.",
-            )
+        if (unfinished := ledger.unfinished()) is not None:
+            check(lake, unfinished)
+        elif found := damage(lake):
+            raise LakeError(f"The lake {lake.path} is damaged: {'; '.join(found)}.", REPAIR)
     return f"{lake.path}: last run {last.run_id if last else 'none yet'}"

@@ -71,7 +71,7 @@ def _as_before(log: Path) -> bytes:
 
 
 def _lacks_a_bound(table: Path) -> bool:
-    files = DeltaTable(str(table)).get_add_actions().to_pylist()
+    files = pa.table(DeltaTable(str(table)).get_add_actions()).to_pylist()
     return any(
         (file["min"] or {}).get(name) is not None and value is None
         for file in files
