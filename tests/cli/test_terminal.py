@@ -27,7 +27,7 @@ CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 GROUP = "g\0\x1b\x7f\x9b\u202e!"  # as many bytes as demo.three
 TOPIC = "t\x1b[31m"
 METADATA = "m\nerror: forged\0"
-DELETED = "demo.deleted"
+DELETED = "demo.vanished"
 UNFIT = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but the line end, and what changes the direction of text."""
 
@@ -59,6 +59,7 @@ def strange(to: Path) -> None:
         commit(GROUP, TOPIC, METADATA),
         commit(DELETED, "orders", "m"),
         commit(DELETED, "orders", None),
+        (struct.pack(">h", 2) + text(DELETED), None),
         (whole[0], whole[1] and whole[1][:6]),
     )
     for number, (key, value) in enumerate(more, 1):
@@ -76,7 +77,7 @@ def test_a_record_that_can_not_be_read_is_a_warning(
 ) -> None:
     strange(lake.parent / "strange.parquet")
     run = kip848("run", "--source", f"parquet:{lake.parent}/strange.parquet", "--lake", str(lake))
-    assert "warning 1 of 499 records can't be read: 1 × truncated." in run.err
+    assert "warning 1 of 500 records can't be read: 1 × truncated." in run.err
     (query,) = re.findall(r'kip848 sql --lake \S+ "(.*)"', run.err)
     listed = kip848("sql", "--lake", str(lake), "--json", query)
     (row,) = json.loads(listed.out)
@@ -131,7 +132,9 @@ def test_what_spark_does_not_accept(kip848: Command, spark: SparkSession, lake: 
         assert not re.search("SQLSTATE|== SQL|Project|[A-Z]_[A-Z]", said)
 
 
-def test_a_group_that_is_not_there(spark: SparkSession, lake: Path, tmp_path: Path) -> None:
+def test_a_group_that_is_not_there(
+    kip848: Command, spark: SparkSession, lake: Path, tmp_path: Path
+) -> None:
     no_java = {"PATH": str(tmp_path)}
     ended = alone(no_java, "audit", "--lake", str(lake), "--group", "demo.gron")
     assert ended.code == 1, ended
@@ -140,6 +143,8 @@ def test_a_group_that_is_not_there(spark: SparkSession, lake: Path, tmp_path: Pa
         ended = alone(no_java, "audit", "--lake", str(lake), "--group", known)
         assert ended.code == 2, ended
         assert "Java" in ended.err
+    listed = json.loads(kip848("groups", "--json", "--lake", str(lake)).out)
+    assert DELETED not in {group["group_id"] for group in listed}
     views = Views(Lake(spark, str(lake)))
     must_know(["demo.grown", DELETED], views.group_ids)
     with pytest.raises(NotFoundError, match=r"no group demo\.gron"):
