@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kip848_spark.acls import KafkaClient
 from kip848_spark.cluster_answers import (
     LiveEnds,
     LiveGroup,
@@ -100,6 +101,7 @@ class Cluster:
         self, bootstrap: str, config: Mapping[str, Any] | None = None, timeout: float = 30.0
     ) -> None:
         self.bootstrap = bootstrap
+        self.client = KafkaClient.of(bootstrap, config or {})
         self.timeout = timeout
         self._trouble: KafkaError | None = None
         self.admin = admin_client(bootstrap, config, self._note)
@@ -130,11 +132,9 @@ class Cluster:
 
         self.admin.poll(0)
         if _is_auth(self._trouble):
-            return SourceError(
-                f"The Kafka cluster at {self.bootstrap} refuses the client: "
-                f"{_reason(self._trouble)}.",
-                mend="Check security.protocol, the SASL mechanism and the credentials.",
-            )
+            return self.client.refused(_reason(self._trouble))
+        if isinstance(cause, KafkaException) and cause.args[0].name() == _NOT_ON_CLUSTER:
+            return self.client.denied("DESCRIBE", "cluster", "")
         if not isinstance(cause, KafkaException) or cause.args[0].name() in _UNREACHABLE:
             reason = f" ({_reason(self._trouble)})" if self._trouble is not None else ""
             return SourceError(
@@ -173,7 +173,9 @@ class Cluster:
                 except KafkaException as cause:
                     if cause.args[0].name() in _UNREACHABLE:
                         raise self._fault(cause) from cause
-                    if cause.args[0].name() not in _ABSENT:
+                    if (kind := _NOT_ON.get(cause.args[0].name())) is not None:
+                        refused[name] = self.client.denied("DESCRIBE", kind, name).message
+                    elif cause.args[0].name() not in _ABSENT:
                         refused[name] = _reason(cause)
 
         for ask in asked:
@@ -230,6 +232,9 @@ class Cluster:
         )
         if names is not None and refused:
             name, reason = next(iter(refused.items()))
+            denied = self.client.denied("DESCRIBE", "topic", name)
+            if reason == denied.message:
+                raise denied
             raise SourceError(
                 f"The topic {name} can't be described at {self.bootstrap}: {reason}.",
                 mend="Check its name, and that the client has DESCRIBE on it.",
@@ -269,6 +274,9 @@ class Cluster:
 
 
 _UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
+_NOT_ON_CLUSTER = "CLUSTER_AUTHORIZATION_FAILED"
+_NOT_ON = {"TOPIC_AUTHORIZATION_FAILED": "topic", "GROUP_AUTHORIZATION_FAILED": "group"}
+"""What a client must have DESCRIBE on, by the error that says that it has not."""
 _ABSENT = {"GROUP_ID_NOT_FOUND"}
 _DEAD = "Dead"
 """What a broker before Kafka 4.0 calls the state of a group that is not there."""

@@ -26,8 +26,9 @@ MOVING = "moving: new records since"
 IN_MEMORY = "a classic group that the broker has in memory only"
 IN_REBALANCE = "a classic group in a rebalance, which is on record when it is over"
 NO_NAME = "a state that the client library has no name for"
-INVISIBLE = "a topic that the client may not see"
+INVISIBLE = "a topic that is gone, or on which the client lacks the ACL DESCRIBE"
 REFUSED = "the broker refused to describe it"
+NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
 
 Row = Mapping[str, Any]
 Place = tuple[str, str, int]
@@ -120,7 +121,8 @@ def compare(rebuilt: Rebuilt, live: Snapshot, moved: Moved) -> Comparison:
     for name in sorted(groups.keys() | live.groups.keys()):
         ours, theirs = groups.get(name), live.groups.get(name)
         if name in live.refused:
-            result.unjudged[REFUSED] += 1
+            denied = "ACL DESCRIBE" in live.refused[name]
+            result.unjudged[NOT_ALLOWED if denied else REFUSED] += 1
             continue
         judged = _Group(result, name, ours, live, moved)
         if ours is None or theirs is None:

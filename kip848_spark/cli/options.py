@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark import config
+from kip848_spark.acls import KafkaClient
 from kip848_spark.cli.display import Steps, steps
 from kip848_spark.errors import UsageError
 from kip848_spark.lake.location import Location, locate
@@ -107,10 +108,18 @@ class Call:
             self.verbose,
             say.within,
             storage=self.settings.stored(),
+            client=self._client(),
             keep_classes=keep_classes,
             s3=s3,
         ) as spark:
             yield spark
+
+    def _client(self) -> KafkaClient | None:
+        """Who reads from Kafka, if a Kafka cluster is the source."""
+        kind, _, bootstrap = (self.settings.source or "").partition(":")
+        if kind != "kafka":
+            return None
+        return KafkaClient.of(bootstrap, self.settings.client().librdkafka())
 
     def source(self) -> Source:
         from kip848_spark.spark.sources import parse_source

@@ -57,7 +57,8 @@ DEFAULTS: Mapping[str, str] = {
     "log.cleaner.enable": "false",
     "log.retention.ms": "-1",
 }
-"""What differs from a broker as it is shipped; ``settings`` of ``Broker`` come on top."""
+"""What differs from a broker as it is shipped; ``settings`` of ``Broker`` come on top. ``client``
+is what a client must set if these demand it (SASL)."""
 
 
 def _random_id() -> str:
@@ -80,6 +81,7 @@ class Broker:
         folder: Path | None = None,
         *,
         settings: Mapping[str, str] | None = None,
+        client: Mapping[str, str] | None = None,
         heap: str = "1g",
         offsets_partitions: int = 8,
         progress: Progress | None = None,
@@ -92,6 +94,7 @@ class Broker:
             "offsets.topic.num.partitions": str(offsets_partitions),
             **(settings or {}),
         }
+        self._client = dict(client or {})
         self._progress = progress
         self._given_folder = folder
         self._folder: Path | None = None
@@ -276,7 +279,7 @@ class Broker:
                 except OSError:
                     time.sleep(0.05)
                     continue
-                admin = admin_client(self.bootstrap)
+                admin = admin_client(self.bootstrap, self._client)
             from confluent_kafka import KafkaException
 
             with contextlib.suppress(KafkaException):

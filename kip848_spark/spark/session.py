@@ -6,19 +6,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
 from kip848_spark import jars
-from kip848_spark.errors import SparkFailure
+from kip848_spark.acls import KafkaClient
 from kip848_spark.java import find_java
 from kip848_spark.resources import resource_path
+from kip848_spark.spark.causes import one_sentence, spark_log
 from kip848_spark.spark.classes import ClassArchive
-from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, prepared
+from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, connect_fault, prepared
+from kip848_spark.spark.starting import starting
 from kip848_spark.storage import StorageSettings
 from kip848_spark.wire.kept import compile_meanwhile
 
@@ -109,34 +107,10 @@ def local_session(
     for name, value in added(ours, settings or {}).items():
         builder = builder.config(name, value)
     compile_meanwhile()
-    with _stderr_to(None if verbose else spark_log()):
+    with starting(None if verbose else spark_log()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
     return session
-
-
-def spark_log() -> Path:
-    """Where the JVM and its Python workers write what they would write to the terminal."""
-    folder = jars.cache_folder() / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"spark-{os.getpid()}.log"
-
-
-@contextmanager
-def _stderr_to(log: Path | None) -> Iterator[None]:
-    """Standard error goes to ``log`` for the processes that are started meanwhile."""
-    if log is None:
-        yield
-        return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 @contextmanager
@@ -146,20 +120,24 @@ def session(
     progress: jars.Progress = lambda _: None,
     *,
     storage: StorageSettings | None = None,
+    client: KafkaClient | None = None,
     keep_classes: bool = False,
     s3: bool = False,
 ) -> Iterator[SparkSession]:
     """The session to work with: the one there is, the one of a spark-submit, else a local one of
-    its own. It is stopped at the end by whoever made it. What Spark throws becomes a SparkFailure.
+    its own. It is stopped at the end by whoever made it. What Spark throws becomes one of this
+    program's errors; ``client`` is who reads from Kafka meanwhile, if anybody does.
     ``progress`` is told of the jars that have to be fetched. ``keep_classes``: what is done here
     uses most of Spark, so a first one leaves behind what makes later sessions start faster.
     ``s3``: a session of its own is to reach ``s3a://`` paths.
     In a session of others ``storage`` counts for the time, and only what is written there.
     """
+    if is_remote():
+        raise connect_fault()
     stored = {} if storage is None else storage.hadoop({})
     there = SparkSession.getActiveSession()
     if there is not None:
-        with _failures(), prepared(there, extra=stored):
+        with one_sentence(client), prepared(there, extra=stored):
             yield there
         return
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -171,29 +149,12 @@ def session(
         )
     )
     try:
-        with _failures(), prepared(made, extra=stored if submitted else {}):
+        with one_sentence(client), prepared(made, extra=stored if submitted else {}):
             yield made
         if keep_classes and not submitted and (archive := ClassArchive.of(find_java())):
             archive.keep()
     finally:
         made.stop()
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turns what Spark throws, and nothing here knew, into a SparkFailure; the whole of it goes
-    to the log."""
-    # PySpark would write what it raises to the terminal, too, with every line of Java's stack.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).disabled = True
-    try:
-        yield
-    except (PySparkException, Py4JError) as cause:
-        first = next((line for line in str(cause).splitlines() if line.strip()), "no reason given")
-        log = spark_log()
-        with log.open("a") as file:
-            file.write(f"\n{cause}\n")
-        raise SparkFailure(f"Spark failed: {first.strip()}", f"Its log is {log}.") from None
 
 
 def _submitted_session() -> SparkSession:

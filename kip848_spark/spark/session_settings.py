@@ -11,7 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from kip848_spark.acls import KafkaClient
 from kip848_spark.errors import UsageError
+from kip848_spark.spark.causes import one_sentence
+from kip848_spark.spark.checking import check_executors, check_jars
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,6 +87,7 @@ def prepared(
         for name, value in wanted.items():
             if before[name] != value:
                 spark.conf.set(name, value)
+        check_executors(spark)
         if records is not None:
             fit(spark, records)
         yield
@@ -130,7 +134,11 @@ def in_prepared_session(function: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         given: tuple[Any, ...] = (*args, *kwargs.values())
         spark = next(found for one in given if (found := _session_of(one)) is not None)
-        with prepared(spark, 0):
+        client: KafkaClient | None = None
+        for one in given:
+            client = client or getattr(one, "client", None)
+        with one_sentence(client), prepared(spark, 0):
+            check_jars(spark, kafka=client is not None)
             return function(*args, **kwargs)
 
     return run
@@ -146,6 +154,7 @@ def check(spark: SparkSession) -> None:
     setting that can't be set any more."""
     if not isinstance(spark, SparkSession):
         raise connect_fault()
+    check_jars(spark, kafka=False)
     for name, value in DELTA.items():
         there = (spark.conf.get(name, None) or "").split(",")
         if value not in (part.strip() for part in there):

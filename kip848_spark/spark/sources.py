@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from kip848_spark.acls import KafkaClient
 from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka import ClientSettings
 from kip848_spark.live import OFFSETS_TOPIC, Cluster
@@ -106,6 +107,11 @@ class KafkaSource:
         self.settings = settings
         self.name = f"kafka:{bootstrap}"
         self._cluster: Cluster | None = None
+
+    @property
+    def client(self) -> KafkaClient:
+        """Who reads, for the sentences about what it may not."""
+        return KafkaClient.of(self.bootstrap, self.settings.librdkafka())
 
     @property
     def cluster(self) -> Cluster:

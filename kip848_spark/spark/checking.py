@@ -1,0 +1,123 @@
+"""What is looked at before a job: the jars in the session's JVM, the package on its executors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kip848_spark import __version__
+from kip848_spark.errors import EnvironmentFault
+
+_DELTA = "org/apache/spark/sql/delta/DeltaLog.class"
+_KAFKA = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
+_JARS = 'Pass the jars that `kip848 jars` prints: spark-submit --jars "$(kip848 jars)".'
+_NEEDED = ("kip848_spark", "numpy", "numba", "pyarrow", "pandas", "deltalake", "xxhash")
+"""What the functions of the workers import."""
+_MOST_TASKS = 64
+
+_looked_at: set[str] = set()
+"""The applications whose executors were found to be fit."""
+
+
+def check_jars(spark: SparkSession, *, kafka: bool) -> None:
+    """Raises EnvironmentFault if Delta's classes, or with ``kafka`` those of Spark's Kafka source,
+    are missing in the session's JVM or were made for another Spark or Scala."""
+    places = {"Delta Lake": _jar_of(spark, _DELTA)}
+    if kafka:
+        places["Spark's Kafka source"] = _jar_of(spark, _KAFKA)
+    for what, jar in places.items():
+        if jar is None:
+            raise EnvironmentFault(f"The Spark session lacks the classes of {what}.", _JARS)
+        if wrong := mismatch(jar, spark.version, _scala(spark)):
+            raise EnvironmentFault(
+                f"The jar {jar} in the Spark session is made for {wrong}, "
+                f"and the session is Spark {spark.version} with Scala {_scala(spark)}.",
+                _JARS,
+            )
+
+
+def _jar_of(spark: SparkSession, resource: str) -> str | None:
+    """The name of the jar, or the place, that has ``resource``; None if it is nowhere."""
+    jvm: Any = spark._jvm
+    found = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().getResource(resource)
+    if found is None:
+        return None
+    place = str(found.toString()).split("!/")[0]
+    return place.rsplit("/", 1)[-1] if place.endswith(".jar") else place
+
+
+def _scala(spark: SparkSession) -> str:
+    jvm: Any = spark._jvm
+    return ".".join(str(jvm.scala.util.Properties.versionNumberString()).split(".")[:2])
+
+
+def mismatch(jar: str, spark: str, scala: str) -> str | None:
+    """What the jar is made for, by its name, if that is not this release of Spark (the first two
+    numbers count) and Scala. None for a jar whose name does not tell."""
+    name = re.fullmatch(
+        r"(delta-spark|spark-sql-kafka-0-10)_(?:(\d+\.\d+)_)?(\d+\.\d+)-(\d+\.\d+)\S*\.jar", jar
+    )
+    if name is None:
+        return None
+    artifact, infix, scala_made, version = name.groups()
+    made = infix or (version if artifact.startswith("spark") else None)
+    if made is not None and spark.split(".")[:2] != made.split("."):
+        return f"Spark {made}"
+    return f"Scala {scala_made}" if scala_made != scala else None
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Runs a tiny job, once an application, unless the executors are this very process' JVM.
+
+    Raises EnvironmentFault if one of them lacks the package, another version of it is there, or
+    something that it needs can't be imported.
+    """
+    context = spark.sparkContext
+    master = context.master or ""
+    application = str(context.applicationId)
+    if re.match(r"local(\[|$)", master) or application in _looked_at:
+        return
+    tasks = min(max(context.defaultParallelism, 2), _MOST_TASKS)
+    for host, python, versions in (
+        context.parallelize(range(tasks), tasks).mapPartitions(_probe(_NEEDED)).collect()
+    ):
+        for name, said in versions.items():
+            wrong = None
+            if not said[0]:
+                wrong = f"can't import {name} ({said[1]})"
+            elif name == "kip848_spark" and said[1] != __version__:
+                wrong = f"has kip848_spark {said[1]}, and the driver {__version__}"
+            if wrong:
+                raise EnvironmentFault(
+                    f"Python on the executor {host} ({python}) {wrong}.",
+                    "Every executor needs the driver's environment: pass it as an archive "
+                    "(--archives, PYSPARK_PYTHON) or use an image that has it; see the README.",
+                )
+    _looked_at.add(application)
+
+
+def _probe(names: Iterable[str]) -> Any:
+    """A function for a task. It goes there as code and not by name, for the package that it is in
+    may not be there."""
+
+    def probe(_: Iterator[int]) -> Iterator[tuple[str, str, dict[str, tuple[bool, str]]]]:
+        import importlib
+        import socket
+        import sys
+
+        found = {}
+        for name in names:
+            try:
+                module = importlib.import_module(name)
+                found[name] = (True, str(getattr(module, "__version__", "")))
+            except Exception as error:
+                found[name] = (False, f"{type(error).__name__}: {error}")
+                if name == "kip848_spark":
+                    break
+        yield socket.gethostname(), sys.executable, found
+
+    probe.__module__ = "__main__"
+    return probe
