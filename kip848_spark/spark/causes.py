@@ -113,8 +113,7 @@ def _no_file_system(found: re.Match[str], _: KafkaClient) -> Kip848Error:
 def _no_s3(found: re.Match[str], _: KafkaClient) -> Kip848Error:
     return EnvironmentFault(
         "Spark lacks the classes of the S3 file system (S3AFileSystem).",
-        "Add hadoop-aws, of the release of Spark's own Hadoop, and the AWS SDK's bundle to "
-        "spark.jars.",
+        'Pass the jars that `kip848 jars --s3` prints: spark-submit --jars "$(kip848 jars --s3)".',
     )
 
 

@@ -132,14 +132,14 @@ def session(
     ``s3``: a session of its own is to reach ``s3a://`` paths.
     In a session of others ``storage`` counts for the time, and only what is written there.
     """
-    if is_remote():
-        raise connect_fault()
     stored = {} if storage is None else storage.hadoop({})
     there = SparkSession.getActiveSession()
     if there is not None:
         with one_sentence(client), prepared(there, extra=stored):
             yield there
         return
+    if is_remote() or "SPARK_REMOTE" in os.environ:
+        raise connect_fault()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     made = (
         _submitted_session()
