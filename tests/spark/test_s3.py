@@ -59,3 +59,8 @@ def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
 
     again = kip848("run", "--source", source, *on_s3, "--json")
     assert not json.loads(again)["changed"]
+
+
+def test_the_jars_for_spark_submit() -> None:
+    names = {Path(jar).name for jar in json.loads(kip848("jars", "--s3", "--json"))}
+    assert {"hadoop-aws-3.5.0.jar", "delta-spark_4.2_2.13-4.4.0.jar"} < names

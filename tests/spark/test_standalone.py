@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.jars import spark_jars
+from kip848_spark.jars import s3_jars, spark_jars
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.runner import run_ingest
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows_of_files, source
+from tests.spark.s3 import S3Server
 from tests.spark.standalone import Standalone, standalone
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
@@ -76,11 +77,18 @@ def _make_environment(folder: Path) -> None:
 
 
 def submit(
-    cluster: Standalone, lake: Path, *options: str, environment: Mapping[str, str]
+    cluster: Standalone,
+    lake: Path | str,
+    *options: str,
+    environment: Mapping[str, str],
+    s3: S3Server | None = None,
 ) -> dict[str, list[str]]:
     """Runs the job into ``lake``; gives the rows of each table."""
+    jars = spark_jars() + (s3_jars() if s3 else [])
+    settings = s3.spark if s3 else {}
     done = cluster.submit(
-        *("--jars", ",".join(map(str, spark_jars()))),
+        *("--jars", ",".join(map(str, jars))),
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
         *("--conf", "spark.sql.shuffle.partitions=2"),
         *("--conf", "spark.databricks.delta.snapshotPartitions=1"),
         *options,
@@ -88,7 +96,8 @@ def submit(
         environment=environment,
     )
     assert done.returncode == 0, f"{done.stderr[-6000:]}\n{cluster.said_by_executors()[-6000:]}"
-    return {table: rows_of_files(f"{lake}/{table}") for table in DATA_TABLES}
+    storage_options = s3.storage_options if s3 else {}
+    return {table: rows_of_files(f"{lake}/{table}", storage_options) for table in DATA_TABLES}
 
 
 def test_installed_on_every_node(
@@ -102,8 +111,9 @@ def test_an_archive_of_the_environment(
     cluster: Standalone, installed: Path, local: dict[str, list[str]], tmp_path: Path
 ) -> None:
     archive = tmp_path / "environment.tar.gz"
-    pack = [str(Path(sys.executable).with_name("venv-pack")), "--quiet"]
-    subprocess.run([*pack, "-p", str(installed), "-o", str(archive)], check=True, timeout=600)
+    pack = [str(Path(sys.executable).with_name("venv-pack")), "--quiet", "-p", str(installed)]
+    to = ["-o", str(archive), "--exclude", "*/pyspark/jars/*"]
+    subprocess.run([*pack, *to], check=True, timeout=600)
     python = {
         "PYSPARK_DRIVER_PYTHON": str(installed / "bin" / "python"),
         "PYSPARK_PYTHON": "./environment/bin/python",
@@ -123,3 +133,10 @@ def test_the_wheel_as_a_zip_file(
     python = {"PYSPARK_PYTHON": str(dependencies / "bin" / "python")}
     option = ("--py-files", str(zipped))
     assert submit(cluster, tmp_path / "lake", *option, environment=python) == local
+
+
+def test_a_lake_on_s3(
+    cluster: Standalone, installed: Path, local: dict[str, list[str]], s3: S3Server
+) -> None:
+    python = {"PYSPARK_PYTHON": str(installed / "bin" / "python")}
+    assert submit(cluster, s3.path("from-a-cluster"), environment=python, s3=s3) == local
