@@ -95,7 +95,9 @@ def submit(
         *(str(JOB), "--source", f"parquet:{CAPTURE}", "--lake", str(lake)),
         environment=environment,
     )
-    assert done.returncode == 0, f"{done.stderr[-6000:]}\n{cluster.said_by_executors()[-6000:]}"
+    # Standard output has both of the driver's Python, standard error that of its JVM.
+    said = (done.stdout, done.stderr, cluster.said_by_executors())
+    assert done.returncode == 0, "\n".join(text[-6000:] for text in said)
     storage_options = s3.storage_options if s3 else {}
     return {table: rows_of_files(f"{lake}/{table}", storage_options) for table in DATA_TABLES}
 
