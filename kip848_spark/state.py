@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from kip848_spark.errors import LakeError, NotFoundError, near
 from kip848_spark.lake.folders import LocalFolder, is_lake
 from kip848_spark.lake.location import Location, locate, scheme_of
+from kip848_spark.storage import store_fault
 
 Row = dict[str, Any]
 
@@ -75,6 +76,8 @@ class State:
         try:
             yield
         except (DeltaError, OSError) as cause:
+            if fault := store_fault(str(cause), f"the lake {self.path}"):
+                raise fault from None
             first = str(cause).splitlines()[0]
             raise LakeError(
                 f"The table {table} of the lake {self.path} can't be read: {first}"

@@ -7,10 +7,11 @@ A name with the prefix ``delta.`` or ``hadoop.`` goes to that one only, as it is
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kip848_spark.errors import UsageError
+from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.references import ReferringSettings
 
 _DELTA, _HADOOP = "delta.", "hadoop."
@@ -78,3 +79,37 @@ class StorageSettings(ReferringSettings):
 
 def _negated(value: str) -> str:
     return "false" if value.lower() in ("true", "1", "yes") else "true"
+
+
+_FAULTS = (
+    # delta-rs looks for a machine's role, at an address of its own, where it is given no key.
+    (
+        r"No AWS Credentials|Unable to load (?:AWS )?credentials|169\.254\.169\.254",
+        "the object store wants credentials, and there are none",
+        "Set aws_access_key_id and aws_secret_access_key in [storage], or the variables AWS_*.",
+    ),
+    (
+        r"NoSuchBucket|UnknownStoreException|[Bb]ucket does not exist",
+        "there is no such bucket",
+        "Make the bucket, or name another.",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch",
+        "the object store does not know the credentials",
+        "Check aws_access_key_id and aws_secret_access_key in [storage].",
+    ),
+    (
+        r"\bAccessDenied|AccessDeniedException: s3a|403 Forbidden|Status Code: 403",
+        "the object store denies the access",
+        "Check what the credentials in [storage] allow: list, read, write and delete.",
+    ),
+)
+
+
+def store_fault(text: str, what: str) -> LakeError | None:
+    """The error for ``what`` is on an object store ("the lake s3a://…"), out of the ``text`` that
+    Hadoop or delta-rs says; None if it is not about the store."""
+    for pattern, meaning, todo in _FAULTS:
+        if re.search(pattern, text):
+            return LakeError(f"{what[0].upper()}{what[1:]} can't be reached: {meaning}.", todo)
+    return None

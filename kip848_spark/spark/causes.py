@@ -14,8 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
 from kip848_spark.acls import KafkaClient
-from kip848_spark.errors import EnvironmentFault, Kip848Error, LakeError, SparkFailure
+from kip848_spark.errors import EnvironmentFault, Kip848Error, SparkFailure
 from kip848_spark.jars import cache_folder
+from kip848_spark.storage import store_fault
 
 
 def spark_log() -> Path:
@@ -50,11 +51,14 @@ def whole_text(cause: BaseException) -> str:
 
 def explained(text: str, log: Path, client: KafkaClient | None = None) -> Kip848Error:
     """The error for an exception of Spark's whose ``text`` is in the file ``log``."""
-    for known in _KNOWN:
-        if found := known.pattern.search(text):
-            error = known.error(found, client or KafkaClient("HOST:PORT"))
-            mend = f"{error.mend} " if error.mend else ""
-            return type(error)(error.message, f"{mend}(Spark's log is {log}.)")
+    known = (
+        one.error(found, client or KafkaClient("HOST:PORT"))
+        for one in _KNOWN
+        if (found := one.pattern.search(text))
+    )
+    if error := next(known, None) or store_fault(text, "a path of this job"):
+        mend = f"{error.mend} " if error.mend else ""
+        return type(error)(error.message, f"{mend}(Spark's log is {log}.)")
     return SparkFailure(f"Spark failed: {innermost(text)}", f"Its log is {log}.")
 
 
@@ -117,11 +121,6 @@ def _no_s3(found: re.Match[str], _: KafkaClient) -> Kip848Error:
     )
 
 
-def _store(said: str, todo: str) -> Callable[[re.Match[str], KafkaClient], Kip848Error]:
-    return lambda found, _: LakeError(f"{said}: {_short(found.group(0))}.", todo)
-
-
-_LINE = r"[^\n]*"
 _KNOWN = (
     _known(
         r"Not authorized to access topics: \[([^\]\n]+)\]",
@@ -139,24 +138,5 @@ _KNOWN = (
     _known(r"ModuleNotFoundError: No module named '([\w.]+)'", _no_module),
     _known(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.S3AFileSystem", _no_s3),
     _known(r"No FileSystem for scheme \"?([\w+.-]+)\"?", _no_file_system),
-    _known(
-        rf"(?:No AWS Credentials|Unable to load (?:AWS )?credentials){_LINE}",
-        _store(
-            "The object store wants credentials, and Spark has none",
-            "Set aws_access_key_id and aws_secret_access_key in [storage], or AWS_*.",
-        ),
-    ),
-    _known(
-        rf"(?:NoSuchBucket|UnknownStoreException|[Bb]ucket does not exist){_LINE}",
-        _store("There is no such bucket", "Make it, or name another with --lake."),
-    ),
-    _known(
-        r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied\b|403 Forbidden"
-        rf"|Status Code: 403){_LINE}",
-        _store(
-            "The object store does not let Spark in",
-            "Check the credentials in [storage] and what they allow.",
-        ),
-    ),
 )
 """The first that fits is told."""

@@ -24,6 +24,7 @@ from kip848_spark.spark.files import FILES, DataFile, Target, codec_of, table_wr
 from kip848_spark.spark.hadoop import folder_of, location_of
 from kip848_spark.spark.tables import TABLES, Table
 from kip848_spark.spark.workers import Function, in_workers
+from kip848_spark.storage import store_fault
 
 Row = Mapping[str, Any]
 
@@ -349,6 +350,8 @@ class Lake:
                         f"The lake {self.path} can't be {verb}: {sign.lower()}.",
                         "Check the path and its permissions.",
                     ) from None
+            if fault := store_fault(text, f"the lake {self.path}"):
+                raise fault from None
             if isinstance(cause, DeltaError | OSError):
                 first = text.splitlines()[0] if text else type(cause).__name__
                 raise LakeError(f"The lake {self.path} can't be {verb}: {first}") from None
