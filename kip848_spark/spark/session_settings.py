@@ -134,9 +134,10 @@ def in_prepared_session(function: Callable[P, T]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         given: tuple[Any, ...] = (*args, *kwargs.values())
         spark = next(found for one in given if (found := _session_of(one)) is not None)
-        client: KafkaClient | None = None
-        for one in given:
-            client = client or getattr(one, "client", None)
+        others = (one for one in given if one is not spark)
+        client: KafkaClient | None = next(
+            (one.client for one in others if hasattr(one, "client")), None
+        )
         with one_sentence(client), prepared(spark, 0):
             check_jars(spark, kafka=client is not None)
             return function(*args, **kwargs)
