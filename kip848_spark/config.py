@@ -64,7 +64,8 @@ class Settings(BaseModel):
     )
     storage: dict[str, Text] = Field(
         default_factory=dict,
-        description="The object store of a lake, for Spark and delta-rs, by delta-rs' names.",
+        description="The object store that a lake is on, for Spark and for delta-rs, which answers "
+        "`groups`: by delta-rs' names, secrets by reference to the environment only.",
     )
 
     def client(self) -> ClientSettings:

@@ -247,8 +247,8 @@ class Lake:
 
     def correct_statistics(self) -> None:
         """Corrects the statistics of files that an earlier version of this program wrote: they
-        made other Delta readers skip rows."""
-        for name in TABLES:
+        made other Delta readers skip rows. Raises LakeError if a table is missing."""
+        for name in self.versions():
             if self.writes_directly([name]):
                 actions = direct.corrections(self._local(name), TABLES[name])
                 if actions:
