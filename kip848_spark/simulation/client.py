@@ -307,7 +307,8 @@ class Client(ABC):
             return
         interval = self.group.plan.commit_interval
         number = max(0, (self.life.now - self.first_tick) // interval) + 1
-        at = self.first_tick + number * interval + int(late(np.array([number]), self.number)[0])
+        delay = late(np.array([number]), self.number, interval)
+        at = self.first_tick + number * interval + int(delay[0])
         self.asking = at
         self.life.at(at, self._ask)
 

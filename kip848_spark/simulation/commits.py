@@ -121,15 +121,16 @@ def ticks(first: int, interval: int, after: int, until: int, client: int) -> Int
     """The times in (after, until] at which a client commits: every interval, a little late."""
     low = max(0, (after - first) // interval - 1)
     number = np.arange(low, max(low, (until - first) // interval + 1), dtype=np.int64)
-    times = first + number * interval + late(number, client)
+    times = first + number * interval + late(number, client, interval)
     return times[(times > after) & (times <= until)]
 
 
-def late(number: Integers, client: int) -> Integers:
-    """How many ms the commits of these numbers are late: below 48, told from the numbers alone."""
+def late(number: Integers, client: int, interval: int) -> Integers:
+    """How many ms the commits of these numbers are late, told from the numbers alone: below 48, and
+    never as late as the next commit."""
     mixed = (number * 2_654_435_761 + client * 40_503) & 0xFFFF_FFFF
     delay: Integers = mixed >> 11
-    return delay % 48
+    return delay % min(48, interval)
 
 
 def encode_commits(

@@ -15,7 +15,7 @@ def begin(life: PartitionLife) -> None:
     for event in life.plan.topics:
         life.change_topic(event)
     for group in life.groups:
-        start = START + life.rng.randrange(2, 20_000)
+        start = START + life.rng.randrange(2, life.plan.first_starts)
         for i in range(group.plan.clients):
             client = group.new_client()
             life.at(start + i * life.rng.randrange(50, 3_000), client.start)

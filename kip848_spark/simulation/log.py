@@ -99,6 +99,11 @@ class Log:
             self._pending.append(self._table(rows, commits, order, offsets))
             self._write(ROW_GROUP)
 
+    def rest(self, most: int) -> None:
+        """Keep no more than about so many records in memory."""
+        self.settle(most)
+        self._write(most)
+
     def close(self) -> None:
         """The file is complete."""
         self._write(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kip848_spark.coordinator.javahash import string_hash
 from kip848_spark.coordinator.releases import release_named
@@ -22,6 +22,8 @@ RECORDS_A_GROUP = 25_000
 LEAST_RECORDS = 500
 """A group of fewer records would end before it has come together."""
 MOST_GROUPS = 500
+SOON, SLOW_START = 1_000, 20_000
+"""The least and the most ms within which all groups start."""
 DAY = 86_400_000
 
 _WORDS = (
@@ -66,7 +68,7 @@ class GroupPlan:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """A whole cluster, and how many records each partition of its topic is to hold."""
+    """A whole cluster, and how many records it writes in all."""
 
     profile: Profile
     release: str
@@ -76,8 +78,21 @@ class ClusterPlan:
     topics: tuple[TopicEvent, ...]
     """As the cluster begins."""
     groups: tuple[GroupPlan, ...]
-    quotas: dict[int, int]
-    """Records by partition, only for partitions that have a group."""
+
+    @property
+    def places(self) -> list[int]:
+        """The partitions that have a group."""
+        return sorted({partition_of(group.group_id, self.partitions) for group in self.groups})
+
+    @property
+    def first_starts(self) -> int:
+        """Within how many ms all groups start: most of the time they are there."""
+        rate = sum(group.weight for group in self.groups)
+        return max(SOON, min(SLOW_START, int(1_000 * self.records / rate / 4)))
+
+    def rate_of(self, partition: int) -> float:
+        """Records a second in one partition, roughly."""
+        return sum(group.weight for group in self.groups_in(partition))
 
     def groups_in(self, partition: int) -> list[GroupPlan]:
         """The groups that a partition coordinates."""
@@ -139,8 +154,8 @@ def plan_cluster(
     groups: int | None = None,
     busiest: float = 0.0,
 ) -> ClusterPlan:
-    """The cluster of that seed; ``busiest``: the share of all records that one partition has,
-    whatever its groups commit (0: what they do). Raises UsageError."""
+    """The cluster of that seed. ``busiest``: about which share of all records one partition has,
+    below 1; its groups commit as often as that takes (0: as often as others). Raises UsageError."""
     life = profile_named(profile)
     release = release_named(release).name
     if release == "kip":
@@ -169,10 +184,9 @@ def plan_cluster(
         for i in range(max(4, min(count, 200)))
     )
     plans = tuple(_group(rng, life, number, topics) for number in range(count))
-    return ClusterPlan(
-        life, release, seed, records, partitions, topics, plans,
-        _quotas(plans, partitions, records, busiest),
-    )  # fmt: skip
+    if busiest:
+        plans = _with_busiest(plans, partitions, busiest)
+    return ClusterPlan(life, release, seed, records, partitions, topics, plans)
 
 
 def _group(
@@ -207,22 +221,30 @@ def _group(
     )
 
 
-def _quotas(
-    groups: tuple[GroupPlan, ...], partitions: int, records: int, busiest: float
-) -> dict[int, int]:
-    """Records by partition in proportion to what its groups commit, but for the busiest one's
-    share; they add up to ``records``."""
+def _with_busiest(
+    groups: tuple[GroupPlan, ...], partitions: int, share: float
+) -> tuple[GroupPlan, ...]:
+    """The same groups, but those of one partition commit so often that it has that share of all
+    commits; transactions, each of which goes through the coordinator, stay as they are."""
+    places = [partition_of(group.group_id, partitions) for group in groups]
     weights: dict[int, float] = {}
-    for group in groups:
-        place = partition_of(group.group_id, partitions)
-        weights[place] = weights.get(place, 0.0) + group.weight
-    if busiest and len(weights) > 1:
-        most = max(weights, key=lambda place: weights[place])
-        weights[most] = (sum(weights.values()) - weights[most]) * busiest / (1 - busiest)
-    whole = sum(weights.values())
-    spare = records - len(weights) * LEAST_RECORDS // 2
-    quotas = {
-        place: LEAST_RECORDS // 2 + int(spare * weights[place] / whole) for place in sorted(weights)
-    }
-    quotas[max(quotas, key=lambda place: quotas[place])] += records - sum(quotas.values())
-    return quotas
+    for group, place in zip(groups, places, strict=True):
+        if group.kind != "transactional":
+            weights[place] = weights.get(place, 0.0) + group.weight
+    if not weights or len(set(places)) == 1:
+        return groups
+    most = max(sorted(weights), key=lambda place: weights[place])
+    others = sum(g.weight for g, place in zip(groups, places, strict=True) if place != most)
+    fixed = sum(g.weight for g, place in zip(groups, places, strict=True) if place == most)
+    fixed -= weights[most]
+    factor = max(others * share / (1 - share) - fixed, 0.0) / weights[most] or 1.0
+    return tuple(
+        replace(
+            group,
+            commit_interval=max(1, round(group.commit_interval / factor)),
+            weight=group.weight * factor,
+        )
+        if place == most and group.kind != "transactional"
+        else group
+        for group, place in zip(groups, places, strict=True)
+    )
