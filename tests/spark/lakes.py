@@ -31,15 +31,9 @@ def rows(lake: Lake, table: str, leave_out: Sequence[str] = OF_THE_RUN) -> list[
 
 
 def rows_of_files(table: str, storage_options: Mapping[str, str] | None = None) -> list[str]:
-    """As `rows` of the Delta table at ``table``, read by delta-rs and not by Spark.
-
-    Of `agreement` only what was checked and what disagreed: how much of a lake a check looks at
-    may depend on the run.
-    """
+    """As `rows` of the Delta table at ``table``, read by delta-rs and not by Spark."""
     found = DeltaTable(table, storage_options=dict(storage_options or {})).to_pyarrow_table()
     names = [name for name in found.column_names if name not in OF_THE_RUN]
-    if table.endswith("/agreement"):
-        names = ["check", "disagreed"]
     return sorted(map(repr, found.select(names).to_pylist()))
 
 

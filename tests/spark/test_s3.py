@@ -1,21 +1,48 @@
-"""A lake on S3 equals a lake on a local disk, and is read from there without a JVM."""
+"""A lake on S3: equal to one on a local disk, read without a JVM, written by one run at a time."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import boto3
 import pytest
 
+from kip848_spark.lake.folders import LEASES
+from kip848_spark.state import State
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows_of_files
 from tests.spark.s3 import S3Server
 
 CAPTURE = DATA / "kafka-4.3.1"
+
+FOLDER = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from kip848_spark.spark.hadoop import HadoopFolder
+from kip848_spark.spark.session import local_session
+spark = local_session(dict(pair.split("=", 1) for pair in sys.argv[2:]), s3=True)
+folder = HadoopFolder(spark, sys.argv[1])
+assert folder.names() == [] and folder.names("below") == [] and folder.read("a") is None
+with ThreadPoolExecutor(8) as pool:
+    made = list(pool.map(lambda n: folder.create("below/a", b"%d" % n), range(8)))
+assert made.count(True) == 1, made
+assert folder.read("below/a") == b"%d" % made.index(True)
+assert not folder.create("below/a", b"again")
+folder.replace("below/a", b"other")
+assert folder.read("below/a") == b"other" and folder.names("below") == ["a"]
+folder.remove("below/a"), folder.remove("below/a")
+assert folder.names("below") == []
+assert folder.create("below/a", b"again")
+spark.stop()
+"""
+
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -64,3 +91,59 @@ def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
 def test_the_jars_for_spark_submit() -> None:
     names = {Path(jar).name for jar in json.loads(kip848("jars", "--s3", "--json"))}
     assert {"hadoop-aws-3.5.0.jar", "delta-spark_4.2_2.13-4.4.0.jar"} < names
+
+
+def started(s3: S3Server, *arguments: str) -> subprocess.Popen[str]:
+    """The command line in a process of its own, with the store's settings in the environment."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kip848_spark", *arguments],
+        env=os.environ | s3.storage_options,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def leases(s3: S3Server, lake: str) -> list[str]:
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3.endpoint,
+        aws_access_key_id=s3.storage_options["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=s3.storage_options["AWS_SECRET_ACCESS_KEY"],
+        region_name=s3.storage_options["AWS_REGION"],
+    )
+    listed = client.list_objects_v2(Bucket=s3.bucket, Prefix=f"{lake}/{LEASES}/")
+    return [entry["Key"] for entry in listed.get("Contents", ())]
+
+
+def test_of_many_that_create_an_object_one_does(s3: S3Server) -> None:
+    pairs = [f"{name}={value}" for name, value in s3.spark.items()]
+    subprocess.run([sys.executable, "-c", FOLDER, s3.path("folder"), *pairs], check=True)
+
+
+def test_two_runs_at_once_and_one_that_is_killed(s3: S3Server) -> None:
+    """The second one leaves; after the first one was killed, the next one repeats its plan."""
+    run = ("run", "--source", f"parquet:{CAPTURE / COMMITTED}", "--lake", s3.path("two"), "--json")
+    first = started(s3, *run)
+    deadline = time.monotonic() + 300
+    while not leases(s3, "two"):
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < deadline, "no lease appeared"
+        time.sleep(0.2)
+    second = started(s3, *run)
+    _, said = second.communicate(timeout=300)
+    assert second.returncode == 3, said
+    assert "Another run is writing to the lake" in " ".join(said.split())
+    assert first.poll() is None, "the first run ended before the second one looked"
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+
+    third = started(s3, *run)
+    out, said = third.communicate(timeout=600)
+    assert third.returncode == 0, said
+    state = State(s3.path("two"), storage=s3.storage_options)
+    assert state.run["run_id"] in out
+    records = State._rows(state, "records", state.versions["records"])
+    places = [(row["partition"], row["offset"]) for row in records]
+    assert len(places) == len(set(places)) == state.run["records_read"] > 0

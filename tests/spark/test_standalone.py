@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,17 +82,15 @@ def submit(
     *options: str,
     environment: Mapping[str, str],
     s3: S3Server | None = None,
+    verb: Sequence[str] = (),
 ) -> dict[str, list[str]]:
-    """Runs the job into ``lake``; gives the rows of each table."""
+    """Runs the job into ``lake``; gives the rows of each table. ``options`` are spark-submit's,
+    ``verb`` the job's own."""
     jars = spark_jars() + (s3_jars() if s3 else [])
-    settings = s3.spark if s3 else {}
     done = cluster.submit(
         *("--jars", ",".join(map(str, jars))),
-        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
-        *("--conf", "spark.sql.shuffle.partitions=2"),
-        *("--conf", "spark.databricks.delta.snapshotPartitions=1"),
         *options,
-        *(str(JOB), "--source", f"parquet:{CAPTURE}", "--lake", str(lake)),
+        *(str(JOB), "--source", f"parquet:{CAPTURE}", "--lake", str(lake), *verb),
         environment=environment,
     )
     # Standard output has both of the driver's Python, standard error that of its JVM.
@@ -138,7 +136,21 @@ def test_the_wheel_as_a_zip_file(
 
 
 def test_a_lake_on_s3(
-    cluster: Standalone, installed: Path, local: dict[str, list[str]], s3: S3Server
+    cluster: Standalone,
+    installed: Path,
+    local: dict[str, list[str]],
+    s3: S3Server,
+    tmp_path: Path,
 ) -> None:
-    python = {"PYSPARK_PYTHON": str(installed / "bin" / "python")}
-    assert submit(cluster, s3.path("from-a-cluster"), environment=python, s3=s3) == local
+    """The store's settings come from ``[storage]``, its secret from the driver's environment."""
+    options = {name.lower(): value for name, value in s3.storage_options.items()}
+    secret = options.pop("aws_secret_access_key")
+    lines = [f'{name} = "{value}"' for name, value in options.items()]
+    settings = tmp_path / "kip848.toml"
+    settings.write_text(
+        "\n".join(["[storage]", *lines, 'aws_secret_access_key = "${STORE_SECRET}"', ""])
+    )
+    environment = {"PYSPARK_PYTHON": str(installed / "bin" / "python"), "STORE_SECRET": secret}
+    lake = s3.path("from-a-cluster")
+    verb = ("--config", str(settings))
+    assert submit(cluster, lake, environment=environment, s3=s3, verb=verb) == local
