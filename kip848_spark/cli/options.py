@@ -90,19 +90,23 @@ class Call:
         return cls(settings, verbose)
 
     @contextmanager
-    def spark(self, *, keep_classes: bool = False) -> Iterator[tuple[SparkSession, Steps]]:
+    def spark(
+        self, *, keep_classes: bool = False, out: str = ""
+    ) -> Iterator[tuple[SparkSession, Steps]]:
         """As `session`, with a display of the steps and the function to tell them to."""
-        with steps() as say, self.session(say, keep_classes=keep_classes) as session:
+        with steps() as say, self.session(say, keep_classes=keep_classes, out=out) as session:
             yield session, say
 
     @contextmanager
-    def session(self, say: Steps, *, keep_classes: bool = False) -> Iterator[SparkSession]:
+    def session(
+        self, say: Steps, *, keep_classes: bool = False, out: str = ""
+    ) -> Iterator[SparkSession]:
         """The Spark session to work with; ``say`` is told that it starts. ``keep_classes``: of
-        verbs that use most of Spark."""
+        verbs that use most of Spark; ``out``: a further path that the verb writes to."""
         from kip848_spark.spark.session import session
 
         say("starting Spark")
-        s3 = any(S3 in (place or "") for place in (self.settings.lake, self.settings.source))
+        s3 = any(S3 in (place or "") for place in (self.settings.lake, self.settings.source, out))
         with session(
             self.settings.spark,
             self.verbose,

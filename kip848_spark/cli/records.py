@@ -81,7 +81,7 @@ def capture(
     folder = locate(out).folder
     if folder is not None:  # another place is looked at once Spark runs
         must_be_new(LocalFolder(folder), out)
-    with call.spark() as (session, say):
+    with call.spark(out=out) as (session, say):
         say("copying the records")
         read, written = write_capture(from_source, session, out, anonymize)
     err.print(f"{written:,} records are in {printable(out)}.")

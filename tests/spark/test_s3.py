@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -88,6 +89,16 @@ def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
     assert not json.loads(again)["changed"]
 
 
+def test_a_capture_on_s3(s3: S3Server) -> None:
+    """Written there with its origin, and read from there."""
+    original, copy = f"parquet:{CAPTURE / COMMITTED}", s3.path("capture")
+    kip848("capture", "--source", original, "--out", copy, **s3.storage_options)
+    said = kip848("dump", "--source", f"parquet:{copy}", **s3.storage_options)
+    assert said == kip848("dump", "--source", original)
+    objects = client(s3).list_objects_v2(Bucket=s3.bucket, Prefix="capture/")["Contents"]
+    assert "capture/_origin.json" in [entry["Key"] for entry in objects]
+
+
 def test_the_jars_for_spark_submit() -> None:
     names = {Path(jar).name for jar in json.loads(kip848("jars", "--s3", "--json"))}
     assert {"hadoop-aws-3.5.0.jar", "delta-spark_4.2_2.13-4.4.0.jar"} < names
@@ -105,15 +116,19 @@ def started(s3: S3Server, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def leases(s3: S3Server, lake: str) -> list[str]:
-    client = boto3.client(
+def client(s3: S3Server) -> Any:
+    options = s3.storage_options
+    return boto3.client(
         "s3",
         endpoint_url=s3.endpoint,
-        aws_access_key_id=s3.storage_options["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=s3.storage_options["AWS_SECRET_ACCESS_KEY"],
-        region_name=s3.storage_options["AWS_REGION"],
+        aws_access_key_id=options["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
+        region_name=options["AWS_REGION"],
     )
-    listed = client.list_objects_v2(Bucket=s3.bucket, Prefix=f"{lake}/{LEASES}/")
+
+
+def leases(s3: S3Server, lake: str) -> list[str]:
+    listed = client(s3).list_objects_v2(Bucket=s3.bucket, Prefix=f"{lake}/{LEASES}/")
     return [entry["Key"] for entry in listed.get("Contents", ())]
 
 
