@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from kip848_spark import __version__
 from kip848_spark.errors import EnvironmentFault
 
-_DELTA = "org/apache/spark/sql/delta/DeltaLog.class"
+_DELTA = "io/delta/tables/DeltaTable.class"
 _KAFKA = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 _JARS = 'Pass the jars that `kip848 jars` prints: spark-submit --jars "$(kip848 jars)".'
 _NEEDED = ("kip848_spark", "numpy", "numba", "pyarrow", "pandas", "deltalake", "xxhash")
