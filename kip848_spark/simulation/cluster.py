@@ -9,6 +9,7 @@ them as are missing. Equal counts give equal rounds, so the bytes do not depend 
 
 from __future__ import annotations
 
+import gc
 import math
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ BURST = 150
 
 Make = Callable[[], Recording]
 Step = Callable[[Recording], Any]
+_OBJECTS = 50_000
+"""New objects after which a process looks for cycles: it holds many partitions, with few cycles."""
 _recordings: dict[int, Recording] = {}
 """In a process of a `Cluster`: those that were dealt to it."""
 
@@ -59,44 +62,51 @@ class Cluster:
 class SpreadCluster(Cluster):
     """The partitions in processes of their own, each of which has the same ones all the time."""
 
-    def __init__(self, dealt: Mapping[int, ProcessPoolExecutor], makes: Mapping[int, Make]) -> None:
+    def __init__(
+        self, dealt: Mapping[ProcessPoolExecutor, list[int]], makes: Mapping[int, Make]
+    ) -> None:
         self._dealt = dealt
-        for made in [dealt[p].submit(_make, p, make) for p, make in makes.items()]:
+        for made in [
+            process.submit(_make, {partition: makes[partition] for partition in own})
+            for process, own in dealt.items()
+        ]:
             made.result()
 
     def each(self, steps: Mapping[int, Step]) -> Iterator[tuple[int, Any]]:
-        futures: dict[Future[Any], int] = {
-            self._dealt[partition].submit(_take, partition, step): partition
-            for partition, step in steps.items()
-        }
+        futures: list[Future[dict[int, Any]]] = [
+            process.submit(_take, {partition: steps[partition] for partition in own})
+            for process, own in self._dealt.items()
+        ]
         for future in as_completed(futures):
-            yield futures[future], future.result()
+            yield from future.result().items()
 
 
-def _make(partition: int, make: Make) -> None:
-    _recordings[partition] = make()
+def _make(makes: Mapping[int, Make]) -> None:
+    gc.set_threshold(_OBJECTS)
+    for partition, make in makes.items():
+        _recordings[partition] = make()
 
 
-def _take(partition: int, step: Step) -> Any:
-    return step(_recordings[partition])
+def _take(steps: Mapping[int, Step]) -> dict[int, Any]:
+    return {partition: step(_recordings[partition]) for partition, step in steps.items()}
 
 
 @contextmanager
 def spread(
-    makes: Mapping[int, Make], rates: Mapping[int, float], processes: int
+    makes: Mapping[int, Make], work: Mapping[int, float], processes: int
 ) -> Iterator[Cluster]:
-    """A cluster in so many processes, with about as much to do for each."""
+    """A cluster in so many processes, each with about the same share of all ``work``."""
     if processes == 1:
         yield Cluster(makes)
         return
     context = multiprocessing.get_context("spawn")
     executors = [ProcessPoolExecutor(1, mp_context=context) for _ in range(processes)]
-    load = [0.0] * processes
-    dealt = {}
-    for partition in sorted(makes, key=lambda place: -rates[place]):
-        least = load.index(min(load))
-        load[least] += rates[partition]
-        dealt[partition] = executors[least]
+    dealt: dict[ProcessPoolExecutor, list[int]] = {executor: [] for executor in executors}
+    load = dict.fromkeys(executors, 0.0)
+    for partition in sorted(makes, key=lambda place: -work[place]):
+        least = min(executors, key=load.__getitem__)
+        load[least] += work[partition]
+        dealt[least].append(partition)
     try:
         yield SpreadCluster(dealt, makes)
     finally:

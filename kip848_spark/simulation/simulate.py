@@ -26,6 +26,8 @@ from kip848_spark.simulation.plan import START, ClusterPlan
 from kip848_spark.simulation.recording import Lived, Recording
 
 TRUTH = "_truth"
+GROUPS_WORK = 4
+"""A group's members take as much time as so many commits a second, beside those it makes."""
 WORTH_A_PROCESS = 50_000
 """Fewer records are simulated faster than a process starts."""
 
@@ -63,8 +65,8 @@ def simulate(
     processes = min(workers or os.cpu_count() or 1, len(makes))
     if plan.records < WORTH_A_PROCESS:
         processes = 1
-    rates = {place: plan.rate_of(place) for place in plan.places}
-    with spread(makes, rates, processes) as cluster:
+    work = {p: plan.rate_of(p) + GROUPS_WORK * len(plan.groups_in(p)) for p in plan.places}
+    with spread(makes, work, processes) as cluster:
         end = run_to_end(cluster, plan.places, plan.groups, plan.records, done)
         ends = {
             place: partial(
