@@ -160,7 +160,7 @@ def check(spark: SparkSession) -> None:
     for name, value in DELTA.items():
         there = [part.strip() for part in (spark.conf.get(name, None) or "").split(",")]
         # A catalog of another name (Unity Catalog's) may serve Delta tables as well.
-        if value not in there and (name != CATALOG or there == [""]):
+        if value not in there and (name != CATALOG or there[0] in ("", "builtin")):
             raise UsageError(
                 f"The Spark session lacks {name}={value}, and it can't be set any more.",
                 f"Make the session with it: spark-submit --conf {name}={value}, or "
