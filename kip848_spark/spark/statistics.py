@@ -99,9 +99,9 @@ def corrections(table: DeltaTable, names: Sequence[str]) -> list[AddAction]:
     actions = []
     for row in files.filter(pa.array(wrong)).to_pylist():
         footer = pq.read_metadata(row["path"], filesystem=filesystem)
-        modified = int(row["modification_time"].timestamp() * 1000)
         stats = statistics(footer, names)
-        actions.append(AddAction(row["path"], row["size_bytes"], {}, modified, False, stats))
+        modified_ms = row["modification_time"]
+        actions.append(AddAction(row["path"], row["size_bytes"], {}, modified_ms, False, stats))
     return actions
 
 
