@@ -33,11 +33,12 @@ def undamaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return lake
 
 
-@pytest.fixture(params=[False, True], ids=["files", "spark"])
+@pytest.fixture
 def lake(request: pytest.FixtureRequest, undamaged: Lake, tmp_path: Path) -> Lake:
-    """A copy of that lake, to be damaged."""
+    """A copy of that lake, to be damaged; if asked for, one that Spark writes."""
     shutil.copytree(str(undamaged.place.folder), tmp_path / "lake")
-    return Lake(undamaged.spark, str(tmp_path / "lake"), by_spark=request.param)
+    by_spark = getattr(request, "param", False)
+    return Lake(undamaged.spark, str(tmp_path / "lake"), by_spark=by_spark)
 
 
 def double(lake: Lake, *tables: str) -> None:
@@ -67,6 +68,7 @@ def assert_is_repaired(lake: Lake, undamaged: Lake) -> None:
     assert lake.versions() == versions, "a second repair changes nothing"
 
 
+@pytest.mark.parametrize("lake", [False, True], ids=["files", "spark"], indirect=True)
 def test_rows_that_are_there_twice(lake: Lake, undamaged: Lake) -> None:
     double(lake, "records", "group_records", "gaps", "agreement")
     assert_is_found(lake, "rows of records are there more than once")

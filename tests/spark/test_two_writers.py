@@ -94,7 +94,7 @@ def test_a_run_that_was_suspended_writes_nothing_more(
     assert not run_ingest(source(CAPTURE), lake, then_replay=True).changed
 
 
-@pytest.mark.parametrize("table", ["records", "groups", "runs"])
+@pytest.mark.parametrize("table", ["records", "runs"])
 def test_a_write_finds_a_foreign_commit_and_stops(
     lake: Lake, undisturbed: Lake, table: str
 ) -> None:
@@ -109,6 +109,7 @@ def test_a_write_finds_a_foreign_commit_and_stops(
     assert_undisturbed(lake, undisturbed)
 
 
+@pytest.mark.parametrize("lake", [False], ids=["files"], indirect=True)
 def test_a_plan_that_is_killed_twice_names_the_same_versions(
     lake: Lake, undisturbed: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
