@@ -19,11 +19,12 @@ def check(lake: Lake, unfinished: Run | None = None) -> None:
     """Raises LakeError if `records` has more or fewer rows than the finished runs have read: as it
     is, or as it was when ``unfinished`` was planned. It takes a look at the ledger and at the
     files' statistics."""
-    if words := _miscounted(lake, unfinished):
+    if words := miscounted(lake, unfinished):
         raise LakeError(f"The lake {lake.path} is damaged: {words}.", REPAIR)
 
 
-def _miscounted(lake: Lake, unfinished: Run | None = None) -> str | None:
+def miscounted(lake: Lake, unfinished: Run | None = None) -> str | None:
+    """As `check`, in words; None if the rows are as many as the finished runs have read."""
     expected = sum(row["records_read"] or 0 for row in lake.rows("runs") if row["outcome"] == DONE)
     if unfinished is None:
         found = lake.count("records")
@@ -49,7 +50,7 @@ def damage(lake: Lake) -> list[str]:
     outside = records.join(F.broadcast(windows), inside(), "left_anti").count()
     if outside:
         found.append(f"{outside:,} rows of records belong to no finished run")
-    if not found and (words := _miscounted(lake)):
+    if not found and (words := miscounted(lake)):
         found.append(words)
     expected, there = control.count(), lake.count("group_records")
     if expected != there and not found:

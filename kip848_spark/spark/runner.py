@@ -15,7 +15,7 @@ from kip848_spark.spark.auditing import Asked, audit
 from kip848_spark.spark.choosing import chosen
 from kip848_spark.spark.comparing import judge_live
 from kip848_spark.spark.ingest import ingest, topic_rows
-from kip848_spark.spark.integrity import check, damage, finished
+from kip848_spark.spark.integrity import check, damage, finished, miscounted
 from kip848_spark.spark.lake import Lake
 from kip848_spark.spark.ledger import (
     AUDIT,
@@ -215,10 +215,15 @@ def run_repair(lake: Lake, progress: Progress = lambda _: None) -> Repaired:
                 f"No run of the lake {lake.path} has ever finished.",
                 "Remove its folder, and run again.",
             )
+        unsound = None
         if (unfinished := ledger.unfinished()) is not None:
-            ledger.forget(unfinished)  # what it wrote belongs to no finished run
+            unsound = miscounted(lake, unfinished)
+            if unsound is None:
+                _undone(ledger, unfinished)
+            else:  # to restore its versions would bring the damage back
+                ledger.forget(unfinished)
         with steps.step("check", "looking for damage"):
-            found = damage(lake)
+            found = damage(lake) or ([unsound] if unsound else [])
         if not found:
             return Repaired()
         last = finished(lake)[0][-1]
