@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from kip848_spark.jars import cache_folder
@@ -24,7 +26,8 @@ with session(keep_classes=True) as spark:
     rows = spark.range(10).collect()
     (jvm,) = (p for p in psutil.Process().children() if "java" in p.name())
     maps = Path(f"/proc/{jvm.pid}/maps").read_text()
-    print(len(rows), sum(line.endswith(".jsa") and "/classes/" in line for line in maps.split()))
+    kept = sum(line.endswith(".jsa") and "/classes/" in line for line in maps.split())
+    print(jvm.pid, len(rows), kept)
     assert sys.argv[1:]
 """
 
@@ -46,8 +49,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def started(*, ends_well: bool) -> str:
-    """What a process with a session of its own says; its JVM has ended, too."""
+def started(*, ends_well: bool) -> tuple[int, int]:
+    """A process with a session of its own, waited for until its JVM has ended as well: rows it
+    counted, and parts of a kept archive that its JVM had mapped."""
     done = subprocess.run(
         [sys.executable, "-c", SESSION, *(["well"] if ends_well else [])],
         capture_output=True,
@@ -55,21 +59,24 @@ def started(*, ends_well: bool) -> str:
         check=False,
     )
     assert (done.returncode == 0) == ends_well, done.stderr
-    return done.stdout
+    jvm, rows, mapped = map(int, done.stdout.split())
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(jvm).wait(timeout=MADE_S)
+    return rows, mapped
 
 
 @pytest.mark.long
 def test_the_first_session_that_ends_well_leaves_its_classes_to_the_next(cache: Path) -> None:
-    assert started(ends_well=False) == "10 0\n"
+    assert started(ends_well=False) == (10, 0)
     (archive,) = (cache / "classes").iterdir()
     assert asked(make=False) == ""
     then = time.time() - MADE_S
     os.utime(archive, (then, then))
-    assert started(ends_well=True) == "10 0\n"
+    assert started(ends_well=True) == (10, 0)
     assert "SharedArchiveFile" in asked(make=False)
-    found, mapped = started(ends_well=True).split()
-    assert found == "10"
-    assert int(mapped) > 0
+    rows, mapped = started(ends_well=True)
+    assert rows == 10
+    assert mapped > 0
 
 
 def test_a_file_without_an_end_is_waited_for_then_made_again(cache: Path) -> None:
