@@ -24,13 +24,13 @@ from rich.table import Table
 
 from benchmarks.copies import copied
 from benchmarks.memory import WorkerMemory
+from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate
-from kip848_spark.spark.auditing import Asked, agreement_rows
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import Run
-from kip848_spark.spark.runner import Outcome, run_audit, run_ingest
+from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.pipeline import Outcome, run_audit, run_ingest
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import CaptureSource
+from kip848_spark.spark.storage.opening import open_lake
 
 MILLIONS = (1, 10, 30)
 SIMULATED, WARM_UP = 1_000_000, 50_000
@@ -70,7 +70,7 @@ def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
     """Seconds of each step on a capture, and the workers' memory while they audit."""
     path = folder / "lake"
     shutil.rmtree(path, ignore_errors=True)
-    lake = Lake(spark, str(path))
+    lake = open_lake(spark, str(path))
     with WorkerMemory() as while_read:
         read = _done(
             run_ingest(CaptureSource(str(capture), "parquet", TOPIC), lake, then_replay=True)

@@ -30,9 +30,10 @@ from rich.table import Table
 from benchmarks.mixes import COMMITS, CONTROL, Mix, make
 from benchmarks.ours import DROPPED, FLAT, KEPT
 from kip848_spark.errors import EnvironmentFault
-from kip848_spark.jars import broker_jars, cache_folder
-from kip848_spark.java import find_java
-from kip848_spark.wire.pieces import Column, Piece, Varied, joined
+from kip848_spark.runtime.cache import cache_folder
+from kip848_spark.runtime.jars import broker_jars
+from kip848_spark.runtime.java import find_java
+from kip848_spark.wire.concat import Column, Piece, Varied, joined
 
 PEERS = Path(__file__).parent / "peers"
 RELEASE = "4.3.1"

@@ -31,16 +31,15 @@ from rich.table import Table
 
 from benchmarks.memory import WorkerMemory
 from benchmarks.topic import fill
-from kip848_spark.kafka import ClientSettings
+from kip848_spark.kafka.client_settings import ClientSettings
+from kip848_spark.lake.ledger import Run, new_run_id, next_ranges
 from kip848_spark.local.broker import Broker
-from kip848_spark.spark.choosing import control_plan
-from kip848_spark.spark.decoding import records_decoder
-from kip848_spark.spark.ingest import ingest
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import Run, new_run_id, next_ranges
+from kip848_spark.spark.jobs.ingest import ingest
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import KafkaSource
-from kip848_spark.spark.tables import record_output
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.wire.control_plans import control_plan
+from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 
 TOPIC = "offsets_like"
 PARTITIONS = 16
@@ -86,11 +85,11 @@ def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, obje
     def product(path: str) -> None:
         nonlocal read
         run = replace(plan, run_id=new_run_id(datetime.now(UTC)))
-        read = ingest(source, Lake(spark, path), run).records_read
+        read = ingest(source, open_lake(spark, path), run).records_read
 
     def by_spark(path: str) -> None:
         run = replace(plan, run_id=new_run_id(datetime.now(UTC)))
-        ingest(source, Lake(spark, path, by_spark=True), run)
+        ingest(source, open_lake(spark, path, by_spark=True), run)
 
     def scan(_: str) -> None:
         _drop(source.read(spark, plan.ranges))
@@ -101,7 +100,7 @@ def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, obje
 
     def decoding(_: str) -> None:
         starts = {r.partition: r.start for r in plan.ranges}
-        schema = from_arrow_schema(pa.schema(list(record_output().items())))
+        schema = from_arrow_schema(pa.schema(list(STREAM_FIELDS.items())))
         decoder = records_decoder(control_plan("shipped").plan, starts)
         _drop(source.read(spark, plan.ranges).mapInArrow(decoder, schema))
 
@@ -120,7 +119,7 @@ def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, obje
             for name, variant in variants.items():
                 path = folder / "lake"
                 if variant in (product, by_spark):
-                    Lake(spark, str(path)).make()
+                    open_lake(spark, str(path)).make()
                 started = time.perf_counter()
                 variant(str(path))
                 if turn:  # the first round warms up

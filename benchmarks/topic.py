@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from kip848_spark.live import LOG, admin_client
+from kip848_spark.kafka.admin import LOG, admin_client
 
 CAPTURE = Path(__file__).parent.parent / "tests" / "data" / "kafka-4.3.1" / "records.parquet"
 

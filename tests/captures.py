@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kip848_spark.cluster_answers import (
+from kip848_spark.kafka.admin import OFFSETS_TOPIC, snapshot
+from kip848_spark.kafka.snapshot import (
     LiveEnds,
     LiveGroup,
     LiveMember,
@@ -29,7 +30,6 @@ from kip848_spark.cluster_answers import (
     LiveTopic,
     Snapshot,
 )
-from kip848_spark.live import OFFSETS_TOPIC, snapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, drive
 from kip848_spark.simulation.log import SCHEMA

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kip848_spark.java import find_java
+from kip848_spark.runtime.java import find_java
 from tests.kafka_releases import NEWEST, record_jars
 
 SUBSCRIPTION = "ConsumerProtocolSubscription"

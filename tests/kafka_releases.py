@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from kip848_spark.jars import artifact_jars
+from kip848_spark.runtime.jars import artifact_jars
 
 RELEASES = ("3.7.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1")
 NEWEST = RELEASES[-1]

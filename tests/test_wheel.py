@@ -40,8 +40,9 @@ print(json.dumps({"read": read, "dialects": dialects()}))
 """
 RESOURCES = """
 import json
-from kip848_spark import config, jars
-from kip848_spark.resources import resource, resource_path
+from kip848_spark.config import settings as config
+from kip848_spark.runtime import jars
+from kip848_spark.runtime.resources import resource, resource_path
 print(json.dumps({
     "defaults": config.load().model_dump(),
     "locked": jars.locked("spark"),

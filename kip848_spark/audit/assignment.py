@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kip848_spark.audit.case import Case
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.group_case import Case
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.operations import HEARTBEAT, REJOIN, Part
 from kip848_spark.audit.results import CRITICAL, EPOCHS, GAP, OWNERSHIP, TRANSITIONS
 from kip848_spark.audit.transitions import (

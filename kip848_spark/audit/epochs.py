@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kip848_spark.audit.case import Case
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.group_case import Case
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.operations import BROKEN, Part
 from kip848_spark.audit.results import CAUSES, EPOCHS, GAP
 from kip848_spark.coordinator import records

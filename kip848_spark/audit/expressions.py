@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from kip848_spark.audit.case import Case
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.group_case import Case
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.results import ORDER
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.re2 import compile_re2

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from kip848_spark.audit import release as releases
 from kip848_spark.audit.assignment import judge_current
-from kip848_spark.audit.case import Case
-from kip848_spark.audit.entries import OTHERS, Entry
+from kip848_spark.audit.completed_target import Before, judge_target
 from kip848_spark.audit.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
 from kip848_spark.audit.expressions import judge_abandoned, subscribed
+from kip848_spark.audit.group_case import Case
 from kip848_spark.audit.hashes import Hashes
+from kip848_spark.audit.log_entries import OTHERS, Entry
 from kip848_spark.audit.migration import Dissolved, judge_classic, judge_upgrade
 from kip848_spark.audit.operations import (
     BROKEN,
@@ -25,8 +26,7 @@ from kip848_spark.audit.operations import (
     parts_of,
     same_operation,
 )
-from kip848_spark.audit.order import judge_order, judge_sense
-from kip848_spark.audit.others import OtherGroupAudit
+from kip848_spark.audit.record_order import judge_order, judge_sense
 from kip848_spark.audit.results import (
     CAUSES,
     CHECKS,
@@ -44,7 +44,7 @@ from kip848_spark.audit.results import (
     Tally,
 )
 from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.whole import Before, judge_target
+from kip848_spark.audit.share_streams import OtherGroupAudit
 from kip848_spark.coordinator import records
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kip848_spark.audit.case import Case
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.group_case import Case
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.operations import Part
 from kip848_spark.audit.results import HASH
 from kip848_spark.audit.topics import Proven, hash_of, on_racks

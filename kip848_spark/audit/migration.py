@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kip848_spark.audit.case import Case
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.group_case import Case
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.operations import Part
 from kip848_spark.audit.results import CRITICAL, GAP, MIGRATION
 from kip848_spark.audit.transitions import places

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.topics import KnownTopics
 
 BUCKETS = 10_000

@@ -12,17 +12,17 @@ from rich.console import Console
 
 from kip848_spark import __version__
 from kip848_spark.cli import (
-    auditing,
-    decoding,
+    audit,
+    coordinate,
+    decode,
     demo,
-    here,
+    dump_capture,
+    environment,
+    groups,
     jobs,
-    look,
-    querying,
-    records,
-    reference,
     repair,
-    simulating,
+    simulate,
+    sql,
 )
 from kip848_spark.cli.display import printable
 from kip848_spark.errors import Kip848Error
@@ -37,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verbs in (
-    auditing, demo, jobs, look, querying, records, decoding, reference, repair, simulating, here
+    audit, demo, jobs, groups, sql, dump_capture, decode, coordinate, repair, simulate, environment
 ):  # fmt: skip
     verbs.register(app)
 

@@ -12,18 +12,18 @@ import typer
 from rich.panel import Panel
 from rich.table import Table
 
-from kip848_spark.cli.auditing import wrong
+from kip848_spark.cli.audit import wrong
 from kip848_spark.cli.display import Steps, out, printable, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.errors import UsageError
-from kip848_spark.kafka import ClientSettings
+from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.lake.folders import LocalFolder, must_be_new
 from kip848_spark.lake.location import locate
 
 if TYPE_CHECKING:
-    from kip848_spark.audit.live import Comparison
+    from kip848_spark.audit.live_comparison import Comparison
+    from kip848_spark.lake.ledger import Run
     from kip848_spark.local.broker import Broker
-    from kip848_spark.spark.ledger import Run
 
 Rows = list[dict[str, Any]]
 
@@ -86,16 +86,16 @@ def _tell(shown: Steps, title: str, step: str) -> None:
 def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, Rows, Rows]:
     """The nightly job on the broker's topic: the last run, what comparing with the broker came to,
     the groups, and what the audit came to."""
-    from kip848_spark.audit.live import MOVING
-    from kip848_spark.live import OFFSETS_TOPIC
-    from kip848_spark.spark.auditing import agreement_rows
-    from kip848_spark.spark.lake import Lake
-    from kip848_spark.spark.runner import run_ingest
+    from kip848_spark.audit.live_comparison import MOVING
+    from kip848_spark.kafka.admin import OFFSETS_TOPIC
+    from kip848_spark.spark.jobs.audit import agreement_rows
+    from kip848_spark.spark.pipeline import run_ingest
     from kip848_spark.spark.sources import KafkaSource
+    from kip848_spark.spark.storage.opening import open_lake
 
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
     with call.session(say, keep_classes=True) as session:
-        lake = Lake(session, call.lake_path())
+        lake = open_lake(session, call.lake_path())
         agreement: Rows = []
         for _ in range(ATTEMPTS):
             outcome = run_ingest(source, lake, say, then_replay=True, then_audit=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kip848_spark.cli.auditing import (
+from kip848_spark.cli.audit import (
     DISAGREED,
     MOST_FINDINGS,
     show_agreement,
@@ -28,8 +28,8 @@ from kip848_spark.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kip848_spark.spark.ledger import Counts
-    from kip848_spark.spark.runner import Outcome
+    from kip848_spark.lake.ledger import Counts
+    from kip848_spark.spark.pipeline import Outcome
 
 KeepOption = typer.Option(None, "--keep-commits-raw", help="Keep the bytes of commits as well.")
 
@@ -90,7 +90,7 @@ def replay(
     verbose: VerboseOption = False,
 ) -> None:
     """Bring the state tables up to what has been ingested."""
-    from kip848_spark.spark.runner import run_replay
+    from kip848_spark.spark.pipeline import run_replay
 
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()
@@ -100,8 +100,8 @@ def replay(
 
 
 def _ingest(call: Call, nightly: bool, json: bool) -> None:
-    from kip848_spark.spark.auditing import agreement_rows, findings_rows
-    from kip848_spark.spark.runner import run_ingest
+    from kip848_spark.spark.jobs.audit import agreement_rows, findings_rows
+    from kip848_spark.spark.pipeline import run_ingest
 
     source = call.source()
     call.lake_path()

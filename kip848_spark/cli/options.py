@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark import config
-from kip848_spark.acls import KafkaClient
 from kip848_spark.cli.display import Steps, steps
+from kip848_spark.config import settings as config
 from kip848_spark.errors import UsageError
+from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.lake.location import Location, locate
 from kip848_spark.wire.dialects import check_dialect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kip848_spark.spark.lake import Lake
+    from kip848_spark.lake.reader import State
     from kip848_spark.spark.sources import KafkaSource, Source
-    from kip848_spark.state import State
+    from kip848_spark.spark.storage.tables import LakeTables
 
 S3 = "s3a://"
 """How the path of an object on S3 begins, for Spark and for delta-rs."""
@@ -153,14 +153,14 @@ class Call:
         default = self.settings.spark.get("spark.hadoop.fs.defaultFS", "file:///")
         return locate(self.lake_path(), default)
 
-    def lake(self, session: SparkSession) -> Lake:
-        from kip848_spark.spark.lake import Lake
+    def lake(self, session: SparkSession) -> LakeTables:
+        from kip848_spark.spark.storage.opening import open_lake
 
-        return Lake(session, self.lake_path())
+        return open_lake(session, self.lake_path())
 
     def state(self, as_of: datetime | None = None) -> State:
         """The lake as its last finished run left it, or the last one done by ``as_of`` (UTC), read
         without a JVM."""
-        from kip848_spark.state import State
+        from kip848_spark.lake.reader import State
 
         return State(self.place(), as_of, storage=self.settings.stored().delta())

@@ -23,7 +23,7 @@ def repair(
     Records that are there twice are left once, those of no finished run are removed, and the state
     tables are rebuilt. A lake that is not damaged stays as it is.
     """
-    from kip848_spark.spark.runner import run_repair
+    from kip848_spark.spark.pipeline import run_repair
 
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()

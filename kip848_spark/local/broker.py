@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Self
 
 from kip848_spark.errors import SourceError
-from kip848_spark.jars import Progress, broker_jars
-from kip848_spark.java import find_java
-from kip848_spark.live import admin_client
-from kip848_spark.local import oracle, warden
+from kip848_spark.kafka.admin import admin_client
+from kip848_spark.local import dump_log_segments, supervisor
+from kip848_spark.runtime.jars import Progress, broker_jars
+from kip848_spark.runtime.java import find_java
 
 CANONICAL = "4.3.1"
 """The release whose printer of the log is the reference, whatever release wrote it."""
@@ -195,16 +195,16 @@ class Broker:
                 self._folder = None
 
     def dump_log(
-        self, partition: int, topic: str = oracle.OFFSETS_TOPIC, tools: str = CANONICAL
-    ) -> Iterator[oracle.Dumped]:
+        self, partition: int, topic: str = dump_log_segments.OFFSETS_TOPIC, tools: str = CANONICAL
+    ) -> Iterator[dump_log_segments.Dumped]:
         """The records of one partition as the tools of release ``tools`` print them."""
-        return oracle.dump_log(self.log_dir, partition, topic=topic, tools=tools)
+        return dump_log_segments.dump_log(self.log_dir, partition, topic=topic, tools=tools)
 
     def dump_all(
-        self, topic: str = oracle.OFFSETS_TOPIC, tools: str = CANONICAL
-    ) -> Iterator[oracle.Dumped]:
+        self, topic: str = dump_log_segments.OFFSETS_TOPIC, tools: str = CANONICAL
+    ) -> Iterator[dump_log_segments.Dumped]:
         """The records of every partition of a topic, partition by partition."""
-        return oracle.dump_all(self.log_dir, topic=topic, tools=tools)
+        return dump_log_segments.dump_all(self.log_dir, topic=topic, tools=tools)
 
     def _prepare(self) -> None:
         jars = broker_jars(self.version, self._progress)
@@ -258,7 +258,7 @@ class Broker:
             *("kafka.Kafka", str(self._configuration)),
         ]
         removable = self._folder if self._given_folder is None else None
-        self._warden = warden.start(command, self.output, removable)
+        self._warden = supervisor.start(command, self.output, removable)
         output = self._warden.stdout
         assert output is not None
         ready, _, _ = select.select([output], [], [], _START_TIMEOUT)

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.member import Member
-from kip848_spark.local.stage import Stage
+from kip848_spark.local.consumer_process import Member
+from kip848_spark.local.testbed import Stage
 
 Step = Literal["started", "done"]
 OnStep = Callable[[str, Step], None]

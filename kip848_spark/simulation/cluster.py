@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kip848_spark.simulation.partition_run import Recording
 from kip848_spark.simulation.plan import START, GroupPlan
-from kip848_spark.simulation.recording import Recording
 
 LONGEST_ROUND, SHORTEST_ROUND = 120_000, 1_000
 """In ms of simulated time; a round may also take half of the time that is over."""

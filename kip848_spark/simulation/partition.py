@@ -21,10 +21,10 @@ from kip848_spark.coordinator.sessions import keep_session
 from kip848_spark.simulation.client import Client
 from kip848_spark.simulation.commits import Commits, Places
 from kip848_spark.simulation.group import GroupLife
-from kip848_spark.simulation.history import History
 from kip848_spark.simulation.invariants import Invariants
 from kip848_spark.simulation.log import BY_REQUEST, BY_TICK, BY_TIMER, Log, Row
 from kip848_spark.simulation.plan import START, ClusterPlan, TopicEvent
+from kip848_spark.simulation.rebalance_history import History
 
 ADMIN = Sender("admin", "/10.0.0.1")
 _SWEEP = "expire-offsets"

@@ -18,12 +18,12 @@ from typing import Any
 import orjson
 
 from kip848_spark.errors import UsageError
-from kip848_spark.origin import ORIGIN, Origin, derived_id
+from kip848_spark.kafka.capture_origin import ORIGIN, Origin, derived_id
 from kip848_spark.simulation.cluster import Cluster, run_to_end, spread
 from kip848_spark.simulation.log import TOPIC, Log
 from kip848_spark.simulation.partition import Entry, PartitionLife
+from kip848_spark.simulation.partition_run import Lived, Recording
 from kip848_spark.simulation.plan import START, ClusterPlan
-from kip848_spark.simulation.recording import Lived, Recording
 
 TRUTH = "_truth"
 GROUPS_WORK = 4

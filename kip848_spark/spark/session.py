@@ -6,19 +6,22 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession, is_remote
 
-from kip848_spark import jars
-from kip848_spark.acls import KafkaClient
-from kip848_spark.java import find_java
-from kip848_spark.resources import resource_path
-from kip848_spark.spark.causes import one_sentence, spark_log
-from kip848_spark.spark.classes import ClassArchive
+from kip848_spark.config.storage import StorageSettings
+from kip848_spark.kafka.acls import KafkaClient
+from kip848_spark.runtime import jars
+from kip848_spark.runtime.appcds import ClassArchive
+from kip848_spark.runtime.cache import cache_folder
+from kip848_spark.runtime.java import find_java
+from kip848_spark.runtime.kernel_cache import compile_meanwhile
+from kip848_spark.runtime.resources import resource_path
+from kip848_spark.spark.error_messages import one_sentence, spark_log
 from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, connect_fault, prepared
-from kip848_spark.spark.starting import starting
-from kip848_spark.storage import StorageSettings
-from kip848_spark.wire.kept import compile_meanwhile
+from kip848_spark.spark.startup import starting
 
 LOCAL = {
     # A laptop's or a container's host name often does not resolve.
@@ -90,7 +93,7 @@ def local_session(
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     level = "info" if verbose else "error"
     logging = f"-Dlog4j2.configurationFile=file:{resource_path('conf/log4j2.properties')}"
-    archive = ClassArchive.of(java)
+    archive = _class_archive(java)
     classes = " ".join(archive.options(make=keep_classes) if archive else ())
     stored = {} if storage is None else storage.hadoop()
     ours = {
@@ -99,7 +102,7 @@ def local_session(
         **REQUIRED,
         **{f"spark.hadoop.{name}": value for name, value in stored.items()},
         # Spark makes its own in the working folder, though nothing is ever put there.
-        "spark.sql.warehouse.dir": (jars.cache_folder() / "warehouse").as_uri(),
+        "spark.sql.warehouse.dir": (cache_folder() / "warehouse").as_uri(),
         "spark.jars": ",".join(paths),
         "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
     }
@@ -111,6 +114,10 @@ def local_session(
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
     return session
+
+
+def _class_archive(java: Path) -> ClassArchive | None:
+    return ClassArchive.of(java, Path(_find_spark_home()))
 
 
 @contextmanager
@@ -151,7 +158,7 @@ def session(
     try:
         with one_sentence(client), prepared(made, extra=stored if submitted else {}):
             yield made
-        if keep_classes and not submitted and (archive := ClassArchive.of(find_java())):
+        if keep_classes and not submitted and (archive := _class_archive(find_java())):
             archive.keep()
     finally:
         made.stop()

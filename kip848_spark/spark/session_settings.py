@@ -11,10 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from kip848_spark.acls import KafkaClient
 from kip848_spark.errors import UsageError
-from kip848_spark.spark.causes import one_sentence
-from kip848_spark.spark.checking import check_executors, check_jars
+from kip848_spark.kafka.acls import KafkaClient
+from kip848_spark.spark.error_messages import one_sentence
+from kip848_spark.spark.preflight import check_executors, check_jars
 
 P = ParamSpec("P")
 T = TypeVar("T")

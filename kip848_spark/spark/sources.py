@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -18,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from kip848_spark.acls import KafkaClient
 from kip848_spark.errors import CaptureError, SourceError, UsageError
-from kip848_spark.kafka import ClientSettings
-from kip848_spark.live import OFFSETS_TOPIC, Cluster
+from kip848_spark.kafka.acls import KafkaClient
+from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
+from kip848_spark.kafka.client_settings import ClientSettings
+from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.spark.capture_origin import read_origin
 from kip848_spark.spark.hadoop import location_of
-from kip848_spark.spark.origin import read_origin
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
@@ -35,34 +35,6 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
     "key": (T.BinaryType,),
     "value": (T.BinaryType,),
 }
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Whose topic it is; an id is None if it is not known."""
-
-    topic: str
-    cluster_id: str | None = None
-    topic_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How far a partition goes: from offset ``first`` to before ``end`` (the last stable offset,
-    up to which every transaction is decided). ``open``: offsets beyond it that wait for one."""
-
-    first: int
-    end: int
-    open: int = 0
-
-
-@dataclass(frozen=True)
-class Range:
-    """What to read of a partition: offsets from ``start`` to before ``end``."""
-
-    partition: int
-    start: int
-    end: int
 
 
 class Source(Protocol):

@@ -8,17 +8,17 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import DONE, Run
+from kip848_spark.lake.ledger import DONE, Run
+from kip848_spark.lake.reader import run_at
+from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.session_settings import prepared
-from kip848_spark.spark.tables import TABLES
-from kip848_spark.state import run_at
+from kip848_spark.spark.storage.tables import LakeTables
 
 
 class Views:
     """Tables of ``lake`` as of the last finished run, or the last one done by ``as_of`` (UTC)."""
 
-    def __init__(self, lake: Lake, as_of: datetime | None = None) -> None:
+    def __init__(self, lake: LakeTables, as_of: datetime | None = None) -> None:
         lake.must_exist()
         self.lake = lake
         with prepared(lake.spark):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kip848_spark.wire.columns import nulls_of
 from kip848_spark.wire.faults import UNREADABLE, Mask, Reason, Rows
 from kip848_spark.wire.plan import Part, Plan, RecordPlan
-from kip848_spark.wire.reading import ONE_LINE, Source
+from kip848_spark.wire.reader import ONE_LINE, Source
 
 __all__ = [
     "NO_TYPE",

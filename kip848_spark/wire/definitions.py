@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from kip848_spark.resources import resource
+from kip848_spark.runtime.resources import resource
 
 SHIPPED = "shipped"
 """The dialect of Kafka 4.0 and later."""

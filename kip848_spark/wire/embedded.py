@@ -20,7 +20,7 @@ from kip848_spark.wire.columns import gather
 from kip848_spark.wire.definitions import load_embedded
 from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import Struct, message_layout, message_type
-from kip848_spark.wire.reading import ONE_LINE, Programs, Source
+from kip848_spark.wire.reader import ONE_LINE, Programs, Source
 
 CONSUMER = "consumer"
 """The protocol type of consumers' groups."""

@@ -14,10 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.columns import constant, gather
-from kip848_spark.wire.decode import Part, RecordPlan
-from kip848_spark.wire.faults import Mask, Rows
-from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
-from kip848_spark.wire.pieces import (
+from kip848_spark.wire.concat import (
     Column,
     Matrix,
     Piece,
@@ -32,6 +29,9 @@ from kip848_spark.wire.pieces import (
     varint,
     varints,
 )
+from kip848_spark.wire.decode import Part, RecordPlan
+from kip848_spark.wire.faults import Mask, Rows
+from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
 
 Columns: TypeAlias = Mapping[str, pa.Array] | pa.StructArray
 """Arrays by column name, as long as each other. A column that is missing has its default."""

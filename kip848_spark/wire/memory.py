@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from kip848_spark.wire import kept
+from kip848_spark.runtime import kernel_cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +35,9 @@ def compiled(signature: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         named = numba.config.CACHE_LOCATOR_CLASSES
         try:
-            numba.config.CACHE_LOCATOR_CLASSES = f"{kept.__name__}.{kept.Locator.__name__}"
+            numba.config.CACHE_LOCATOR_CLASSES = (
+                f"{kernel_cache.__name__}.{kernel_cache.Locator.__name__}"
+            )
             made: F = numba.njit(signature, cache=True, **_OPTIONS)(function)
         except Exception:  # nowhere to write, or a damaged file: it can be done without
             made = numba.njit(signature, **_OPTIONS)(function)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from kip848_spark.wire.definitions import Dialect, RecordDefinition, Versions
 from kip848_spark.wire.faults import Mask, Rows
 from kip848_spark.wire.layout import Struct, message_layout, message_type
-from kip848_spark.wire.reading import Programs
+from kip848_spark.wire.reader import Programs
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kip848_spark.wire.filled import Bools, Fields, Fixed, Lacking, Lists, Made, Maybe, Octets
 from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
+from kip848_spark.wire.output_buffers import (
+    Bools,
+    Fields,
+    Fixed,
+    Lacking,
+    Lists,
+    Made,
+    Maybe,
+    Octets,
+)
 
 
 class Op(IntEnum):

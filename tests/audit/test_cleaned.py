@@ -8,10 +8,10 @@ import pytest
 
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.results import GAP, Tally
-from tests.audit.logs import audit
-from tests.audit.raw import entries_in, holes_of, topics_of
+from tests.audit.captured_logs import audit
+from tests.audit.raw_records import entries_in, holes_of, topics_of
+from tests.capture_churn import FIRST
 from tests.captures import COMMITTED, LIVE
-from tests.churn import FIRST
 from tests.conftest import DATA
 
 CLEANED = sorted(path.name for path in DATA.glob("cleaned-*"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.audit.fault_rates import rate
 from tests.audit.faults import FAULTS, UNDETECTABLE
-from tests.audit.rates import rate
 
 FEW, MANY = 30, 250
 LEAST = 0.99

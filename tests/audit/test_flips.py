@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.group_task import FAILED, RECORDS, UNREADABLE, VERIFIED, judge
 from kip848_spark.audit.results import WARNING
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
-from kip848_spark.spark.decoding import control_decoder, read
-from kip848_spark.spark.judging import FAILED, RECORDS, UNREADABLE, VERIFIED, judge
-from kip848_spark.spark.tables import CONTROL_FIELDS, CONTROL_PLAN
-from tests.audit.raw import entry_of
+from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
+from kip848_spark.wire.record_stream import control_decoder, read
+from tests.audit.raw_records import entry_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kip848_spark.audit import group_task
 from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import Entry
 from kip848_spark.audit.group import GroupAudit
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.results import LOADING, WARNING
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.topics import KnownTopics
-from kip848_spark.spark import judging
-from tests.audit import logs
-from tests.audit.raw import entries_of
-from tests.audit.test_others import CAPTURES as OTHERS
+from tests.audit import captured_logs
+from tests.audit.raw_records import entries_of
+from tests.audit.test_share_streams import CAPTURES as OTHERS
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 
@@ -57,24 +57,24 @@ def damaged(rng: random.Random, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("release", logs.RELEASES)
+@pytest.mark.parametrize("release", captured_logs.RELEASES)
 def test_no_value_stops_the_audit(release: str, seed: int) -> None:
     rng = random.Random(seed)
-    log = logs.entries(release)
+    log = captured_logs.entries(release)
     for at in rng.sample(range(len(log)), 25):
         if log[at].value is None:
             continue
         log[at].record["value"]["data"] = damaged(rng, log[at].value)
     for at in sorted(rng.sample(range(len(log)), 5), reverse=True):
         del log[at]
-    tally = logs.audit(log, logs.topics(release))
+    tally = captured_logs.audit(log, captured_logs.topics(release))
     assert sum(tally.disagreed.values())
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("release", logs.RELEASES)
+@pytest.mark.parametrize("release", captured_logs.RELEASES)
 def test_what_could_not_be_read_is_no_disagreement(release: str, seed: int) -> None:
-    _lose_some(logs.entries(release), logs.topics(release), seed)
+    _lose_some(captured_logs.entries(release), captured_logs.topics(release), seed)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -110,7 +110,7 @@ def two_groups() -> pa.RecordBatch:
             "member_id": None,
             "regular_expression": None,
             "dialect": "shipped",
-            "last": judging.RECORDS,
+            "last": group_task.RECORDS,
             "value": '{"epoch": 1, "metadataHash": 0}',
         }
         for at, name in enumerate(("bad", "good"))
@@ -126,26 +126,26 @@ def test_rows_that_cannot_be_read_are_no_groups_failure() -> None:
         raise OSError("the stream ended")
 
     with pytest.raises(OSError, match="the stream ended"):
-        list(judging.judge(Settings(Coverage(), KnownTopics()))(rows()))
+        list(group_task.judge(Settings(Coverage(), KnownTopics()))(rows()))
 
 
 def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of one group run into a failure: a finding says so, and the other is judged."""
-    add = judging.GroupAudit.add
+    add = group_task.GroupAudit.add
 
     def refuse(self: Any, item: Any) -> None:
         if item.group == "bad":
             raise ZeroDivisionError("nobody thought of this")
         add(self, item)
 
-    monkeypatch.setattr(judging.GroupAudit, "add", refuse)
-    task = judging.judge(Settings(Coverage(), KnownTopics()))
+    monkeypatch.setattr(group_task.GroupAudit, "add", refuse)
+    task = group_task.judge(Settings(Coverage(), KnownTopics()))
     lines = [line for batch in task(iter([two_groups()])) for line in batch.to_pylist()]
-    failed = [line for line in lines if line["reason"] == judging.FAILED]
+    failed = [line for line in lines if line["reason"] == group_task.FAILED]
     assert [(line["verdict"], line["check"], line["number"]) for line in failed] == [
-        (judging.UNVERIFIABLE, LOADING, 1)
+        (group_task.UNVERIFIABLE, LOADING, 1)
     ]
     [told] = [line for line in lines if line["severity"] == WARNING]
     assert (told["group_id"], told["offset"], told["severity"]) == ("bad", 0, WARNING)
     assert "nobody thought of this" in told["recorded"]
-    assert any(line["verdict"] == judging.VERIFIED for line in lines)
+    assert any(line["verdict"] == group_task.VERIFIED for line in lines)

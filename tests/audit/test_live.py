@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kip848_spark.audit import live as judged
-from kip848_spark.audit.live import Moved, Rebuilt, compare
+from kip848_spark.audit import live_comparison as judged
+from kip848_spark.audit.live_comparison import Moved, Rebuilt, compare
 from kip848_spark.audit.results import LIVE
-from kip848_spark.cluster_answers import (
+from kip848_spark.kafka.snapshot import (
     LiveGroup,
     LiveMember,
     LiveOffset,

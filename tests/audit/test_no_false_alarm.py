@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kip848_spark.audit.completed_target import TOPICS_UNKNOWN
 from kip848_spark.audit.hashes import TOPICS_THEN
 from kip848_spark.audit.results import (
     CAUSES,
@@ -23,9 +24,8 @@ from kip848_spark.audit.results import (
     Tally,
 )
 from kip848_spark.audit.topics import KnownTopics
-from kip848_spark.audit.whole import TOPICS_UNKNOWN
-from tests.audit.cuts import begun_at, cleaned, cut_at, ends_of
-from tests.audit.logs import (
+from tests.audit.capture_counts import counted
+from tests.audit.captured_logs import (
     CHURNED,
     MOVING,
     RELEASES,
@@ -35,7 +35,7 @@ from tests.audit.logs import (
     entries,
     topics,
 )
-from tests.audit.whole_log import counted
+from tests.audit.log_cuts import begun_at, cleaned, cut_at, ends_of
 
 SEEDS = range(25)
 

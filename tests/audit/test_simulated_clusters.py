@@ -10,9 +10,9 @@ import pytest
 from kip848_spark.audit.coverage import Coverage
 from kip848_spark.audit.results import STATE, Tally
 from kip848_spark.audit.topics import KnownTopics
-from tests.audit.cuts import begun_at, cleaned, cut_at, read_twice
-from tests.audit.logs import audit
-from tests.audit.simulated import KINDS, SimulatedLog, simulated_log
+from tests.audit.captured_logs import audit
+from tests.audit.log_cuts import begun_at, cleaned, cut_at, read_twice
+from tests.audit.simulated_logs import KINDS, SimulatedLog, simulated_log
 
 CLUSTERS, AT_ONCE = 500, 20
 FEW = (0, 5, 10, 15, 18, 23, 27, 28, 35, 38, 44, 49)

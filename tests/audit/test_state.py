@@ -13,10 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kip848_spark.audit.agreeing import agree
 from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import control_entry, entry
 from kip848_spark.audit.group import GroupAudit
+from kip848_spark.audit.log_entries import control_entry, entry
 from kip848_spark.audit.results import Tally
 from kip848_spark.audit.settings import Settings
 from kip848_spark.audit.state import (
@@ -27,15 +26,16 @@ from kip848_spark.audit.state import (
     StateRow,
     state_row,
 )
+from kip848_spark.audit.state_comparison import agree
 from kip848_spark.audit.topics import KnownTopics
 from kip848_spark.replay.assignments import assignments
 from kip848_spark.replay.fold import Fold
 from kip848_spark.replay.groups import groups
 from kip848_spark.replay.members import members
-from tests.audit import raw
-from tests.audit.logs import CHURNED, MOVING, RELEASES, topics
-from tests.audit.logs import entries as dumped
-from tests.audit.raw import entry_of
+from tests.audit import raw_records
+from tests.audit.captured_logs import CHURNED, MOVING, RELEASES, topics
+from tests.audit.captured_logs import entries as dumped
+from tests.audit.raw_records import entry_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 
@@ -45,7 +45,7 @@ LOG_KEY = (*PLACE, "kind", "group_id", "member_id", "regular_expression", "tombs
 
 def control_rows(release: str) -> pa.Table:
     """The rows of `group_records` that the codec makes of a capture."""
-    return raw.control_rows(DATA / f"kafka-{release}" / COMMITTED)
+    return raw_records.control_rows(DATA / f"kafka-{release}" / COMMITTED)
 
 
 def vectorized(table: pa.Table) -> set[StateRow]:
@@ -159,7 +159,7 @@ def compared(table: pa.Table, known: KnownTopics) -> int:
 def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, seed: int) -> None:
     """A broker may refuse a log that the cleaner is at work on; there is nothing to compare then,
     and it does not happen often."""
-    table = raw.control_rows(DATA / capture / COMMITTED)
+    table = raw_records.control_rows(DATA / capture / COMMITTED)
     rng = random.Random(seed)
     log = list(zip(*(table[name].to_pylist() for name in LOG_KEY), strict=True))
     ends: dict[int, int] = {}

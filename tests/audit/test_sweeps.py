@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.entries import Entry
+from kip848_spark.audit.log_entries import Entry
 from kip848_spark.audit.results import Tally
 from kip848_spark.audit.topics import KnownTopics
-from tests.audit.cuts import cleaned, read_twice
-from tests.audit.logs import (
+from tests.audit.captured_logs import (
     CHURNED,
     MOVING,
     RELEASES,
@@ -22,6 +21,7 @@ from tests.audit.logs import (
     entries,
     topics,
 )
+from tests.audit.log_cuts import cleaned, read_twice
 
 Log = list[Entry]
 _MOST = 15

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import Broker
-from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.cli.command import Command, Ended
 from tests.conftest import DATA
@@ -119,13 +119,13 @@ def test_a_lake_refuses_another_topic(kip848: Command, spark: SparkSession, tmp_
     assert made.code == 0, made
     assert (capture / "_origin.json").exists()
     assert kip848("ingest", "--source", f"parquet:{capture}", "--lake", str(lake)).code == 0
-    before = Lake(spark, str(lake)).versions()
+    before = open_lake(spark, str(lake)).versions()
     other = DATA / "kafka-4.0.2" / COMMITTED
     ended = kip848("run", "--source", f"parquet:{other}", "--lake", str(lake))
     refused(ended, 3, "is not the topic that this lake holds: at partition")
     assert "Use a lake of its own for each topic and cluster." in ended.err
     assert ended.out == ""
-    assert Lake(spark, str(lake)).versions() == before
+    assert open_lake(spark, str(lake)).versions() == before
 
 
 def test_a_damaged_origin(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from kip848_spark.spark.lake import Lake
+from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.cli.command import Command
 from tests.conftest import DATA
@@ -20,7 +20,7 @@ def test_a_damaged_lake_is_named_and_repaired(
     path = str(tmp_path / "lake")
     run = ("run", "--source", f"parquet:{CAPTURE}", "--lake", path)
     assert kip848(*run).code == 0
-    lake = Lake(spark, path)
+    lake = open_lake(spark, path)
     lake.append("records", lake.read("records"))
 
     ended = kip848(*run)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.config import meanings
-from kip848_spark.resources import resource
+from kip848_spark.config.settings import meanings
+from kip848_spark.runtime.resources import resource
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.cli.command import Command
 from tests.conftest import DATA

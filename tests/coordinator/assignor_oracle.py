@@ -12,8 +12,8 @@ from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.javahash import int_order, uuid_order
 from kip848_spark.coordinator.releases import release_named
 from kip848_spark.coordinator.shard import Shard
-from kip848_spark.jars import broker_jars
-from kip848_spark.java import find_java
+from kip848_spark.runtime.jars import broker_jars
+from kip848_spark.runtime.java import find_java
 
 _SOURCE = Path(__file__).parent / "java" / "Assign.java"
 

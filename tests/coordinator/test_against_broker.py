@@ -11,11 +11,11 @@ import warnings
 import pytest
 
 from kip848_spark.local.broker import Broker
-from tests.coordinator import generated
+from tests.coordinator.broker_comparison import Duel
+from tests.coordinator.conversation import NEVER, run_all
 from tests.coordinator.conversations import STORIES
 from tests.coordinator.conversations.registry import Telling
-from tests.coordinator.duel import Duel
-from tests.coordinator.talk import NEVER, run_all
+from tests.coordinator.random_conversations import consumers, migrations
 
 RELEASES = ["4.3.1", "4.0.2"]
 MIGRATION = "group.consumer.migration.policy"
@@ -99,8 +99,8 @@ def test_all_scripted_conversations(version: str, kind: str) -> None:
 def _generated(seeds: range) -> Tellings:
     tellings: Tellings = []
     for seed in seeds:
-        tellings.append((f"consumers{seed}", lambda talk, s=seed: generated.consumers(talk, s)))
-        tellings.append((f"migrations{seed}", lambda talk, s=seed: generated.migrations(talk, s)))
+        tellings.append((f"consumers{seed}", lambda talk, s=seed: consumers(talk, s)))
+        tellings.append((f"migrations{seed}", lambda talk, s=seed: migrations(talk, s)))
     return tellings
 
 

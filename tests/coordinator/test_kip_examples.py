@@ -17,7 +17,7 @@ from kip848_spark.coordinator.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from tests.coordinator.page import FOO, Page, encoded
+from tests.coordinator.kip_notation import FOO, Page, encoded
 
 
 @pytest.mark.parametrize("release", ["kip", "4.0", "4.1", "4.2", "4.3"])

@@ -8,7 +8,7 @@ import pytest
 
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.consumer_protocol import Subscription, write_subscription
-from tests.coordinator.page import FOO, encoded
+from tests.coordinator.kip_notation import FOO, encoded
 
 
 def ask(coordinator: Coordinator, at: int, api: str, **request: Any) -> dict[str, Any]:

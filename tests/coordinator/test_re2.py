@@ -11,8 +11,8 @@ import pytest
 
 from kip848_spark.coordinator.re2 import compile_re2
 from kip848_spark.coordinator.releases import release_named
-from kip848_spark.jars import broker_jars
-from kip848_spark.java import find_java
+from kip848_spark.runtime.jars import broker_jars
+from kip848_spark.runtime.java import find_java
 
 _SOURCE = Path(__file__).parent / "java" / "Match.java"
 NAMES = ["a", "b", "ab", "a1", "A1", "abab", "aaa", "x", "orders.eu", "orders_eu", "o-2", "__t"]

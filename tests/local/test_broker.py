@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from kip848_spark.errors import SourceError
-from kip848_spark.live import Cluster
+from kip848_spark.kafka.admin import Cluster
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.stage import Stage
+from kip848_spark.local.testbed import Stage
 
 
 def gone(pids: list[int], within: float = 20) -> bool:
@@ -78,7 +78,7 @@ OWNER = textwrap.dedent(
     """
     import json, time
     from kip848_spark.local.broker import Broker
-    from kip848_spark.local.stage import Stage
+    from kip848_spark.local.testbed import Stage
 
     with Broker() as broker:
         stage = Stage(broker)

@@ -14,8 +14,8 @@ from kip848_spark.replay import kinds
 from kip848_spark.simulation.partition import Entry
 from kip848_spark.simulation.simulate import run
 from kip848_spark.wire.control import control_columns
-from tests.simulation.lives import small
-from tests.simulation.reading import FIELDS, PLAN, Rows
+from tests.simulation.read_capture import FIELDS, PLAN, Rows
+from tests.simulation.simulated_partitions import small
 
 TIMEOUTS = {"session_timeout", "rebalance_timeout"}
 KEEP_A_SESSION = ("Heartbeat", "JoinGroup")

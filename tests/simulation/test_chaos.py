@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.lives import PROFILES, RELEASES, check_comes_to_rest, lived, small
+from tests.simulation.simulated_partitions import (
+    PROFILES,
+    RELEASES,
+    check_comes_to_rest,
+    lived,
+    small,
+)
 
 MINUTES = 25
 

@@ -11,7 +11,7 @@ import pytest
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.simulation.profiles import PROFILES
 from kip848_spark.simulation.simulate import TRUTH
-from tests.simulation.reading import partitions
+from tests.simulation.read_capture import partitions
 
 LONGEST_INTERVAL = 10_000
 """No group that is not transactional commits less often, in ms."""

@@ -19,8 +19,8 @@ from kip848_spark.simulation.log import SCHEMA
 from kip848_spark.simulation.partition import Entry
 from kip848_spark.simulation.plan import partition_of
 from kip848_spark.simulation.simulate import run
-from tests.simulation.lives import RELEASES, small
-from tests.simulation.reading import decoded, partitions, state, truth
+from tests.simulation.read_capture import decoded, partitions, state, truth
+from tests.simulation.simulated_partitions import RELEASES, small
 
 KINDS = [
     ("chaos", "4.3"),

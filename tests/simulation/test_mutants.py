@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.mutants import MUTANTS
-from tests.simulation.lives import check_comes_to_rest, lived, small
+from tests.simulation.simulated_partitions import check_comes_to_rest, lived, small
 
 SEEDS = range(12)
 UNSEEN = {"takes any epoch"}

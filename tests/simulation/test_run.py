@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kip848_spark.simulation import plan_cluster, simulate
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
-from tests.simulation.reading import truth
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.storage.opening import open_lake
+from tests.simulation.read_capture import truth
 from tests.simulation.test_log import _rows
 from tests.spark.lakes import as_dicts, source
 
@@ -19,7 +19,7 @@ from tests.spark.lakes import as_dicts, source
 def test_the_lake_has_the_truth(spark: SparkSession, tmp_path: Path) -> None:
     capture = tmp_path / "capture"
     made = simulate(plan_cluster("chaos", 20_000, 11, partitions=4, groups=6), capture)
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     outcome = run_ingest(source(capture), lake, then_replay=True)
     counts = outcome.run and outcome.run.counts
     assert counts is not None

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from kip848_spark.live import OFFSETS_TOPIC
-from kip848_spark.spark.lake import Lake
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.sources import CaptureSource
-from kip848_spark.spark.tables import TABLES
+from kip848_spark.spark.storage.tables import LakeTables
 
 OF_THE_RUN = ("run_id", "cluster_id")
 DATA_TABLES = tuple(name for name in TABLES if name != "runs")
@@ -24,7 +24,7 @@ def source(path: Path) -> CaptureSource:
     return CaptureSource(str(path), "parquet", OFFSETS_TOPIC)
 
 
-def rows(lake: Lake, table: str, leave_out: Sequence[str] = OF_THE_RUN) -> list[str]:
+def rows(lake: LakeTables, table: str, leave_out: Sequence[str] = OF_THE_RUN) -> list[str]:
     """The rows of a table as text, sorted: equal lists are equal tables."""
     frame = lake.read(table).drop(*leave_out)
     return sorted(repr(row) for row in frame.collect())
@@ -37,7 +37,7 @@ def rows_of_files(table: str, storage_options: Mapping[str, str] | None = None) 
     return sorted(map(repr, found.select(names).to_pylist()))
 
 
-def as_dicts(lake: Lake, table: str) -> list[dict[str, Any]]:
+def as_dicts(lake: LakeTables, table: str) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in lake.read(table).collect()]
 
 

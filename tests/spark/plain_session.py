@@ -15,12 +15,13 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from kip848_spark import jars
-from kip848_spark.spark.auditing import Asked, agreement_rows
-from kip848_spark.spark.capturing import write_capture
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.querying import query_rows
-from kip848_spark.spark.runner import run_audit, run_ingest
+from kip848_spark.runtime import jars
+from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.jobs.capture import write_capture
+from kip848_spark.spark.pipeline import run_audit, run_ingest
+from kip848_spark.spark.query import query_rows
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.views import Views
 from tests.captures import COMMITTED
 from tests.conftest import DATA
@@ -67,7 +68,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
     agreement: dict[str, list[dict[str, Any]]] = {}
     for name in ("local", "uri"):
         path = folder / name
-        lake = Lake(spark, str(path) if name == "local" else path.as_uri())
+        lake = open_lake(spark, str(path) if name == "local" else path.as_uri())
         done = tasks(spark)
         outcome = run_ingest(source(capture), lake, then_replay=True, then_audit=True)
         assert outcome.run is not None
@@ -93,7 +94,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
     spark.stop()
 
 
-def _as_of(lake: Lake, time: datetime) -> str:
+def _as_of(lake: LakeTables, time: datetime) -> str:
     try:
         return Views(lake, time).run.finished_at.astimezone(UTC).isoformat()  # type: ignore[union-attr]
     except Exception as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from kip848_spark.java import find_java
+from kip848_spark.runtime.java import find_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 _STARTED = {

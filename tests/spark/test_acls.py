@@ -20,14 +20,14 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
-from kip848_spark.audit.live import INVISIBLE, NOT_ALLOWED
+from kip848_spark.audit.live_comparison import INVISIBLE, NOT_ALLOWED
 from kip848_spark.errors import SourceError
-from kip848_spark.kafka import ClientSettings
-from kip848_spark.live import OFFSETS_TOPIC
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.local.broker import Broker
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
+from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.sources import KafkaSource
+from kip848_spark.spark.storage.opening import open_lake
 
 USER, PASSWORD = "nightly", "open-sesame"
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
@@ -112,7 +112,7 @@ def test_what_the_readme_grants_is_enough(
     secured: Broker, grant: AdminClient, spark: SparkSession, tmp_path: Path
 ) -> None:
     granted(grant)
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     outcome = run_ingest(source(secured), lake, then_replay=True, then_audit=True)
     assert outcome.live is not None
     assert outcome.live.differences == []
@@ -154,7 +154,7 @@ def test_a_missing_acl_is_named(
 ) -> None:
     granted(grant, *missing)
     with pytest.raises(SourceError) as refused:
-        run_ingest(source(secured), Lake(spark, str(tmp_path / "lake")), then_replay=True)
+        run_ingest(source(secured), open_lake(spark, str(tmp_path / "lake")), then_replay=True)
     assert sentence in refused.value.message
     assert secured.bootstrap in refused.value.message
     assert command in (refused.value.mend or "")
@@ -181,7 +181,7 @@ def test_what_may_not_be_asked_is_not_judged(
     if instead is not None:
         for one in grant.create_acls([instead]).values():
             one.result(30)
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     live = run_ingest(source(secured), lake, then_replay=True, then_audit=True).live
     assert live is not None
     assert live.differences == []
@@ -193,5 +193,5 @@ def test_a_wrong_password(
     secured: Broker, grant: AdminClient, spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(SourceError, match=f"refuses the client User:{USER}") as refused:
-        run_ingest(source(secured, "wrong"), Lake(spark, str(tmp_path / "lake")))
+        run_ingest(source(secured, "wrong"), open_lake(spark, str(tmp_path / "lake")))
     assert "credentials" in (refused.value.mend or "")

@@ -12,14 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.audit.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
 from kip848_spark.audit.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
 from kip848_spark.errors import LakeError
-from kip848_spark.spark import gathering
-from kip848_spark.spark.auditing import Asked, agreement_rows, findings_rows
-from kip848_spark.spark.judging import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_audit, run_ingest
-from tests.audit.whole_log import counted
+from kip848_spark.spark.jobs import audit_input
+from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
+from kip848_spark.spark.pipeline import run_audit, run_ingest
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
+from tests.audit.capture_counts import counted
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import halves, source, write_part
@@ -28,13 +29,15 @@ PLACE = ("partition", "offset")
 NEWEST = DATA / "kafka-4.3.1"
 
 
-def lake_of(capture: Path, spark: SparkSession, folder: Path) -> Lake:
-    lake = Lake(spark, str(folder / "lake"))
+def lake_of(capture: Path, spark: SparkSession, folder: Path) -> LakeTables:
+    lake = open_lake(spark, str(folder / "lake"))
     run_ingest(source(capture), lake, then_replay=True)
     return lake
 
 
-def audited(lake: Lake, asked: Asked | None = None) -> tuple[dict[str, dict[str, int]], list[str]]:
+def audited(
+    lake: LakeTables, asked: Asked | None = None
+) -> tuple[dict[str, dict[str, int]], list[str]]:
     outcome = run_audit(lake, asked or Asked())
     assert outcome.run is not None
     found = findings_rows(lake, outcome.run.run_id)
@@ -64,9 +67,9 @@ def test_a_first_run_over_many_records_replays_some_of_the_commits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger does not tell of them before it is done."""
-    monkeypatch.setattr(gathering, "COMMITS_REPLAYED", 100)
-    monkeypatch.setattr(gathering, "COMMITS_SAMPLED", 20)
-    lake = Lake(spark, str(tmp_path / "lake"))
+    monkeypatch.setattr(audit_input, "COMMITS_REPLAYED", 100)
+    monkeypatch.setattr(audit_input, "COMMITS_SAMPLED", 20)
+    lake = open_lake(spark, str(tmp_path / "lake"))
     run = run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True, then_audit=True).run
     assert run is not None
     reasons = next(row for row in agreement_rows(lake, run.run_id) if row["check"] == STATE)
@@ -117,9 +120,9 @@ def test_wrong_state_tables_are_found(spark: SparkSession, tmp_path: Path) -> No
 def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
     """Every operation is counted by the night it ended in, so two nights come to what one does."""
     capture = NEWEST / COMMITTED
-    once = Lake(spark, str(tmp_path / "once"))
+    once = open_lake(spark, str(tmp_path / "once"))
     whole = run_ingest(source(capture), once, then_replay=True, then_audit=True).run
-    twice = Lake(spark, str(tmp_path / "twice"))
+    twice = open_lake(spark, str(tmp_path / "twice"))
     part = write_part(capture, tmp_path / "part.parquet", halves(capture))
     first = run_ingest(source(part), twice, then_replay=True, then_audit=True).run
     second = run_ingest(source(capture), twice, then_replay=True, then_audit=True).run
@@ -128,7 +131,7 @@ def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) 
     assert second is not None
     assert not run_ingest(source(capture), twice, then_replay=True, then_audit=True).changed
 
-    def counts(lake: Lake, *runs: str) -> dict[str, int]:
+    def counts(lake: LakeTables, *runs: str) -> dict[str, int]:
         found: dict[str, int] = {}
         for run in runs:
             assert findings_rows(lake, run) == []
@@ -164,7 +167,7 @@ def _second_night(
     for name, changed in told.items():
         column = pa.array([changed], table.schema.field(name).type)
         more = more.set_column(more.column_names.index(name), name, column)
-    lake = Lake(spark, str(folder / "lake"))
+    lake = open_lake(spark, str(folder / "lake"))
     run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True, then_audit=True)
     part = folder / "more.parquet"
     pq.write_table(pa.concat_tables([table, more]), part)
@@ -188,7 +191,7 @@ def test_a_night_whose_only_record_of_a_group_cannot_be_read(
 
 
 def test_a_lake_without_state_is_not_audited(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(NEWEST / COMMITTED), lake)
     with pytest.raises(LakeError, match="replayed"):
         run_audit(lake, Asked())

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.spark.dumping import dump_files
+from kip848_spark.spark.jobs.dump import dump_files
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
 from tests.captures import RECORDS, read_dump

@@ -8,20 +8,20 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.live import MOVING, NO_NAME
+from kip848_spark.audit.live_comparison import MOVING, NO_NAME
 from kip848_spark.audit.results import LIVE
 from kip848_spark.errors import SourceError
-from kip848_spark.kafka import ClientSettings
-from kip848_spark.live import OFFSETS_TOPIC
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.member import Member
+from kip848_spark.local.consumer_process import Member
 from kip848_spark.local.scenarios import Quiet
 from kip848_spark.spark import session_settings
-from kip848_spark.spark.auditing import Asked, agreement_rows
-from kip848_spark.spark.comparing import Sample, compare_live
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_audit, run_ingest
+from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.jobs.live_check import Sample, compare_live
+from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.sources import KafkaSource
+from kip848_spark.spark.storage.opening import open_lake
 from tests.spark.lakes import as_dicts
 
 ATTEMPTS = 3
@@ -34,7 +34,7 @@ def source(broker: Broker) -> KafkaSource:
 def test_agrees_with_the_live_broker_night_after_night(
     quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     for _ in range(ATTEMPTS):
         first = run_ingest(source(broker), lake, then_replay=True)
         assert first.run is not None
@@ -67,7 +67,7 @@ def test_agrees_with_the_live_broker_night_after_night(
 def test_what_moved_since_the_run_is_not_judged(
     quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     at_rest = Member(broker.bootstrap, "spark.at-rest", ["foo"], protocol="consumer")
     commits = Member(broker.bootstrap, "spark.commits", ["foo"], protocol="consumer")
     joined = Member(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
@@ -131,7 +131,7 @@ def test_reading_nothing_is_never_success(
     """Without its setting, Spark's Kafka source leaves internal topics out."""
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     spark.conf.set(name, "false")
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     try:
         with monkeypatch.context() as unprepared:
             unprepared.delitem(session_settings.AT_RUNTIME, name)
@@ -148,5 +148,5 @@ def test_reading_nothing_is_never_success(
 def test_a_topic_that_is_not_there(broker: Broker, spark: SparkSession, tmp_path: Path) -> None:
     missing = KafkaSource(broker.bootstrap, "no-such-topic", ClientSettings())
     with pytest.raises(SourceError, match="no-such-topic"):
-        run_ingest(missing, Lake(spark, str(tmp_path / "lake")))
+        run_ingest(missing, open_lake(spark, str(tmp_path / "lake")))
     assert not (tmp_path / "lake").exists()

@@ -18,11 +18,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
-from kip848_spark.spark.statistics import TEXT, upper_bound
-from kip848_spark.spark.tables import TABLES
-from kip848_spark.state import State
+from kip848_spark.lake.reader import State
+from kip848_spark.lake.statistics import TEXT, upper_bound
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import source
@@ -37,7 +37,7 @@ Reader = Callable[[Path, str, str, list[str]], list[int]]
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of the 4.3.1 capture. Tests only read it."""
     path = tmp_path_factory.mktemp("readers") / "lake"
-    run_ingest(source(CAPTURE), Lake(spark, str(path)), then_replay=True, then_audit=True)
+    run_ingest(source(CAPTURE), open_lake(spark, str(path)), then_replay=True, then_audit=True)
     return path
 
 
@@ -144,7 +144,7 @@ def test_a_filter_finds_what_is_there(lake: Path, spark: SparkSession, reader: R
 
 
 def test_a_filter_finds_what_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"), by_spark=True)
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
     run_ingest(source(CAPTURE), lake, then_replay=True)
     for table, column, values, expected in looked_for(tmp_path / "lake"):
         for reader in (by_pyarrow, by_duckdb, by_polars):
@@ -163,18 +163,20 @@ def test_a_run_corrects_the_statistics_of_earlier_versions(
     assert wrong, "the lake is not as an earlier version left it"
     stripped = {name for name in TABLES if _lacks_a_bound(old_lake / name)}
     assert stripped
-    before = Lake(spark, str(old_lake)).versions()
+    before = open_lake(spark, str(old_lake)).versions()
 
-    assert not run_ingest(source(CAPTURE), Lake(spark, str(old_lake)), then_replay=True).changed
+    assert not run_ingest(
+        source(CAPTURE), open_lake(spark, str(old_lake)), then_replay=True
+    ).changed
     for reader in READERS:
         for table, column, values, expected in wanted:
             assert reader(old_lake, table, column, values) == expected, (reader, table, column)
-    corrected = Lake(spark, str(old_lake)).versions()
+    corrected = open_lake(spark, str(old_lake)).versions()
     added = {name for name in TABLES if corrected[name] != before[name]}
     assert added == stripped
 
-    run_ingest(source(CAPTURE), Lake(spark, str(old_lake)), then_replay=True)
-    assert Lake(spark, str(old_lake)).versions() == corrected
+    run_ingest(source(CAPTURE), open_lake(spark, str(old_lake)), then_replay=True)
+    assert open_lake(spark, str(old_lake)).versions() == corrected
 
 
 def test_groups_are_found_by_statistics_of_earlier_versions(old_lake: Path) -> None:

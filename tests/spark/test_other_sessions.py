@@ -17,11 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.audit.results import STATE
-from kip848_spark.spark.auditing import Asked, agreement_rows
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_audit, run_ingest
+from kip848_spark.config.storage import StorageSettings
+from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.session_settings import fit, prepared, sized
-from kip848_spark.storage import StorageSettings
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.spark.lakes import DATA_TABLES, rows, source
 from tests.spark.plain_session import CAPTURE, SINCE, ZONE
 
@@ -78,15 +79,17 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ours(spark: SparkSession, damaged: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(spark, str(tmp_path_factory.mktemp("ours") / "lake"))
+def ours(
+    spark: SparkSession, damaged: Path, tmp_path_factory: pytest.TempPathFactory
+) -> LakeTables:
+    lake = open_lake(spark, str(tmp_path_factory.mktemp("ours") / "lake"))
     run_ingest(source(damaged), lake, then_replay=True, then_audit=True)
     return lake
 
 
 @pytest.mark.parametrize("settings", [PLAIN, HOSTILE], ids=["plain", "hostile"])
 def test_a_session_of_others_gives_the_same_and_is_left_as_it_was(
-    settings: dict[str, str], ours: Lake, damaged: Path, spark: SparkSession, tmp_path: Path
+    settings: dict[str, str], ours: LakeTables, damaged: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
     told = in_a_session_of_its_own(tmp_path, damaged, settings)
 
@@ -94,7 +97,7 @@ def test_a_session_of_others_gives_the_same_and_is_left_as_it_was(
     assert told["after"] == told["before"]
     assert told["zone"] == "UTC"
     for name in ("local", "uri"):
-        lake = Lake(spark, str(tmp_path / name))
+        lake = open_lake(spark, str(tmp_path / name))
         for table in DATA_TABLES:
             if table not in ("agreement", "findings"):
                 assert rows(lake, table) == rows(ours, table), (name, table)
@@ -122,7 +125,7 @@ def test_a_session_of_others_gives_the_same_and_is_left_as_it_was(
         assert copy[column].to_pylist() == whole[column].to_pylist()
 
 
-def found(lake: Lake) -> list[dict[str, Any]]:
+def found(lake: LakeTables) -> list[dict[str, Any]]:
     """The findings of the run that read the capture."""
     run_id = next(run["run_id"] for run in lake.rows("runs") if run["source"] != "lake")
     rows = [row for row in lake.rows("findings") if row["run_id"] == run_id]

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import Kip848Error, LakeError
-from kip848_spark.spark.capturing import write_capture
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
-from kip848_spark.state import State
+from kip848_spark.lake.reader import State
+from kip848_spark.spark.jobs.capture import write_capture
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows, source
@@ -23,10 +23,10 @@ CAPTURE = DATA / "kafka-4.0.2" / COMMITTED
 
 @pytest.mark.parametrize("name", ["a b", "a%20b"])
 def test_a_file_uri_is_the_folder(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    by_path = Lake(spark, str(tmp_path / name))
+    by_path = open_lake(spark, str(tmp_path / name))
     run_ingest(source(CAPTURE), by_path, then_replay=True)
     for text in (f"file:{tmp_path}/{name}", f"file://{tmp_path}/{name}/"):
-        by_uri = Lake(spark, text)
+        by_uri = open_lake(spark, text)
         assert not run_ingest(source(CAPTURE), by_uri, then_replay=True).changed
         if name == "a b":
             assert State(text).run["run_id"] == State(by_path.path).run["run_id"]
@@ -42,7 +42,7 @@ def test_what_can_not_be_served_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Kip848Error, match=f"{text.partition(':')[0]}"):
-        run_ingest(source(CAPTURE), Lake(spark, text))
+        run_ingest(source(CAPTURE), open_lake(spark, text))
     with pytest.raises(Kip848Error):
         State(text)
     with pytest.raises(Kip848Error):
@@ -53,18 +53,18 @@ def test_what_can_not_be_served_is_refused(
 OTHER_DEFAULT = """
 import sys
 from kip848_spark.errors import Kip848Error
-from kip848_spark.live import OFFSETS_TOPIC
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import CaptureSource
 folder, capture = sys.argv[1:]
 spark = local_session({"spark.hadoop.fs.defaultFS": f"viewfs://cluster/",
                        "spark.hadoop.fs.viewfs.mounttable.cluster.link./data": f"file:{folder}"})
 run_ingest(CaptureSource(f"file:{capture}", "parquet", OFFSETS_TOPIC),
-           Lake(spark, "/data/lake"), then_replay=True, then_audit=True)
+           open_lake(spark, "/data/lake"), then_replay=True, then_audit=True)
 run_ingest(CaptureSource("/data/capture", "parquet", OFFSETS_TOPIC),
-           Lake(spark, f"file:{folder}/local"), then_replay=True)
+           open_lake(spark, f"file:{folder}/local"), then_replay=True)
 spark.stop()
 """
 
@@ -78,14 +78,14 @@ def test_another_default_file_system(spark: SparkSession, tmp_path: Path) -> Non
         [sys.executable, "-c", OTHER_DEFAULT, str(shared), str(CAPTURE)],
         check=True, cwd=tmp_path,
     )  # fmt: skip
-    expected = Lake(spark, str(tmp_path / "expected"))
+    expected = open_lake(spark, str(tmp_path / "expected"))
     run_ingest(source(CAPTURE), expected, then_replay=True)
     for path in (shared / "lake", shared / "local"):
-        lake = Lake(spark, str(path))
+        lake = open_lake(spark, str(path))
         for table in DATA_TABLES:
             if table != "agreement":
                 assert rows(lake, table) == rows(expected, table), (path, table)
-    assert Lake(spark, str(shared / "lake")).rows("agreement")
+    assert open_lake(spark, str(shared / "lake")).rows("agreement")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["expected", "shared"]
 
 

@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
-from kip848_spark.spark.doctoring import usable
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import PLANNED, Ledger
-from kip848_spark.spark.runner import run_ingest, run_repair
+from kip848_spark.lake.ledger import PLANNED, Ledger
+from kip848_spark.spark.doctor import usable
+from kip848_spark.spark.pipeline import run_ingest, run_repair
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, halves, rows, source, write_part
@@ -23,25 +24,25 @@ CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 
 
 @pytest.fixture(scope="module")
-def undamaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def undamaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeTables:
     """A lake of the capture in two runs. Tests only read it."""
     folder = tmp_path_factory.mktemp("undamaged")
     half = write_part(CAPTURE, folder / "half.parquet", halves(CAPTURE))
-    lake = Lake(spark, str(folder / "lake"))
+    lake = open_lake(spark, str(folder / "lake"))
     for part in (half, CAPTURE):
         run_ingest(source(part), lake, then_replay=True, then_audit=True)
     return lake
 
 
 @pytest.fixture
-def lake(request: pytest.FixtureRequest, undamaged: Lake, tmp_path: Path) -> Lake:
+def lake(request: pytest.FixtureRequest, undamaged: LakeTables, tmp_path: Path) -> LakeTables:
     """A copy of that lake, to be damaged; if asked for, one that Spark writes."""
     shutil.copytree(str(undamaged.place.folder), tmp_path / "lake")
     by_spark = getattr(request, "param", False)
-    return Lake(undamaged.spark, str(tmp_path / "lake"), by_spark=by_spark)
+    return open_lake(undamaged.spark, str(tmp_path / "lake"), by_spark=by_spark)
 
 
-def double(lake: Lake, *tables: str) -> None:
+def double(lake: LakeTables, *tables: str) -> None:
     """Adds the rows of the last run once more, as a second run with its plan did."""
     last = Ledger(lake).last()
     assert last is not None
@@ -49,7 +50,7 @@ def double(lake: Lake, *tables: str) -> None:
         lake.append(table, lake.read(table).where(F.col("run_id") == last.run_id))
 
 
-def assert_is_found(lake: Lake, words: str) -> None:
+def assert_is_found(lake: LakeTables, words: str) -> None:
     before = lake.versions()
     with pytest.raises(LakeError, match="damaged") as found:
         usable(lake)
@@ -58,7 +59,7 @@ def assert_is_found(lake: Lake, words: str) -> None:
     assert lake.versions() == before
 
 
-def assert_is_repaired(lake: Lake, undamaged: Lake) -> None:
+def assert_is_repaired(lake: LakeTables, undamaged: LakeTables) -> None:
     assert run_repair(lake).damage
     for table in DATA_TABLES:
         assert rows(lake, table, ()) == rows(undamaged, table, ()), table
@@ -69,7 +70,7 @@ def assert_is_repaired(lake: Lake, undamaged: Lake) -> None:
 
 
 @pytest.mark.parametrize("lake", [False, True], ids=["files", "spark"], indirect=True)
-def test_rows_that_are_there_twice(lake: Lake, undamaged: Lake) -> None:
+def test_rows_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> None:
     double(lake, "records", "group_records", "gaps", "agreement")
     assert_is_found(lake, "rows of records are there more than once")
     with pytest.raises(LakeError, match="finished runs have read"):
@@ -77,13 +78,13 @@ def test_rows_that_are_there_twice(lake: Lake, undamaged: Lake) -> None:
     assert_is_repaired(lake, undamaged)
 
 
-def test_control_records_that_are_there_twice(lake: Lake, undamaged: Lake) -> None:
+def test_control_records_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> None:
     double(lake, "group_records")
     assert_is_found(lake, "rows of group_records are there more than once")
     assert_is_repaired(lake, undamaged)
 
 
-def test_a_plan_that_would_restore_the_damage(lake: Lake, undamaged: Lake) -> None:
+def test_a_plan_that_would_restore_the_damage(lake: LakeTables, undamaged: LakeTables) -> None:
     """The second run stored the plan again, with the versions after the first one's writes."""
     double(lake, "records")
     last = Ledger(lake).last()
@@ -99,7 +100,7 @@ def test_a_plan_that_would_restore_the_damage(lake: Lake, undamaged: Lake) -> No
     assert_is_repaired(lake, undamaged)
 
 
-def test_two_finished_runs_of_the_same_offsets(lake: Lake, undamaged: Lake) -> None:
+def test_two_finished_runs_of_the_same_offsets(lake: LakeTables, undamaged: LakeTables) -> None:
     last = Ledger(lake).last()
     assert last is not None
     other = f"{last.run_id}-other"
@@ -111,7 +112,7 @@ def test_two_finished_runs_of_the_same_offsets(lake: Lake, undamaged: Lake) -> N
     assert [row["run_id"] for row in lake.rows("runs") if row["run_id"] == other] == []
 
 
-def test_lost_rows_are_not_made_up(lake: Lake) -> None:
+def test_lost_rows_are_not_made_up(lake: LakeTables) -> None:
     some = lake.read("records").where(F.col("offset") != 0)
     lake.overwrite("records", some)
     assert_is_found(lake, "finished runs have read")

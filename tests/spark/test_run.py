@@ -8,15 +8,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.audit.live import Moved, Rebuilt, compare
+from kip848_spark.audit.live_comparison import Moved, Rebuilt, compare
 from kip848_spark.errors import LakeError
-from kip848_spark.spark import runner
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import DONE, PLANNED, Ledger
-from kip848_spark.spark.replaying import control_bytes
-from kip848_spark.spark.runner import run_ingest, run_replay
+from kip848_spark.lake.ledger import DONE, PLANNED, Ledger
+from kip848_spark.spark import pipeline
+from kip848_spark.spark.jobs.replay import control_bytes
+from kip848_spark.spark.pipeline import run_ingest, run_replay
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.spark_written import SparkWrittenTables
+from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 from kip848_spark.spark.views import Views
-from kip848_spark.spark.writing import WRITTEN
 from tests.captures import COMMITTED, LIVE, read_dump, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, as_dicts, halves, rows, source, write_part
@@ -25,15 +27,15 @@ NEWEST = DATA / "kafka-4.3.1"
 
 
 @pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeTables:
     """A lake of the whole 4.3.1 capture, in one run. Tests only read it."""
-    lake = Lake(spark, str(tmp_path_factory.mktemp("whole") / "lake"))
+    lake = open_lake(spark, str(tmp_path_factory.mktemp("whole") / "lake"))
     run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     return lake
 
 
 def test_state_is_what_the_broker_said(capture: Path, spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     outcome = run_ingest(source(capture / COMMITTED), lake, then_replay=True)
 
     live = read_live(capture / LIVE)
@@ -52,7 +54,7 @@ def test_state_is_what_the_broker_said(capture: Path, spark: SparkSession, tmp_p
     assert counts.tombstones == records["value"].null_count
 
 
-def test_gaps_are_the_offsets_without_a_record(whole: Lake) -> None:
+def test_gaps_are_the_offsets_without_a_record(whole: LakeTables) -> None:
     there = pq.read_table(NEWEST / COMMITTED, columns=["partition", "offset"]).to_pylist()
     present = {(row["partition"], row["offset"]) for row in there}
     ends: dict[int, int] = {}
@@ -77,7 +79,7 @@ def test_gaps_are_the_offsets_without_a_record(whole: Lake) -> None:
 
 
 def test_a_second_run_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     assert run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
     before = lake.versions()
     assert not run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
@@ -85,10 +87,10 @@ def test_a_second_run_changes_nothing(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_two_runs_on_halves_are_one_run_on_the_whole(
-    whole: Lake, spark: SparkSession, tmp_path: Path
+    whole: LakeTables, spark: SparkSession, tmp_path: Path
 ) -> None:
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(first), lake, then_replay=True)
     run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     for table in DATA_TABLES:
@@ -98,12 +100,12 @@ def test_two_runs_on_halves_are_one_run_on_the_whole(
 
 
 def test_spark_writes_what_the_workers_write(
-    whole: Lake, spark: SparkSession, tmp_path: Path
+    whole: LakeTables, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"), by_spark=True)
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
     run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
-    assert whole.writes_directly(WRITTEN)
-    assert not lake.writes_directly(WRITTEN)
+    assert isinstance(whole, WorkerWrittenTables)
+    assert isinstance(lake, SparkWrittenTables)
     for table in DATA_TABLES:
         assert rows(lake, table) == rows(whole, table), table
         assert lake.read(table).schema == whole.read(table).schema, table
@@ -112,8 +114,8 @@ def test_spark_writes_what_the_workers_write(
         assert ledgers[0][column] == ledgers[1][column], column
 
 
-def test_ingest_then_replay_is_run(whole: Lake, spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+def test_ingest_then_replay_is_run(whole: LakeTables, spark: SparkSession, tmp_path: Path) -> None:
+    lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(NEWEST / COMMITTED), lake)
     assert rows(lake, "groups") == []
     assert run_replay(lake).changed
@@ -123,10 +125,10 @@ def test_ingest_then_replay_is_run(whole: Lake, spark: SparkSession, tmp_path: P
 
 
 def test_a_killed_run_is_undone_and_repeated(
-    whole: Lake, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    whole: LakeTables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(first), lake, then_replay=True)
     seen = {table: rows(Views(lake).lake, table) for table in DATA_TABLES}
 
@@ -135,7 +137,7 @@ def test_a_killed_run_is_undone_and_repeated(
 
     with monkeypatch.context() as broken:
         # After records, control records, offsets and control state were written.
-        broken.setattr("kip848_spark.spark.replaying.topic_names", killed)
+        broken.setattr("kip848_spark.spark.jobs.replay.topic_names", killed)
         with pytest.raises(KeyboardInterrupt):
             run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     assert rows(lake, "records") != seen["records"]
@@ -158,19 +160,19 @@ def test_a_killed_run_is_undone_and_repeated(
 
 
 def test_two_writers_do_not_meet(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     with lake.leased(), pytest.raises(LakeError, match="Another run"):
-        run_ingest(source(NEWEST / COMMITTED), Lake(spark, lake.path))
+        run_ingest(source(NEWEST / COMMITTED), open_lake(spark, lake.path))
 
 
-def test_a_lake_is_of_one_topic(spark: SparkSession, tmp_path: Path, whole: Lake) -> None:
+def test_a_lake_is_of_one_topic(spark: SparkSession, tmp_path: Path, whole: LakeTables) -> None:
     short = write_part(NEWEST / COMMITTED, tmp_path / "short.parquet", halves(NEWEST / COMMITTED))
     with pytest.raises(LakeError, match="ends at offset"):
         run_ingest(source(short), whole)
-    assert runner.Ledger(whole).unfinished() is None
+    assert pipeline.Ledger(whole).unfinished() is None
 
 
-def test_state_tables_are_sorted_lists_without_duplicates(whole: Lake) -> None:
+def test_state_tables_are_sorted_lists_without_duplicates(whole: LakeTables) -> None:
     for member in as_dicts(whole, "members"):
         topics = member["subscribed_topics"] or []
         assert topics == sorted(set(topics))
@@ -180,7 +182,7 @@ def test_state_tables_are_sorted_lists_without_duplicates(whole: Lake) -> None:
 
 def test_auto_tells_the_dialect_and_remembers_it(spark: SparkSession, tmp_path: Path) -> None:
     said: list[str] = []
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
     outcome = run_ingest(source(first), lake, said.append, dialect="auto")
     assert outcome.run is not None
@@ -194,7 +196,7 @@ def test_auto_tells_the_dialect_and_remembers_it(spark: SparkSession, tmp_path: 
 def test_each_record_is_replayed_by_the_dialect_it_was_read_by(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     half = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
     first = run_ingest(source(half), lake, dialect="kip-draft").run
     second = run_ingest(source(NEWEST / COMMITTED), lake, dialect="shipped").run

@@ -15,7 +15,7 @@ import boto3
 import pytest
 
 from kip848_spark.lake.folders import LEASES
-from kip848_spark.state import State
+from kip848_spark.lake.reader import State
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows_of_files

@@ -11,16 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import LakeError
-from kip848_spark.kafka import ClientSettings
-from kip848_spark.live import OFFSETS_TOPIC
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.member import Member
+from kip848_spark.local.consumer_process import Member
 from kip848_spark.local.scenarios import Quiet
-from kip848_spark.spark.auditing import Asked
-from kip848_spark.spark.capturing import write_capture
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_audit, run_ingest
+from kip848_spark.spark.jobs.audit import Asked
+from kip848_spark.spark.jobs.capture import write_capture
+from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.sources import KafkaSource
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import as_dicts, source
@@ -47,7 +48,7 @@ def commit(broker: Broker, group: str) -> None:
         member.close()
 
 
-def cluster_ids(lake: Lake) -> list[str | None]:
+def cluster_ids(lake: LakeTables) -> list[str | None]:
     """The cluster id of each run, in order."""
     rows = sorted(as_dicts(lake, "runs"), key=lambda row: str(row["run_id"]))
     return [row["cluster_id"] for row in rows]
@@ -72,7 +73,7 @@ def taken(
 def test_a_capture_and_then_its_broker(
     taken: Path, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     first = run_ingest(source(taken), lake, then_replay=True)
     assert first.run is not None
     with_origin = (taken / "_origin.json").exists()
@@ -95,7 +96,7 @@ def test_a_capture_and_then_its_broker(
 def test_a_broker_and_then_its_capture(
     taken: Path, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     assert run_ingest(live(broker), lake).changed
     later = tmp_path / "later"
     commit(broker, f"origin.later.{(taken / '_origin.json').exists()}")
@@ -109,7 +110,7 @@ def test_a_broker_and_then_its_capture(
 def test_a_broker_and_a_capture_of_another(
     quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
-    own, others = (Lake(spark, str(tmp_path / name)) for name in ("own", "others"))
+    own, others = (open_lake(spark, str(tmp_path / name)) for name in ("own", "others"))
     run_ingest(live(broker), own, then_replay=True)
     run_ingest(source(STRANGER), others, then_replay=True)
     before = own.versions(), others.versions()
@@ -149,7 +150,7 @@ def test_what_a_capture_says_of_its_origin(
         text = (path / "_origin.json").read_text()
         assert broker.cluster_id not in text
         assert origin(first)["topic_id"] not in text
-    lake = Lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(hidden[0]), lake)
     for path in (hidden[1], first):
         with pytest.raises(LakeError, match="of cluster"):

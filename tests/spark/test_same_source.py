@@ -12,13 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import CaptureError, LakeError
+from kip848_spark.kafka.topic import Identity
+from kip848_spark.lake.ledger import Ledger
 from kip848_spark.simulation import plan_cluster, simulate
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import Ledger
-from kip848_spark.spark.runner import run_ingest
-from kip848_spark.spark.sources import CaptureSource, Identity
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.sources import CaptureSource
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
+from tests.capture_churn import FIRST
 from tests.captures import COMMITTED
-from tests.churn import FIRST
 from tests.conftest import DATA
 from tests.spark.lakes import as_dicts, halves, source, write_part
 
@@ -45,7 +47,7 @@ def without_origin(capture: Path) -> Path:
     return capture
 
 
-def refused(lake: Lake, capture: Path, *words: str) -> str:
+def refused(lake: LakeTables, capture: Path, *words: str) -> str:
     """The sentence with which the lake refuses a capture. The lake stays as it is."""
     before = lake.versions()
     with pytest.raises(LakeError) as caught:
@@ -57,15 +59,15 @@ def refused(lake: Lake, capture: Path, *words: str) -> str:
     return caught.value.message
 
 
-def known_ids(lake: Lake) -> dict[str, Any]:
+def known_ids(lake: LakeTables) -> dict[str, Any]:
     """The ids that the last run of a lake stored."""
     last = max(as_dicts(lake, "runs"), key=lambda row: str(row["run_id"]))
     return {name: last[name] for name in ("cluster_id", "topic_id")}
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return Lake(spark, str(tmp_path / "lake"))
+def lake(spark: SparkSession, tmp_path: Path) -> LakeTables:
+    return open_lake(spark, str(tmp_path / "lake"))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
         (DATA / "cleaned-4.3.1" / COMMITTED, DATA / "churn-4.0.2" / COMMITTED),
     ],
 )
-def test_two_real_topics_without_ids(lake: Lake, first: Path, second: Path) -> None:
+def test_two_real_topics_without_ids(lake: LakeTables, first: Path, second: Path) -> None:
     run_ingest(source(first), lake)
     message = refused(lake, second, OTHER)
     place = message.split("at partition ")[1].split(" the lake")[0]
@@ -94,7 +96,7 @@ def test_two_real_topics_without_ids(lake: Lake, first: Path, second: Path) -> N
         assert time == there["timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def test_ids_settle_it(lake: Lake, tmp_path: Path) -> None:
+def test_ids_settle_it(lake: LakeTables, tmp_path: Path) -> None:
     run_ingest(source(folder(tmp_path / "one", NEWEST, ONE)), lake)
     refused(lake, folder(tmp_path / "two", NEWEST, TWO), ONE["cluster_id"], TWO["cluster_id"])
     made_again = {**ONE, "topic_id": TWO["topic_id"]}
@@ -103,7 +105,7 @@ def test_ids_settle_it(lake: Lake, tmp_path: Path) -> None:
     assert run_ingest(source(same), lake).changed, "the ids are the same"
 
 
-def test_ids_are_not_forgotten(lake: Lake, tmp_path: Path) -> None:
+def test_ids_are_not_forgotten(lake: LakeTables, tmp_path: Path) -> None:
     half = write_part(NEWEST, tmp_path / "half.parquet", halves(NEWEST))
     run_ingest(source(folder(tmp_path / "one", half, ONE)), lake)
     assert known_ids(lake) == ONE
@@ -112,7 +114,7 @@ def test_ids_are_not_forgotten(lake: Lake, tmp_path: Path) -> None:
     refused(lake, folder(tmp_path / "two", NEWEST, TWO), ONE["cluster_id"])
 
 
-def test_ids_are_learnt(lake: Lake, tmp_path: Path) -> None:
+def test_ids_are_learnt(lake: LakeTables, tmp_path: Path) -> None:
     half = write_part(NEWEST, tmp_path / "half.parquet", halves(NEWEST))
     run_ingest(source(half), lake)
     assert known_ids(lake) == dict.fromkeys(ONE)
@@ -124,9 +126,9 @@ def test_ids_are_learnt(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_jobs_run_only_where_ids_do_not_settle_it(
-    lake: Lake, spark: SparkSession, tmp_path: Path
+    lake: LakeTables, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from kip848_spark.spark.same_source import same_source
+    from kip848_spark.spark.jobs.same_source import same_source
 
     run_ingest(source(folder(tmp_path / "one", NEWEST, ONE)), lake)
     last = Ledger(lake).last()
@@ -149,7 +151,7 @@ def test_jobs_run_only_where_ids_do_not_settle_it(
 
 
 @pytest.mark.parametrize("release", ["4.3.1", "4.0.2"])
-def test_a_topic_that_the_cleaner_was_over(lake: Lake, release: str) -> None:
+def test_a_topic_that_the_cleaner_was_over(lake: LakeTables, release: str) -> None:
     """Captures of one real log, before and after the broker's own cleaner."""
     log = DATA / f"cleaned-{release}"
     run_ingest(source(log / FIRST), lake)
@@ -157,10 +159,10 @@ def test_a_topic_that_the_cleaner_was_over(lake: Lake, release: str) -> None:
 
 
 def test_compaction_may_leave_nothing_of_the_newest_offsets(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: LakeTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One record a partition is compared at first, then a sample of all that there are."""
-    monkeypatch.setattr("kip848_spark.spark.same_source.ENOUGH", 4, raising=False)
+    monkeypatch.setattr("kip848_spark.spark.jobs.same_source.ENOUGH", 4, raising=False)
     first, cleaned, churn = (
         DATA / name
         for name in (
@@ -178,7 +180,7 @@ def test_compaction_may_leave_nothing_of_the_newest_offsets(
 
     run_ingest(source(write_part(first, tmp_path / "first.parquet", ends)), lake)
     assert run_ingest(source(cleaned), lake).changed
-    other = Lake(lake.spark, str(tmp_path / "other"))
+    other = open_lake(lake.spark, str(tmp_path / "other"))
     run_ingest(source(write_part(churn, tmp_path / "churn.parquet", ends)), other)
     refused(other, cleaned, OTHER)
 
@@ -194,9 +196,9 @@ def test_simulated_clusters(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_cluster("churn", 4_000, 1, partitions=2, groups=4)
     simulate(plan, made["clean"], compact=True)
 
-    own = Lake(spark, str(tmp_path / "own"))
+    own = open_lake(spark, str(tmp_path / "own"))
     run_ingest(source(made["short"]), own)
-    other = Lake(spark, str(tmp_path / "other"))
+    other = open_lake(spark, str(tmp_path / "other"))
     run_ingest(source(made["long"]), other)
     refused(own, made["seed"], "of cluster")
     refused(own, made["long"], "of cluster")
@@ -211,7 +213,7 @@ def test_simulated_clusters(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_captures_that_follow_one_another_have_no_offset_in_common(
-    lake: Lake, tmp_path: Path
+    lake: LakeTables, tmp_path: Path
 ) -> None:
     cuts = halves(NEWEST)
     run_ingest(source(write_part(NEWEST, tmp_path / "half.parquet", cuts)), lake)
@@ -223,7 +225,7 @@ def test_captures_that_follow_one_another_have_no_offset_in_common(
     assert lake.read("records").count() == table.num_rows
 
 
-def test_each_dialect_reads_the_same_bytes(lake: Lake, tmp_path: Path) -> None:
+def test_each_dialect_reads_the_same_bytes(lake: LakeTables, tmp_path: Path) -> None:
     half = write_part(NEWEST, tmp_path / "half.parquet", halves(NEWEST))
     run_ingest(source(half), lake, dialect="kip-draft")
     assert run_ingest(source(NEWEST), lake, dialect="shipped").changed
@@ -234,7 +236,7 @@ def test_each_dialect_reads_the_same_bytes(lake: Lake, tmp_path: Path) -> None:
     "content",
     [b"", b"{", b"[]", b"\xff\xfe", b'{"format": 2, "topic": "t"}', b'{"format": 1}'],
 )
-def test_a_damaged_origin(lake: Lake, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_origin(lake: LakeTables, tmp_path: Path, content: bytes) -> None:
     capture = folder(tmp_path / "capture", NEWEST, ONE)
     (capture / "_origin.json").write_bytes(content)
     with pytest.raises(CaptureError, match=r"_origin\.json of the capture") as caught:

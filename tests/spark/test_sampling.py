@@ -12,16 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.audit.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
 from kip848_spark.audit.results import STATE
+from kip848_spark.kafka.topic import Identity, Range
+from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate
-from kip848_spark.spark.auditing import Asked
-from kip848_spark.spark.in_between import cuts_of
-from kip848_spark.spark.judging import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import Run
-from kip848_spark.spark.runner import run_audit, run_ingest
-from kip848_spark.spark.sampling import ENOUGH, Sampled
-from kip848_spark.spark.sources import Identity, Range
+from kip848_spark.spark.jobs.audit import Asked
+from kip848_spark.spark.jobs.point_in_time import cuts_of
+from kip848_spark.spark.jobs.sampling import ENOUGH, Sampled
+from kip848_spark.spark.pipeline import run_audit, run_ingest
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.spark.lakes import as_dicts, source
 
 SMALL = ENOUGH // 10
@@ -70,7 +71,7 @@ def test_new_records_give_another_sample() -> None:
     assert len({cuts_of(run)[0] for run in few}) > 30
 
 
-def audited(lake: Lake) -> tuple[list[str], list[str], dict[str, int]]:
+def audited(lake: LakeTables) -> tuple[list[str], list[str], dict[str, int]]:
     """The rows of `agreement` and `findings` that an audit adds, and its counts of samples."""
     run = run_audit(lake, Asked()).run
     assert run is not None
@@ -89,8 +90,8 @@ def test_audits_of_the_same_data_come_to_the_same_numbers(
     two audits of it, one of a copy, and one of another lake of the same records."""
     simulate(plan_cluster("churn", 300_000, 7), tmp_path / "capture", check=False)
 
-    def made(name: str) -> Lake:
-        lake = Lake(spark, str(tmp_path / name))
+    def made(name: str) -> LakeTables:
+        lake = open_lake(spark, str(tmp_path / name))
         run_ingest(source(tmp_path / "capture"), lake, then_replay=True)
         rows = lake.read("offsets").withColumn("committed_offset", F.col("committed_offset") + 1)
         lake.overwrite("offsets", spark.createDataFrame(rows.collect(), rows.schema))
@@ -109,5 +110,5 @@ def test_audits_of_the_same_data_come_to_the_same_numbers(
         assert audited(lake) == (agreement, findings, reasons)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", partitions or "200")
-    assert audited(Lake(spark, str(tmp_path / "copy"))) == (agreement, findings, reasons)
+    assert audited(open_lake(spark, str(tmp_path / "copy"))) == (agreement, findings, reasons)
     assert audited(made("again")) == (agreement, findings, reasons)

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.jars import s3_jars, spark_jars
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
+from kip848_spark.runtime.jars import s3_jars, spark_jars
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows_of_files, source
@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 def local(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The rows of each table after a local run."""
     path = str(tmp_path_factory.mktemp("local") / "lake")
-    run_ingest(source(CAPTURE), Lake(spark, path), then_replay=True, then_audit=True)
+    run_ingest(source(CAPTURE), open_lake(spark, path), then_replay=True, then_audit=True)
     return {table: rows_of_files(f"{path}/{table}") for table in DATA_TABLES}
 
 

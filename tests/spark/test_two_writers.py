@@ -12,9 +12,11 @@ from pyspark.sql import SparkSession
 from kip848_spark.errors import LakeError
 from kip848_spark.lake import lease
 from kip848_spark.lake.folders import LEASES
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.ledger import Ledger
-from kip848_spark.spark.runner import run_ingest
+from kip848_spark.lake.ledger import Ledger
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.spark_written import SparkWrittenTables
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows, source
@@ -24,17 +26,22 @@ STEPS = ("making the lake's tables", "reading and decoding", "rebuilding the gro
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeTables:
     """A lake of the whole capture, in one run. Tests only read it."""
-    lake = Lake(spark, str(tmp_path_factory.mktemp("undisturbed") / "lake"))
+    lake = open_lake(spark, str(tmp_path_factory.mktemp("undisturbed") / "lake"))
     run_ingest(source(CAPTURE), lake, then_replay=True)
     return lake
 
 
 @pytest.fixture(params=[False, True], ids=["files", "spark"])
-def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Lake:
+def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LakeTables:
     """A new lake that the workers write, and one that Spark writes."""
-    return Lake(spark, str(tmp_path / "lake"), by_spark=request.param)
+    return open_lake(spark, str(tmp_path / "lake"), by_spark=request.param)
+
+
+def reopened(lake: LakeTables) -> LakeTables:
+    """The same lake as another process opens it."""
+    return open_lake(lake.spark, lake.path, by_spark=isinstance(lake, SparkWrittenTables))
 
 
 def during(step: str, act: Callable[[], None]) -> Callable[[str], None]:
@@ -49,20 +56,20 @@ def during(step: str, act: Callable[[], None]) -> Callable[[str], None]:
     return progress
 
 
-def assert_undisturbed(lake: Lake, undisturbed: Lake) -> None:
+def assert_undisturbed(lake: LakeTables, undisturbed: LakeTables) -> None:
     for table in DATA_TABLES:
         assert rows(lake, table) == rows(undisturbed, table), table
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_second_run_leaves_and_the_first_one_ends_well(
-    lake: Lake, undisturbed: Lake, step: str
+    lake: LakeTables, undisturbed: LakeTables, step: str
 ) -> None:
     said: list[str] = []
 
     def second() -> None:
         with pytest.raises(LakeError, match="Another run is writing to the lake") as refused:
-            run_ingest(source(CAPTURE), Lake(lake.spark, lake.path, by_spark=lake.by_spark))
+            run_ingest(source(CAPTURE), reopened(lake))
         said.append(refused.value.message)
 
     run_ingest(source(CAPTURE), lake, during(step, second), then_replay=True)
@@ -72,7 +79,7 @@ def test_a_second_run_leaves_and_the_first_one_ends_well(
 
 @pytest.mark.parametrize("step", STEPS[1:])
 def test_a_run_that_was_suspended_writes_nothing_more(
-    lake: Lake, undisturbed: Lake, step: str, monkeypatch: pytest.MonkeyPatch
+    lake: LakeTables, undisturbed: LakeTables, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run takes over its lease, repeats its plan and ends; then it wakes."""
     monkeypatch.setattr(lease, "WATCHED_S", 0.0)
@@ -82,7 +89,7 @@ def test_a_run_that_was_suspended_writes_nothing_more(
         newest = max((Path(str(lake.place.folder)) / LEASES).glob("*.json"))
         record = orjson.loads(newest.read_bytes())
         newest.write_bytes(orjson.dumps(record | {"heartbeat": 0.0}))
-        second = Lake(lake.spark, lake.path, by_spark=lake.by_spark)
+        second = reopened(lake)
         outcome = run_ingest(source(CAPTURE), second, then_replay=True)
         ended.append(bool(outcome.recovered))
 
@@ -96,7 +103,7 @@ def test_a_run_that_was_suspended_writes_nothing_more(
 
 @pytest.mark.parametrize("table", ["records", "runs"])
 def test_a_write_finds_a_foreign_commit_and_stops(
-    lake: Lake, undisturbed: Lake, table: str
+    lake: LakeTables, undisturbed: LakeTables, table: str
 ) -> None:
     def foreign() -> None:
         place = f"delta.`{lake.location(table)}`"
@@ -111,14 +118,14 @@ def test_a_write_finds_a_foreign_commit_and_stops(
 
 @pytest.mark.parametrize("lake", [False], ids=["files"], indirect=True)
 def test_a_plan_that_is_killed_twice_names_the_same_versions(
-    lake: Lake, undisturbed: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: LakeTables, undisturbed: LakeTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     plans = []
     with monkeypatch.context() as broken:
-        broken.setattr("kip848_spark.spark.replaying.topic_names", killed)
+        broken.setattr("kip848_spark.spark.jobs.replay.topic_names", killed)
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
                 run_ingest(source(CAPTURE), lake, then_replay=True)

@@ -8,10 +8,10 @@ import sys
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import Kip848Error
-from kip848_spark.live import OFFSETS_TOPIC
-from kip848_spark.spark.lake import Lake
-from kip848_spark.spark.runner import run_ingest
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.sources import CaptureSource
+from kip848_spark.spark.storage.opening import open_lake
 
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
@@ -23,7 +23,7 @@ def main(lake: str, settings: dict[str, str], capture: str) -> None:
     spark = builder.getOrCreate()
     told: dict[str, str | None]
     try:
-        run_ingest(CaptureSource(capture, "parquet", OFFSETS_TOPIC), Lake(spark, lake))
+        run_ingest(CaptureSource(capture, "parquet", OFFSETS_TOPIC), open_lake(spark, lake))
         told = {"kind": "none"}
     except Kip848Error as error:
         told = {"kind": type(error).__name__, "message": error.message, "mend": error.mend}

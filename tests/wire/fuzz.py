@@ -33,9 +33,9 @@ from rich.progress import Progress
 
 from kip848_spark.wire.decode import Decoded, decode
 from kip848_spark.wire.faults import Reason
-from tests.wire.held import Pair, by_columns, by_scalar, plan
 from tests.wire.mutations import FOLDERS, Mutator, arrays, corpus
-from tests.wire.other_ways import go_other_ways
+from tests.wire.other_readers import go_other_ways
+from tests.wire.scalar_comparison import Pair, by_columns, by_scalar, plan
 
 FAILURES = Path(__file__).parent / "failures.jsonl"
 ROWS = 20_000

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.wire import scalar_writer
-from tests.wire.definitions import records
-from tests.wire.held import Pair
+from tests.wire.scalar_comparison import Pair
+from tests.wire.schema_definitions import records
 from tests.wire.strategies import Bulk
 
 FOLDERS = ("shipped", "kip", "kip_ea37", "kip_draft")

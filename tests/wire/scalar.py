@@ -68,7 +68,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tests.wire.definitions import Field, Message, Record, messages, records
+from tests.wire.schema_definitions import Field, Message, Record, messages, records
 
 Plain = dict[str, Any]
 

@@ -9,8 +9,8 @@ import base64
 import struct
 from typing import Any
 
-from tests.wire.definitions import Field, Message, Record, messages
 from tests.wire.scalar import FORMATS, LONGEST_STRING, UNKNOWN_TAGS, Plain
+from tests.wire.schema_definitions import Field, Message, Record, messages
 
 
 def encode_key(record: Record, key: Plain) -> bytes:

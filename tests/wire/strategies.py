@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from tests.wire import scalar, scalar_writer
-from tests.wire.definitions import INTEGERS, Field, Message, Record, records
 from tests.wire.scalar import UNKNOWN_TAGS, Plain
+from tests.wire.schema_definitions import INTEGERS, Field, Message, Record, records
 
 NAMES = ("", "a", "orders", "payments.eu-1", "__consumer_offsets", "group\x00with\nodd\tchars")
 UNICODE = (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.cluster_answers import Snapshot
+from kip848_spark.kafka.snapshot import Snapshot
 from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.decode import Plan

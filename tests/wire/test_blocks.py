@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kip848_spark.wire.blocks import BLOCK
 from kip848_spark.wire.chunks import CHUNK
-from tests.wire.held import Pair, assert_held
+from tests.wire.scalar_comparison import Pair, assert_held
 
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000000")
 TOPIC_ID = bytes(range(16))

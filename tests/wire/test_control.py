@@ -10,8 +10,8 @@ import pytest
 from kip848_spark.wire.control import ControlPlan, control_columns
 from tests.kafka_oracle import ASSIGNMENT, SUBSCRIPTION
 from tests.wire import scalar_writer
-from tests.wire.definitions import records
-from tests.wire.held import binary, plan
+from tests.wire.scalar_comparison import binary, plan
+from tests.wire.schema_definitions import records
 
 SUBSCRIBED = {"topics": ["orders"], "userData": b"own", "ownedPartitions": []}
 ASSIGNED: dict[str, Any] = {"assignedPartitions": [{"topic": "orders", "partitions": [1, 2]}]}

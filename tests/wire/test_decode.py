@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.wire.decode import decode
-from tests.wire.definitions import Record, records
-from tests.wire.held import Pair, Row, assert_held, binary, by_columns, by_scalar, plan
+from tests.wire.scalar_comparison import Pair, Row, assert_held, binary, by_columns, by_scalar, plan
+from tests.wire.schema_definitions import Record, records
 from tests.wire.strategies import Bulk, damaged, samples
 
 FOLDERS = ("shipped", "kip", "kip_ea37", "kip_draft")

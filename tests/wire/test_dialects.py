@@ -14,7 +14,7 @@ from kip848_spark.wire.decode import Plan
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.dialects import AUTO, candidates, check_dialect, choose, plan_of, tally
 from tests.captures import RECORDS
-from tests.wire.definitions import records
+from tests.wire.schema_definitions import records
 from tests.wire.strategies import Bulk
 
 DIALECT_OF = {"shipped": "shipped", "kip": "kip", "kip_ea37": "kip", "kip_draft": "kip-draft"}

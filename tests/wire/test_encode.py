@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.wire import pieces
+from kip848_spark.wire import concat
 from kip848_spark.wire.decode import decode
 from kip848_spark.wire.definitions import MessageDefinition, load_message
 from kip848_spark.wire.encode import (
@@ -25,11 +25,11 @@ from kip848_spark.wire.encode import (
 )
 from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import message_layout, message_type
-from kip848_spark.wire.reading import ONE_LINE, Programs, Source
+from kip848_spark.wire.reader import ONE_LINE, Programs, Source
 from tests.kafka_oracle import Oracle
-from tests.wire.definitions import Record, records
 from tests.wire.golden import GOLDEN
-from tests.wire.held import Pair, as_columns, binary, plan
+from tests.wire.scalar_comparison import Pair, as_columns, binary, plan
+from tests.wire.schema_definitions import Record, records
 from tests.wire.strategies import Bulk, Sample, samples, samples_of
 from tests.wire.test_decode import mixed
 from tests.wire.test_scalar import expected_json
@@ -295,4 +295,4 @@ def test_types_that_no_record_uses_yet(tmp_path: Path) -> None:
 
 def test_more_than_an_array_can_hold() -> None:
     with pytest.raises(OverflowError, match="encode fewer rows"):
-        pieces.binary(np.array([0, 1 << 31]), None)
+        concat.binary(np.array([0, 1 << 31]), None)

@@ -10,7 +10,7 @@ from kip848_spark.wire.decode import Plan
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.explain import Explained, explain_key, explain_value
 from tests.wire import scalar
-from tests.wire.definitions import Record, records
+from tests.wire.schema_definitions import Record, records
 from tests.wire.strategies import Bulk, damaged
 
 PLAN = Plan.of(load_shipped())

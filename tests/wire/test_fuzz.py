@@ -6,7 +6,7 @@ import pytest
 
 from kip848_spark.wire.faults import Reason
 from tests.wire.fuzz import check, kept_failures, run
-from tests.wire.held import Pair
+from tests.wire.scalar_comparison import Pair
 
 
 def test_damaged_records() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from kip848_spark.wire.decode import Plan, decode
 from tests.kafka_oracle import Oracle
-from tests.wire.definitions import records
 from tests.wire.golden import GOLDEN
 from tests.wire.golden_share_streams import Golden
-from tests.wire.held import binary, by_columns, by_scalar, plan
+from tests.wire.scalar_comparison import binary, by_columns, by_scalar, plan
+from tests.wire.schema_definitions import records
 
 PAIRS = [(bytes.fromhex(each.key), bytes.fromhex(each.value)) for each in GOLDEN]
 

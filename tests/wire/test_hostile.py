@@ -11,8 +11,8 @@ import pytest
 
 from kip848_spark.wire.decode import decode
 from tests.wire import scalar_writer
-from tests.wire.definitions import messages, records
-from tests.wire.held import Pair, assert_held, binary, plan
+from tests.wire.scalar_comparison import Pair, assert_held, binary, plan
+from tests.wire.schema_definitions import messages, records
 from tests.wire.strategies import Bulk
 
 MILLION = 1_000_000

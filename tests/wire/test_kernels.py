@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.wire import reading
+from kip848_spark.wire import reader
 from kip848_spark.wire.decode import Plan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.program import Program
-from tests.wire.held import assert_held, binary, by_columns
+from tests.wire.scalar_comparison import assert_held, binary, by_columns
 from tests.wire.test_decode import damage, mixed
 
 PIECES = (
@@ -52,7 +52,7 @@ def test_one_byte_that_is_not_ascii_at_any_place() -> None:
 
 
 def distinct(rows: list[bytes | None]) -> list[int]:
-    numbers, some = reading.Source.of(binary(rows)).distinct()
+    numbers, some = reader.Source.of(binary(rows)).distinct()
     assert some.count == len(set(rows) - {None})
     return numbers.tolist()
 
@@ -89,7 +89,7 @@ def test_strings_that_share_a_guess() -> None:
 
 def test_strings_that_share_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a known seed this many would not be needed to find two of one slot."""
-    monkeypatch.setattr(reading, "_SEED", 1)
+    monkeypatch.setattr(reader, "_SEED", 1)
     rows = [b"%d" % n for n in range(5000)] * 2
     assert distinct(rows) == by_dictionary(rows)
 
@@ -117,8 +117,8 @@ def test_nothing_is_written_beside_the_buffers(
     def grown(*_: object) -> None:
         raise AssertionError("there should be room enough")
 
-    monkeypatch.setattr(reading, "new_buffer", guarded)
-    monkeypatch.setattr(reading.Filling, "grow", grown)
+    monkeypatch.setattr(reader, "new_buffer", guarded)
+    monkeypatch.setattr(reader.Filling, "grow", grown)
     assert by_columns(decode(how, keys, values)) == before
     assert len(kept) > 100
     for buffer, size in kept:
@@ -128,12 +128,12 @@ def test_nothing_is_written_beside_the_buffers(
 def test_no_room_is_larger_than_arrow_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many bytes a batch has (64-bit offsets), and whatever rows took lately: more would
     let an offset of 32 bits become negative before anything asks for room."""
-    monkeypatch.setattr(reading, "new_buffer", lambda _: pa.allocate_buffer(8, resizable=True))
+    monkeypatch.setattr(reader, "new_buffer", lambda _: pa.allocate_buffer(8, resizable=True))
     how = Plan.of(load_shipped())
     for layout in how.value_programs.layouts:
         program = Program.of(layout)
         program.rates[:] = [1e9] * len(program.rates)
-        filling = reading.Filling(program, 100_000, 1 << 33)
+        filling = reader.Filling(program, 100_000, 1 << 33)
         rooms = filling.state[filling.sizes : filling.bases]
         assert rooms[0] == 100_000
         assert rooms.max() <= 0x7FFFFFFF
@@ -143,7 +143,7 @@ BEHIND = """
 import ctypes, mmap, random
 import pyarrow as pa
 from kip848_spark.wire.decode import decode
-from tests.wire.held import binary, by_columns, plan
+from tests.wire.scalar_comparison import binary, by_columns, plan
 from tests.wire.test_decode import damage, mixed
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -196,7 +196,7 @@ def run(script: str, **environment: str) -> str:
 
 DECODES = """
 from kip848_spark.wire.decode import decode
-from tests.wire.held import by_columns, plan
+from tests.wire.scalar_comparison import by_columns, plan
 from tests.wire.test_kernels import commit
 import pyarrow as pa
 key, value = commit(b"text")
@@ -207,7 +207,7 @@ print(row.value["metadata"])
 
 MEANWHILE = """
 import os
-from kip848_spark.wire.kept import compile_meanwhile
+from kip848_spark.runtime.kernel_cache import compile_meanwhile
 compile_meanwhile()
 try:
     print("compiled", os.wait()[1])

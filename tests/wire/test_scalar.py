@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from tests.kafka_oracle import ASSIGNMENT, SUBSCRIPTION, Oracle
 from tests.kafka_releases import NEWEST, RELEASES, message_definitions
 from tests.wire import scalar, scalar_writer
-from tests.wire.definitions import Message, Record, messages, records
 from tests.wire.scalar import UNKNOWN_TAGS, MalformedError
+from tests.wire.schema_definitions import Message, Record, messages, records
 from tests.wire.strategies import Bulk, Sample, damaged, samples
 from tests.wire.test_schemas_conform import NOT_READ
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.kafka_oracle import Oracle
 from tests.wire import scalar, scalar_writer
-from tests.wire.definitions import messages, records
 from tests.wire.scalar import UNKNOWN_TAGS, Plain
+from tests.wire.schema_definitions import messages, records
 
 GROUP = "0003 0001 67"
 """A key 3, whose value is an epoch and tags: 0 is the metadata hash."""

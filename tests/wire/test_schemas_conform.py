@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka_releases import NEWEST, RELEASES, message_definitions
-from tests.wire.definitions import SCHEMAS, Field, Message, messages, own_records, records
+from tests.wire.schema_definitions import SCHEMAS, Field, Message, messages, own_records, records
 
 EPOCHS = "assignmentEpochs"
 NEWER: dict[str, dict[str, set[str]]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.wire.definitions import Field, messages, records
 from tests.wire.scalar import Plain
+from tests.wire.schema_definitions import Field, messages, records
 from tests.wire.strategies import Bulk, Sample, values
 from tests.wire.test_scalar import check_against_kafka, unknown_tags
 

@@ -15,9 +15,9 @@ from kip848_spark.wire.decode import decode
 from kip848_spark.wire.encode import encode_keys, encode_values
 from tests.kafka_oracle import Oracle
 from tests.wire import scalar, scalar_writer
-from tests.wire.definitions import Field, Message, Record
-from tests.wire.held import Row, as_columns, binary, by_columns, column, plan
 from tests.wire.scalar import Plain
+from tests.wire.scalar_comparison import Row, as_columns, binary, by_columns, column, plan
+from tests.wire.schema_definitions import Field, Message, Record
 from tests.wire.strategies import Bulk, Sample
 from tests.wire.test_scalar import expected_json, layouts
 

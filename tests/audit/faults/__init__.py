@@ -8,7 +8,7 @@ from tests.audit.faults import (
     subscriptions,
     traceless,
 )
-from tests.audit.faults.injecting import FAULTS, UNDETECTABLE, Fault
+from tests.audit.faults.injection import FAULTS, UNDETECTABLE, Fault
 
 __all__ = [
     "FAULTS", "UNDETECTABLE", "Fault", "assignments", "conversions", "epochs", "log_records",

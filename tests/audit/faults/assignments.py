@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import random
 
-from kip848_spark.audit.entries import Entry, entry
-from tests.audit.faults.injecting import (
+from kip848_spark.audit.log_entries import Entry, entry
+from tests.audit.faults.injection import (
     Injected,
     Log,
     NoPlaceError,

@@ -15,7 +15,7 @@ from kip848_spark.coordinator.consumer_protocol import (
     write_assignment,
 )
 from kip848_spark.coordinator.records import tombstone
-from tests.audit.faults.injecting import (
+from tests.audit.faults.injection import (
     Injected,
     Log,
     NoPlaceError,

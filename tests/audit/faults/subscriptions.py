@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 from kip848_spark.coordinator.records import tombstone
-from tests.audit.faults.injecting import (
+from tests.audit.faults.injection import (
     Injected,
     Log,
     NoPlaceError,

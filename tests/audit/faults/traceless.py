@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.audit.faults.injecting import (
+from tests.audit.faults.injection import (
     Injected,
     Log,
     after_it,

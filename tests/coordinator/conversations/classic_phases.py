@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.coordinator.conversation import ClassicSide, Conversation, Talk
 from tests.coordinator.conversations.administrator import ADMIN, Asks
 from tests.coordinator.conversations.registry import story
-from tests.coordinator.talk import ClassicSide, Conversation, Talk
 
 # Phases
 

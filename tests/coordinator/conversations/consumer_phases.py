@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.coordinator.conversation import ConsumerSide, Talk
 from tests.coordinator.conversations.administrator import ADMIN, Asks
 from tests.coordinator.conversations.registry import story
-from tests.coordinator.talk import ConsumerSide, Talk
 
 # Phases of a consumer group: each gives the member that the request is about, and the other one
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.coordinator.conversation import Conversation, Talk
 from tests.coordinator.conversations.registry import story
-from tests.coordinator.talk import Conversation, Talk
 
 
 @story("small")

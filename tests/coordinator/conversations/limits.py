@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.coordinator.conversation import Conversation, Talk
 from tests.coordinator.conversations.registry import story
-from tests.coordinator.talk import Conversation, Talk
 
 Tell = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.coordinator.talk import Conversation, Talk
+from tests.coordinator.conversation import Conversation, Talk
 
 Telling = Callable[[Talk], Conversation | None]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.coordinator.conversation import Conversation, Talk
 from tests.coordinator.conversations.classic_phases import CLASSIC_PHASES
 from tests.coordinator.conversations.consumer_phases import CONSUMER_PHASES
 from tests.coordinator.conversations.registry import story
-from tests.coordinator.talk import Conversation, Talk
 
 STATES = [
     "empty",

@@ -1,0 +1,157 @@
+"""`jars`, `doctor`, `config show`: what there is here, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Annotated
+
+import typer
+
+from kip848_spark.cli.display import err, out, print_json, printable, steps
+from kip848_spark.cli.options import (
+    Call,
+    ConfigOption,
+    JsonOption,
+    KafkaOption,
+    LakeOption,
+    SourceOption,
+    TopicOption,
+)
+from kip848_spark.config.settings import meanings
+from kip848_spark.errors import Kip848Error
+from kip848_spark.runtime import jars as jvm
+from kip848_spark.runtime.java import find_java
+
+config_app = typer.Typer(help="The settings in force.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(jars)
+    app.command()(doctor)
+    app.add_typer(config_app, name="config")
+
+
+def jars(
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="A Kafka broker's instead.", metavar="VERSION")
+    ] = None,
+    s3: Annotated[
+        bool, typer.Option("--s3", help="Those for s3a:// paths as well (690 MB).")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """The JVM dependencies: fetched if they are not here yet, then printed (for --jars)."""
+    with steps() as say:
+        say("looking for the jars")
+        if broker:
+            paths = jvm.broker_jars(broker, say.within)
+        else:
+            paths = jvm.spark_jars(say.within) + (jvm.s3_jars(say.within) if s3 else [])
+    if json:
+        print_json([str(path) for path in paths])
+    else:
+        out.print(",".join(str(path) for path in paths), soft_wrap=True)
+
+
+@config_app.command()
+def show(
+    source: SourceOption = None,
+    lake: LakeOption = None,
+    topic: TopicOption = None,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Every setting, what it means and its value in force, secrets masked."""
+    meaning = meanings()
+    shown = Call.of(config, kafka_option, source=source, lake=lake, topic=topic).settings.shown()
+    if json:
+        print_json(shown)
+        return
+    for name, value in shown.items():
+        section = value if isinstance(value, dict) else None
+        title = name if section is None else f"[{name}]"
+        out.print(f"[dim]# {printable(meaning[name])}[/]", soft_wrap=True)
+        if section is None:
+            out.print(printable(f"{title} = {_set(value)}"), soft_wrap=True)
+        else:
+            out.print(f"[bold]{printable(title)}[/]")
+        for key, item in (section or {}).items():
+            if about := meaning.get(f"{name}.{key}"):
+                out.print(f"[dim]# {printable(about)}[/]", soft_wrap=True)
+            out.print(printable(f"{key} = {_set(item)}"), soft_wrap=True)
+        out.print()
+
+
+def _set(value: object) -> str:
+    return "(not set)" if value is None else str(value)
+
+
+def doctor(
+    source: SourceOption = None,
+    lake: LakeOption = None,
+    topic: TopicOption = None,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """What is missing or wrong here, and how to mend it."""
+    call = Call.of(config, kafka_option, source=source, lake=lake, topic=topic)
+    found: list[dict[str, str | bool | None]] = []
+    worst = 0
+    for name, check in _checks(call):
+        try:
+            said, error = check(), None
+        except Kip848Error as fault:
+            said, error = fault.message, fault
+        found.append(
+            {
+                "check": name,
+                "ok": error is None,
+                "says": said,
+                "mend": error.mend if error else None,
+            }
+        )
+        if error is not None:
+            worst = worst or error.exit_code
+        if not json:
+            mark = "[green]✓[/]" if error is None else "[bold red]✗[/]"
+            out.print(f"{mark} {name}: {printable(said)}")
+            if error is not None and error.mend:
+                out.print(f"    {printable(error.mend)}")
+    if json:
+        print_json(found)
+    elif not worst:
+        err.print("[green]All is well.[/]")
+    raise typer.Exit(worst)
+
+
+def _checks(call: Call) -> Iterator[tuple[str, Callable[[], str]]]:
+    yield "Java", lambda: str(find_java())
+    yield "jars", lambda: f"{len(jvm.spark_jars())} for Spark"
+    yield "Spark and its Python worker", lambda: _worker(call)
+    if call.settings.source:
+        yield "source", lambda: _source(call)
+    if call.settings.lake:
+        yield "lake", lambda: _lake(call)
+
+
+def _worker(call: Call) -> str:
+    with call.spark() as (session, _):
+        frame = session.range(8).mapInArrow(lambda batches: batches, "id long")
+        count = frame.count()
+        return f"Spark {session.version} with {count} rows through Python"
+
+
+def _source(call: Call) -> str:
+    from kip848_spark.spark.doctor import readable
+
+    with call.spark() as (session, _):
+        return readable(call.source(), session)
+
+
+def _lake(call: Call) -> str:
+    from kip848_spark.spark.doctor import usable
+
+    with call.spark() as (session, _):
+        return usable(call.lake(session))

@@ -1,0 +1,193 @@
+"""`groups`: what a lake knows of its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from kip848_spark.cli.display import out, print_json, print_rows, printable
+from kip848_spark.cli.options import AsOfOption, Call, ConfigOption, JsonOption, LakeOption, moment
+from kip848_spark.errors import UsageError, near
+
+Group = dict[str, Any]
+
+STATES = (
+    "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning",
+    "Reconciling", "NotReady",
+)  # fmt: skip
+"""States of groups of all types, by Kafka's names."""
+LEFT_FOR_NOW = -2
+"""The epoch of a static member that said it will be back."""
+
+
+class _Command(TyperCommand):
+    """`groups`, whose option ``--state`` may stand without a value, as that of
+    kafka-consumer-groups; Typer has no such option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        following = [*args[1:], "-"]
+        said = [
+            "--state=" if word == "--state" and after.startswith("-") else word
+            for word, after in zip(args, following, strict=False)
+        ]
+        return super().parse_args(ctx, said)
+
+
+def register(app: typer.Typer) -> None:
+    app.command(cls=_Command)(groups)
+
+
+def groups(
+    lake: LakeOption = None,
+    describe: Annotated[
+        list[str] | None,
+        typer.Option("--describe", help="This group (repeatable).", metavar="GROUP"),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Describe every group.")] = False,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            help="Only groups in these states, such as Stable,Empty; "
+            "of described groups, with or without states: epochs and state.",
+            metavar="[STATES]",
+        ),
+    ] = None,
+    members: Annotated[bool, typer.Option("--members", help="Members and partitions.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets.")] = False,
+    as_of: AsOfOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """The groups of a lake, as kafka-consumer-groups shows those of a broker.
+
+    Without --describe or --all a list. With neither --state, --members nor --offsets all three.
+    """
+    from kip848_spark.lake.reader import described
+
+    states = _states(state or "")
+    state_ = Call.of(config, lake=lake).state(moment("--as-of", as_of))
+    found = described(state_, None if all_ or not describe else list(describe))
+    if states:
+        found = [group for group in found if group["state"] in states]
+    parts = {"state": state is not None, "members": members, "offsets": offsets}
+    wanted = [name for name, asked in parts.items() if asked] or list(parts)
+    if not found and not json:
+        which = f" in state {' or '.join(sorted(states))}" if states else ""
+        out.print(f"The lake has no groups{which}.")
+    elif not (describe or all_):
+        _list(found, json)
+    elif json:
+        keep = {"state": (), "members": ("members_now",), "offsets": ("offsets",)}
+        kept = {name for part in wanted for name in keep[part]}
+        print_json([_json_group(group, kept) for group in found])
+    elif len(wanted) == 1 and (all_ or len(found) > 1):
+        _show_part(found, wanted[0], named=True)
+    else:
+        for group in found:
+            out.print(f"\n[bold]{printable(group['group_id'])}[/]")
+            for part in wanted:
+                _show_part([group], part)
+
+
+def _states(text: str) -> set[str]:
+    """The states that ``text`` names, with commas between them. Raises UsageError."""
+    names = {name.lower(): name for name in STATES}
+    found = set()
+    for word in filter(None, map(str.strip, text.split(","))):
+        if word.lower() not in names:
+            hint = near(word.capitalize(), STATES, f"There are {', '.join(STATES)}.")
+            raise UsageError(f"No group has a state {word}.", hint)
+        found.add(names[word.lower()])
+    return found
+
+
+def _json_group(group: Group, kept: set[str]) -> Group:
+    """A group with the lists asked for; ``members`` is then the list, ``member_count`` how many."""
+    shown = {k: v for k, v in group.items() if k not in ("members_now", "offsets", "members")}
+    shown["member_count"] = group["members"]
+    if "members_now" in kept:
+        shown["members"] = group["members_now"]
+    if "offsets" in kept:
+        shown["offsets"] = group["offsets"]
+    return shown
+
+
+def _list(found: Sequence[Group], json: bool) -> None:
+    columns = ["group_id", "type", "state", "members", "epoch", "assignor", "updated_at"]
+    if json:
+        hidden = ("members_now", "offsets")
+        print_json([{k: v for k, v in group.items() if k not in hidden} for group in found])
+    else:
+        print_rows(
+            [g | {"assignor": g["assignor"] or g["protocol"] or None} for g in found], columns
+        )
+
+
+def _show_part(found: Sequence[Group], part: str, *, named: bool = False) -> None:
+    """A table of one part of what is known of the groups; ``named``: with a column of groups."""
+    rows = [
+        {"group_id": group["group_id"], **row} if named else row
+        for group in found
+        for row in _PARTS[part](group)
+    ]
+    if rows:
+        print_rows(rows, [n for n in rows[0] if any(row[n] is not None for row in rows)])
+    if part == "members" and any(row["epoch"] == LEFT_FOR_NOW for row in rows):
+        out.print(
+            f"[dim]Epoch {LEFT_FOR_NOW}: a static member that has left for a time; its partitions "
+            "wait for it until its session times out.[/]"
+        )
+
+
+def _state(group: Group) -> list[Group]:
+    shown = ("type", "state", "epoch", "target_epoch", "assignor", "protocol", "members")
+    return [{name: group[name] for name in shown}]
+
+
+def _members(group: Group) -> list[Group]:
+    return [
+        {
+            "member_id": m["member_id"],
+            "client_id": m["client_id"],
+            "instance_id": m["instance_id"],
+            "host": m["client_host"],
+            "epoch": m["member_epoch"],
+            "state": m["member_state"],
+            "assigned": _places(m["assigned"]),
+            "to give up": _places(m["pending_revocation"]),
+            "target": _places(m["target"]),
+        }
+        for m in group["members_now"]
+    ]
+
+
+def _offsets(group: Group) -> list[Group]:
+    shown = ("topic", "topic_partition", "committed_offset", "metadata", "commit_timestamp")
+    return [{name: offset[name] for name in shown} for offset in group["offsets"]]
+
+
+_PARTS = {"state": _state, "members": _members, "offsets": _offsets}
+
+
+def _places(places: Sequence[Group]) -> str | None:
+    """``foo(0-24,30) bar(3)``; a topic without a known name goes by its id."""
+    topics: dict[str, list[int]] = {}
+    for place in places:
+        name = place["topic"] or place["topic_id"] or "?"
+        topics.setdefault(name, []).append(place["topic_partition"])
+    return " ".join(f"{name}({_ranges(numbers)})" for name, numbers in topics.items()) or None
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """``0-24,30``"""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -1,0 +1,155 @@
+"""Settings: built-in defaults, then a TOML file, then the command line; later ones win.
+
+The file is the one named by ``--config`` or KIP848_CONFIG, else ``kip848.toml`` in the working
+folder if there is one. ``conf/defaults.toml`` shows every setting.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from kip848_spark.config.storage import StorageSettings
+from kip848_spark.errors import UsageError, near
+from kip848_spark.kafka.client_settings import ClientSettings
+from kip848_spark.runtime.resources import resource
+
+ENVIRONMENT = "KIP848_CONFIG"
+WORKING_FILE = "kip848.toml"
+
+
+def _as_text(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+"""A text. TOML's ``true`` and ``false`` are taken as such."""
+
+
+class Settings(BaseModel):
+    """Everything that can be set. Unknown names are refused, a misspelt one would do nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str | None = Field(
+        None, description="Where records come from: kafka:HOST:PORT, parquet:PATH or delta:PATH."
+    )
+    lake: str | None = Field(
+        None, description="Where the tables are: a folder, or a URI that Spark can write."
+    )
+    topic: str = Field("__consumer_offsets", description="The topic, if it has another name.")
+    dialect: str = Field(
+        "shipped",
+        description="The record layouts: shipped (Kafka 4.0 and later), kip (the KIP and Kafka "
+        "3.7's early access), kip-draft, or auto, which tells them from the records.",
+    )
+    keep_commits_raw: bool = Field(
+        False,
+        description="Keep the raw bytes of offset commits too (control records' are always kept).",
+    )
+    kafka: dict[str, str] = Field(
+        default_factory=dict,
+        description="Kafka client settings by librdkafka's names; secrets by reference to the "
+        "environment only. A name beginning with java. or librdkafka. goes to that client alone.",
+    )
+    spark: dict[str, str] = Field(
+        default_factory=dict,
+        description="Spark settings of a local session. A cluster's come from spark-submit.",
+    )
+    storage: dict[str, Text] = Field(
+        default_factory=dict,
+        description="The object store that a lake is on, for Spark and for delta-rs, which answers "
+        "`groups`: by delta-rs' names, secrets by reference to the environment only.",
+    )
+
+    def client(self) -> ClientSettings:
+        """The Kafka client settings. Raises UsageError if one is a secret written out."""
+        return ClientSettings(self.kafka)
+
+    def stored(self) -> StorageSettings:
+        """The object store's settings. Raises UsageError as `client` does, and for unknown ones."""
+        return StorageSettings(self.storage)
+
+    def shown(self) -> dict[str, Any]:
+        """The settings, secrets masked."""
+        masked = {"kafka": self.client().masked(), "storage": self.stored().masked()}
+        return self.model_dump() | masked
+
+
+def meanings(model: type[BaseModel] = Settings, section: str = "") -> dict[str, str]:
+    """Every setting and what it means; one of a section by both names, with a dot."""
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        found[section + name] = field.description or ""
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= meanings(field.annotation, f"{section}{name}.")
+    return found
+
+
+def load(
+    path: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    kafka_options: Sequence[str] = (),
+) -> Settings:
+    """The settings in force. ``overrides``: what the command line says (None: nothing);
+    ``kafka_options``: as ``name=value``. Raises UsageError."""
+    merged = _read(resource("conf/defaults.toml"))
+    file = _file(path)
+    if file is not None:
+        merged = _merge(merged, _read(file))
+    merged = _merge(merged, {k: v for k, v in (overrides or {}).items() if v is not None})
+    merged = _merge(merged, {"kafka": dict(_option(text) for text in kafka_options)})
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as cause:
+        first = cause.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise UsageError(
+                f"There is no setting {where} ({file or 'on the command line'}).",
+                near(where, meanings(), "`kip848 config show` prints the settings there are."),
+            ) from None
+        raise UsageError(
+            f"The setting {where} is wrong: {first['msg'].lower()}"
+            f" ({file or 'on the command line'}).",
+            "`kip848 config show` prints the settings there are.",
+        ) from None
+
+
+def _file(path: Path | None) -> Path | None:
+    named = path or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
+    if named is not None:
+        if not named.is_file():
+            raise UsageError(f"There is no settings file {named}.", "Check --config.")
+        return named
+    here = Path(WORKING_FILE)
+    return here if here.is_file() else None
+
+
+def _read(path: Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        raise UsageError(f"The settings file {path} can't be read: {cause}.") from None
+
+
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for name, value in over.items():
+        old = merged.get(name)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[name] = {**old, **value} if both else value  # type: ignore[dict-item]
+    return merged
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise UsageError(f"{text!r} is not a Kafka setting.", "Write --kafka-option name=value.")
+    return name.strip(), value.strip()

@@ -1,0 +1,115 @@
+"""Settings of an object store, for both that read and write a lake there: Spark and delta-rs.
+
+They are written once, by delta-rs' names in lower case; what Hadoop calls otherwise is translated.
+A name with the prefix ``delta.`` or ``hadoop.`` goes to that one only, as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kip848_spark.config.references import ReferringSettings
+from kip848_spark.errors import LakeError, UsageError
+
+_DELTA, _HADOOP = "delta.", "hadoop."
+_TRANSLATED = {
+    "aws_access_key_id": "fs.s3a.access.key",
+    "aws_secret_access_key": "fs.s3a.secret.key",
+    "aws_session_token": "fs.s3a.session.token",
+    "aws_region": "fs.s3a.endpoint.region",
+    "aws_endpoint_url": "fs.s3a.endpoint",
+}
+_ALLOW_HTTP, _VIRTUAL = "aws_allow_http", "aws_virtual_hosted_style_request"
+_CREDENTIALS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+NAMES = (*_TRANSLATED, _ALLOW_HTTP, _VIRTUAL)
+"""The settings that serve both."""
+
+
+@dataclass(frozen=True)
+class StorageSettings(ReferringSettings):
+    """The section ``[storage]``. Where it says nothing, the environment's AWS_* variables count.
+    Raises UsageError if a name is unknown, for it would do nothing."""
+
+    KIND = "storage"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.written:
+            if name not in NAMES and not name.startswith((_DELTA, _HADOOP)):
+                raise UsageError(
+                    f"There is no storage setting {name}.",
+                    f"There are {', '.join(NAMES)}; delta.{name} is for delta-rs alone, "
+                    "and hadoop.fs.… for Spark.",
+                )
+
+    def delta(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """``storage_options`` for delta-rs. Raises UsageError if a variable is not set."""
+        return self._common(environment) | self._own(_DELTA)
+
+    def hadoop(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Hadoop's settings, for Spark. Raises UsageError as `delta` does."""
+        common = self._common(environment)
+        found = {_TRANSLATED[n]: value for n, value in common.items() if n in _TRANSLATED}
+        if _ALLOW_HTTP in common:
+            found["fs.s3a.connection.ssl.enabled"] = _negated(common[_ALLOW_HTTP])
+        # delta-rs puts the bucket into the path unless it is asked not to. So must Spark, where
+        # the host is named: few servers but Amazon's have a host name a bucket.
+        if _VIRTUAL in common or "aws_endpoint_url" in common:
+            found["fs.s3a.path.style.access"] = _negated(common.get(_VIRTUAL, "false"))
+        return found | self._own(_HADOOP)
+
+    def _common(self, environment: Mapping[str, str]) -> dict[str, str]:
+        defaults = {n: environment[n.upper()] for n in NAMES if environment.get(n.upper())}
+        if "AWS_DEFAULT_REGION" in environment:
+            defaults.setdefault("aws_region", environment["AWS_DEFAULT_REGION"])
+        if any(name in self.written for name in _CREDENTIALS):  # they belong together
+            defaults = {n: value for n, value in defaults.items() if n not in _CREDENTIALS}
+        return defaults | {n: value for n, value in self.resolved().items() if n in NAMES}
+
+    def _own(self, prefix: str) -> dict[str, str]:
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.resolved().items()
+            if name.startswith(prefix)
+        }
+
+
+def _negated(value: str) -> str:
+    return "false" if value.lower() in ("true", "1", "yes") else "true"
+
+
+_FAULTS = (
+    # delta-rs looks for a machine's role, at an address of its own, where it is given no key.
+    (
+        r"No AWS Credentials|Unable to load (?:AWS )?credentials|169\.254\.169\.254",
+        "the object store wants credentials, and there are none",
+        "Set aws_access_key_id and aws_secret_access_key in [storage], or the variables AWS_*.",
+    ),
+    (
+        r"NoSuchBucket|UnknownStoreException|[Bb]ucket does not exist",
+        "there is no such bucket",
+        "Make the bucket, or name another.",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch",
+        "the object store does not know the credentials",
+        "Check aws_access_key_id and aws_secret_access_key in [storage].",
+    ),
+    (
+        r"\bAccessDenied|AccessDeniedException: s3a|403 Forbidden|Status Code: 403",
+        "the object store denies the access",
+        "Check what the credentials in [storage] allow: list, read, write and delete.",
+    ),
+)
+
+
+def store_fault(text: str, what: str) -> LakeError | None:
+    """The error for ``what`` is on an object store ("the lake s3a://…"), out of the ``text`` that
+    Hadoop or delta-rs says; None if it is not about the store."""
+    for pattern, meaning, todo in _FAULTS:
+        if re.search(pattern, text):
+            return LakeError(f"{what[0].upper()}{what[1:]} can't be reached: {meaning}.", todo)
+    return None

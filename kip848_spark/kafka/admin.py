@@ -1,0 +1,297 @@
+"""What a running cluster says about its groups, topics and offsets, in plain values.
+
+Asked through Kafka's admin protocol, of any cluster and with any client settings. Every question
+has a time limit, and every way it can fail is one sentence (``SourceError``). librdkafka's own log
+goes to the logger ``kip848_spark.kafka.client_settings``, never to the terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kip848_spark.errors import SourceError
+from kip848_spark.kafka.acls import KafkaClient
+from kip848_spark.kafka.snapshot import (
+    LiveEnds,
+    LiveGroup,
+    LiveOffset,
+    LiveTopic,
+    Snapshot,
+    group_of,
+    kafka_id,
+    offsets_of,
+    racks_of,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_GROUPS_A_REQUEST = 100
+_TOPICS_A_REQUEST = 500
+_REQUESTS_AT_ONCE = 32
+_PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
+
+LOG = logging.getLogger("kip848_spark.kafka.client_settings")
+LOG.addHandler(logging.NullHandler())
+
+
+def snapshot(
+    bootstrap: str,
+    config: Mapping[str, Any] | None = None,
+    topic: str = OFFSETS_TOPIC,
+    timeout: float = 30.0,
+    chosen: Callable[[list[str]], Sequence[str]] = list,
+) -> Snapshot:
+    """Everything the live comparison needs, asked now. ``chosen``: which groups to ask for, out of
+    the names of those that the client may see; others may be among them."""
+    cluster = Cluster(bootstrap, config, timeout)
+    ids = chosen(cluster.group_ids())
+    groups, refused = cluster.describe(ids)
+    offsets, also_refused = cluster.committed(ids)
+    return Snapshot(
+        cluster_id=cluster.cluster_id,
+        groups=groups,
+        offsets=offsets,
+        topics=cluster.topics(),
+        ends=cluster.ends(topic),
+        refused={**also_refused, **refused},
+    )
+
+
+def admin_client(
+    bootstrap: str,
+    config: Mapping[str, Any] | None = None,
+    on_error: Callable[[KafkaError], None] | None = None,
+) -> AdminClient:
+    """An admin client that prints nothing. It connects when it is first asked something."""
+    from confluent_kafka.admin import AdminClient
+
+    settings: dict[str, Any] = {
+        "client.id": "kip848-spark",
+        "reconnect.backoff.max.ms": 1000,
+        **(config or {}),
+        "bootstrap.servers": bootstrap,
+    }
+    if on_error is not None:
+        settings["error_cb"] = on_error
+    try:
+        return AdminClient(settings, logger=LOG)
+    except Exception as cause:
+        raise SourceError(
+            f"The Kafka client settings are not usable: {_reason(cause)}.",
+            mend="Look at the settings given with --kafka-option or in the configuration.",
+        ) from cause
+
+
+class Cluster:
+    """A connection to a cluster; made only when the cluster has answered once."""
+
+    def __init__(
+        self, bootstrap: str, config: Mapping[str, Any] | None = None, timeout: float = 30.0
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.client = KafkaClient.of(bootstrap, config or {})
+        self.timeout = timeout
+        self._trouble: KafkaError | None = None
+        self.admin = admin_client(bootstrap, config, self._note)
+        metadata = self._first_contact()
+        self.cluster_id: str = metadata.cluster_id
+        self._names: list[str] = sorted(metadata.topics)
+
+    def _note(self, error: KafkaError) -> None:
+        self._trouble = error
+
+    def _first_contact(self) -> Any:
+        from confluent_kafka import KafkaException
+
+        started = time.monotonic()
+        while True:
+            try:
+                return self.admin.list_topics(timeout=0.5)
+            except KafkaException as cause:
+                self.admin.poll(0)
+                waited = time.monotonic() - started
+                known = self._trouble is not None and waited > _PATIENCE
+                if known or waited > self.timeout or _is_auth(self._trouble):
+                    raise self._fault(cause) from cause
+
+    def _fault(self, cause: BaseException) -> SourceError:
+        """The sentence for whatever went wrong, from the client's last trouble if it knows more."""
+        from confluent_kafka import KafkaException
+
+        self.admin.poll(0)
+        if _is_auth(self._trouble):
+            return self.client.refused(_reason(self._trouble))
+        if isinstance(cause, KafkaException) and cause.args[0].name() == _NOT_ON_CLUSTER:
+            return self.client.denied("DESCRIBE", "cluster", "")
+        if not isinstance(cause, KafkaException) or cause.args[0].name() in _UNREACHABLE:
+            reason = f" ({_reason(self._trouble)})" if self._trouble is not None else ""
+            return SourceError(
+                f"No Kafka broker answers at {self.bootstrap}{reason}.",
+                mend="Check host and port, and that a listener without or with TLS fits "
+                "security.protocol.",
+            )
+        return SourceError(f"The Kafka cluster at {self.bootstrap} says: {_reason(cause)}.")
+
+    def _wait(self, answer: Future[T]) -> T:
+        from confluent_kafka import KafkaException
+
+        try:
+            return answer.result(self.timeout + 5)
+        except FutureTimeout as cause:
+            raise self._fault(cause) from cause
+        except KafkaException as cause:
+            raise self._fault(cause) from cause
+
+    def _wait_each(
+        self, asked: Iterable[Callable[[], Mapping[str, Future[T]]]]
+    ) -> tuple[dict[str, T], dict[str, str]]:
+        """Ask many things, a bounded number at a time: answers, and refusals with their reason."""
+        from confluent_kafka import KafkaException
+
+        answers: dict[str, T] = {}
+        refused: dict[str, str] = {}
+        under_way: deque[Mapping[str, Future[T]]] = deque()
+
+        def gather() -> None:
+            for name, answer in under_way.popleft().items():
+                try:
+                    answers[name] = answer.result(self.timeout + 5)
+                except FutureTimeout as cause:
+                    raise self._fault(cause) from cause
+                except KafkaException as cause:
+                    if cause.args[0].name() in _UNREACHABLE:
+                        raise self._fault(cause) from cause
+                    if (kind := _NOT_ON.get(cause.args[0].name())) is not None:
+                        refused[name] = self.client.denied("DESCRIBE", kind, name).message
+                    elif cause.args[0].name() not in _ABSENT:
+                        refused[name] = _reason(cause)
+
+        for ask in asked:
+            if len(under_way) >= _REQUESTS_AT_ONCE:
+                gather()
+            under_way.append(ask())
+        while under_way:
+            gather()
+        return answers, refused
+
+    def group_ids(self) -> list[str]:
+        """The names of all groups that the client may see."""
+        listed = self._wait(self.admin.list_consumer_groups(request_timeout=self.timeout))
+        if not listed.valid and listed.errors:
+            raise self._fault(listed.errors[0])
+        return sorted(group.group_id for group in listed.valid)
+
+    def describe(self, ids: Sequence[str]) -> tuple[dict[str, LiveGroup], dict[str, str]]:
+        """Groups with their members, and those that were refused with the reason. A group that
+        is not there is in neither."""
+        answers, refused = self._wait_each(
+            lambda some=ids[i : i + _GROUPS_A_REQUEST]: self.admin.describe_consumer_groups(  # type: ignore[misc]
+                list(some), request_timeout=self.timeout
+            )
+            for i in range(0, len(ids), _GROUPS_A_REQUEST)
+        )
+        groups = {name: group_of(answer) for name, answer in sorted(answers.items())}
+        return {name: group for name, group in groups.items() if group.state != _DEAD}, refused
+
+    def committed(
+        self, ids: Sequence[str]
+    ) -> tuple[dict[str, tuple[LiveOffset, ...]], dict[str, str]]:
+        """The committed offsets of groups, and those that were refused with the reason."""
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        answers, refused = self._wait_each(
+            lambda name=name: self.admin.list_consumer_group_offsets(  # type: ignore[misc]
+                [ConsumerGroupTopicPartitions(name)], request_timeout=self.timeout
+            )
+            for name in ids
+        )
+        return {name: offsets_of(answer) for name, answer in sorted(answers.items())}, refused
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, LiveTopic]:
+        """Topics by name with their ids: all of them, or those named."""
+        from confluent_kafka import TopicCollection
+
+        wanted = self._names if names is None else list(names)
+        answers, refused = self._wait_each(
+            lambda some=wanted[i : i + _TOPICS_A_REQUEST]: self.admin.describe_topics(  # type: ignore[misc]
+                TopicCollection(some), request_timeout=self.timeout
+            )
+            for i in range(0, len(wanted), _TOPICS_A_REQUEST)
+        )
+        if names is not None and refused:
+            name, reason = next(iter(refused.items()))
+            denied = self.client.denied("DESCRIBE", "topic", name)
+            if reason == denied.message:
+                raise denied
+            raise SourceError(
+                f"The topic {name} can't be described at {self.bootstrap}: {reason}.",
+                mend="Check its name, and that the client has DESCRIBE on it.",
+            )
+        return {
+            name: LiveTopic(
+                name,
+                kafka_id(said.topic_id),
+                len(said.partitions),
+                bool(said.is_internal),
+                racks_of(said),
+            )
+            for name, said in sorted(answers.items())
+        }
+
+    def ends(self, topic: str = OFFSETS_TOPIC) -> dict[int, LiveEnds]:
+        """The first, end and last stable offset of each of a topic's partitions."""
+        from confluent_kafka import IsolationLevel, TopicPartition, admin
+
+        kafka: Any = admin  # its type stubs leave names out
+        count = self.topics([topic])[topic].partitions
+        found = []
+        for spec, isolation in (
+            (kafka.OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+            # The stable one first: the end, asked later, can't then be the lower of the two.
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+        ):
+            answers = self.admin.list_offsets(
+                {TopicPartition(topic, number): spec for number in range(count)},
+                isolation_level=isolation,
+                request_timeout=self.timeout,
+            )
+            found.append({at.partition: self._wait(one).offset for at, one in answers.items()})
+        first, stable, end = found
+        return {n: LiveEnds(first[n], end[n], stable[n]) for n in range(count)}
+
+
+_UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
+_NOT_ON_CLUSTER = "CLUSTER_AUTHORIZATION_FAILED"
+_NOT_ON = {"TOPIC_AUTHORIZATION_FAILED": "topic", "GROUP_AUTHORIZATION_FAILED": "group"}
+"""What a client must have DESCRIBE on, by the error that says that it has not."""
+_ABSENT = {"GROUP_ID_NOT_FOUND"}
+_DEAD = "Dead"
+"""What a broker before Kafka 4.0 calls the state of a group that is not there."""
+_REFUSALS = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"}
+
+
+def _is_auth(trouble: KafkaError | None) -> bool:
+    return trouble is not None and trouble.name() in _REFUSALS
+
+
+def _reason(cause: object) -> str:
+    """An error's own words without librdkafka's prefix of thread and broker names."""
+    error = cause.args[0] if isinstance(cause, Exception) and cause.args else cause
+    said = error.str() if hasattr(error, "str") else str(error)
+    words = str(said).split("]: ")[-1].removeprefix("Broker: ")
+    words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
+    name = error.name() if hasattr(error, "name") else type(cause).__name__
+    return words if " " in words else f"{words} {name}".strip()

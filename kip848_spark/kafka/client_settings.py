@@ -1,0 +1,71 @@
+"""Client settings for both Kafka clients in use: Spark's (Java) and the admin client (librdkafka).
+
+They are written once, by librdkafka's names, which need no truststore file of Java's own; what
+Java calls otherwise is translated. A name with the prefix ``java.`` or ``librdkafka.`` goes to
+that client only, as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kip848_spark.config.references import ReferringSettings
+from kip848_spark.errors import UsageError
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+@dataclass(frozen=True)
+class ClientSettings(ReferringSettings):
+    """Settings of a Kafka client."""
+
+    KIND = "Kafka"
+
+    def librdkafka(self) -> dict[str, str]:
+        """For confluent-kafka. Raises UsageError if a variable is not set."""
+        return {
+            name.removeprefix("librdkafka."): value
+            for name, value in self.resolved().items()
+            if not name.startswith("java.")
+        }
+
+    def java(self) -> dict[str, str]:
+        """For Spark's Kafka source. Raises UsageError as `librdkafka` does."""
+        settings = {
+            name: value
+            for name, value in self.resolved().items()
+            if not name.startswith(("java.", "librdkafka."))
+        }
+        java: dict[str, str] = {}
+        mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+        user = settings.pop("sasl.username", None)
+        password = settings.pop("sasl.password", None)
+        settings.pop("sasl.mechanisms", None)
+        if mechanism:
+            java["sasl.mechanism"] = mechanism
+        if user is not None and mechanism in _LOGIN_MODULES:
+            java["sasl.jaas.config"] = (
+                f'{_LOGIN_MODULES[mechanism]} required username="{_quoted(user)}" '
+                f'password="{_quoted(password or "")}";'
+            )
+        if authority := settings.pop("ssl.ca.location", None):
+            java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+        if settings.pop("enable.ssl.certificate.verification", "true") == "false":
+            raise UsageError(
+                "The Kafka setting enable.ssl.certificate.verification=false has no Java form.",
+                "Name the authority in ssl.ca.location, or set librdkafka.… and java.… apart.",
+            )
+        own = {
+            name.removeprefix("java."): value
+            for name, value in self.resolved().items()
+            if name.startswith("java.")
+        }
+        return settings | java | own
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,106 @@
+"""Raw records to rows of `records`, `group_records` and `gaps`, in one pass.
+
+Spark's Python workers call it. What a worker reports to the driver is a summary of its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.wire.batches import Batches
+from kip848_spark.wire.control import ControlPlan, control_columns
+from kip848_spark.wire.control_plans import CONTROL_FIELDS
+from kip848_spark.wire.decode import Decoded, Plan
+from kip848_spark.wire.faults import Reason, Rows
+from kip848_spark.wire.record_stream import PLACE, Columns, read
+from kip848_spark.wire.tables import OFFSET_COMMIT, kind_column, row_types
+
+WRITTEN = ("records", "group_records", "gaps")
+"""The tables whose files the workers write."""
+
+_SAME = ("partition", "type", "tombstone", "reason")
+_SUMS = [("records", "sum"), ("tags", "sum"), ("last", "max")]
+
+
+def write_records(
+    plan: ControlPlan,
+    starts: Mapping[int, int],
+    batches: Batches,
+    writers: Mapping[str, TableWriter],
+    keep_commits_raw: bool = False,
+) -> list[dict[str, object]]:
+    """Decodes raw records (see `record_stream.read`) and writes the rows of the tables `WRITTEN`.
+
+    ``starts`` are the first offsets of the partitions. Returns a row for each partition, kind,
+    tombstone or not, and reason why a record could not be read (None if it was): the number of
+    ``records``, of their unknown ``tags``, and the ``last`` offset.
+    """
+    commits = [key for key, record in plan.plan.records.items() if record.kind == OFFSET_COMMIT]
+    tally: list[pa.Table] = []
+    for decoded, columns in read(plan.plan, starts, keep_commits_raw, batches):
+        writers["records"].write(columns)
+        types = row_types(decoded)
+        control = np.flatnonzero(~np.isin(types, commits) & (decoded.reason == 0))
+        if len(control):
+            writers["group_records"].write(_control(plan, columns, control))
+        writers["gaps"].write(_gaps(columns))
+        tally.append(_tally(decoded, columns, types))
+    return _summary(plan.plan, tally)
+
+
+def _control(plan: ControlPlan, columns: Columns, rows: Rows) -> Columns:
+    taken = {name: columns[name].take(pa.array(rows)) for name in (*PLACE, "raw_key", "raw_value")}
+    wide = control_columns(plan, CONTROL_FIELDS, taken.pop("raw_key"), taken.pop("raw_value"))
+    return taken | wide
+
+
+def _gaps(columns: Columns) -> Columns:
+    missing = columns["missing_before"]
+    rows = pc.indices_nonzero(missing.is_valid())
+    offset, missing = columns["offset"].take(rows), missing.take(rows)
+    return {
+        "partition": columns["partition"].take(rows),
+        "first_offset": pc.subtract(offset, missing),
+        "last_offset": pc.subtract(offset, 1),
+        "cause": columns["gap_cause"].take(rows),
+    }
+
+
+def _tally(decoded: Decoded, columns: Columns, types: npt.NDArray[np.int32]) -> pa.Table:
+    counted = pa.table(
+        {
+            "partition": columns["partition"],
+            "type": pa.array(types),
+            "tombstone": pa.array(decoded.tombstone),
+            "reason": pa.array(decoded.reason),
+            "records": pa.repeat(pa.scalar(1), decoded.count),
+            "tags": columns["unknown_tags"],
+            "last": columns["offset"],
+        }
+    )
+    return _summed(counted)
+
+
+def _summed(counted: pa.Table) -> pa.Table:
+    summed = counted.group_by(_SAME, use_threads=False).aggregate(_SUMS)
+    return summed.rename_columns([*_SAME, *(name for name, _ in _SUMS)])
+
+
+def _summary(plan: Plan, tally: Sequence[pa.Table]) -> list[dict[str, object]]:
+    if not tally:
+        return []
+    summed = _summed(pa.concat_tables(tally))
+    kinds = kind_column(plan, summed["type"].to_numpy())
+    summary: list[dict[str, object]] = []
+    for row, kind in zip(summed.to_pylist(), kinds.to_pylist(), strict=True):
+        reason = Reason(row["reason"])
+        row |= {"kind": kind, "reason": reason.text if reason else None}
+        del row["type"]
+        summary.append(row)
+    return summary

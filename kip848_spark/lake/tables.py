@@ -1,0 +1,180 @@
+"""The tables of a lake: names, columns, comments. Names are a contract for people's SQL.
+
+Column types come from where the rows come from: the codec (`wire`), the replay, or here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kip848_spark.lake.comments import COMMENTS
+from kip848_spark.replay.assignments import ASSIGNMENT_FIELDS
+from kip848_spark.replay.groups import GROUP_FIELDS
+from kip848_spark.replay.members import MEMBER_FIELDS
+from kip848_spark.replay.partition_stream import CONTROL_STATE_FIELDS
+from kip848_spark.wire.control_plans import CONTROL_FIELDS
+from kip848_spark.wire.definitions import load_shipped
+from kip848_spark.wire.record_stream import PLACE, STREAM_FIELDS
+from kip848_spark.wire.tables import TIMESTAMP
+
+_RUN: dict[str, pa.DataType] = {"run_id": pa.string()}
+_CLUSTER: dict[str, pa.DataType] = {"cluster_id": pa.string()}
+_COUNTS = pa.map_(pa.string(), pa.int64())
+_OFFSETS = pa.map_(pa.int32(), pa.int64())
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's name and columns. ``stats`` are the columns whose least and greatest values Delta
+    keeps a file, to skip files by (none named: Delta's own choice, the first 32)."""
+
+    name: str
+    fields: Mapping[str, pa.DataType]
+    stats: tuple[str, ...] = ()
+
+    @property
+    def stats_columns(self) -> tuple[str, ...]:
+        """The columns that statistics are kept of."""
+        flat = [name for name, type_ in self.fields.items() if not pa.types.is_nested(type_)]
+        return self.stats or tuple(flat[:32])
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Delta's table properties."""
+        return {"delta.dataSkippingStatsColumns": ",".join(self.stats)} if self.stats else {}
+
+    @property
+    def comments(self) -> dict[str, str]:
+        """A comment for each column."""
+        own, shared = COMMENTS[self.name], COMMENTS["*"]
+        return {
+            name: own.get(name) or shared.get(name) or _KINDS[name].value.about
+            for name in self.fields
+        }
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of a row; the metadata of each field has its comment, as ``comment``."""
+        comments = self.comments
+        fields = (
+            pa.field(name, type_, metadata={"comment": comments[name]})
+            for name, type_ in self.fields.items()
+        )
+        return pa.schema(fields)
+
+
+_KINDS = load_shipped().kinds()
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            "records",
+            {**STREAM_FIELDS, **_RUN, **_CLUSTER},
+            # Every file holds all groups and topics: their extremes would skip nothing.
+            stats=("partition", "offset", "timestamp", "run_id"),
+        ),
+        Table("group_records", {**PLACE, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
+        Table("control_state", CONTROL_STATE_FIELDS),
+        Table(
+            "gaps",
+            {
+                "partition": pa.int32(),
+                "first_offset": pa.int64(),
+                "last_offset": pa.int64(),
+                "cause": pa.string(),
+                **_RUN,
+                **_CLUSTER,
+            },
+        ),
+        Table("groups", {**GROUP_FIELDS, **_CLUSTER}),
+        Table("members", {**MEMBER_FIELDS, **_CLUSTER}),
+        Table("assignments", {**ASSIGNMENT_FIELDS, **_CLUSTER}),
+        Table(
+            "offsets",
+            {
+                "group_id": pa.string(),
+                "topic": pa.string(),
+                "topic_partition": pa.int32(),
+                "committed_offset": pa.int64(),
+                "leader_epoch": pa.int32(),
+                "metadata": pa.string(),
+                "commit_timestamp": TIMESTAMP,
+                "expire_timestamp": TIMESTAMP,
+                "topic_id": pa.string(),
+                "partition": pa.int32(),
+                "offset": pa.int64(),
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "topics",
+            {
+                "topic": pa.string(),
+                "topic_id": pa.string(),
+                "partitions": pa.int32(),
+                "racks": pa.list_(pa.list_(pa.string())),
+                **_RUN,
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "agreement",
+            {
+                **_RUN,
+                "check": pa.string(),
+                "verified": pa.int64(),
+                "unverifiable": pa.int64(),
+                "disagreed": pa.int64(),
+                "reasons": _COUNTS,
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "findings",
+            {
+                **_RUN,
+                "check": pa.string(),
+                "severity": pa.string(),
+                "group_id": pa.string(),
+                "member_id": pa.string(),
+                **PLACE,
+                "expected": pa.string(),
+                "recorded": pa.string(),
+                "explanation": pa.string(),
+                **_CLUSTER,
+            },
+        ),
+        Table(
+            "runs",
+            {
+                "run_id": pa.string(),
+                "outcome": pa.string(),
+                "source": pa.string(),
+                "cluster_id": pa.string(),
+                "topic": pa.string(),
+                "topic_id": pa.string(),
+                "dialect": pa.string(),
+                "from_offsets": _OFFSETS,
+                "to_offsets": _OFFSETS,
+                "replayed_through": pa.string(),
+                "records_read": pa.int64(),
+                "decoded": pa.int64(),
+                "tombstones": pa.int64(),
+                "unknown": pa.int64(),
+                "quarantined": pa.int64(),
+                "missing": pa.int64(),
+                "errors": _COUNTS,
+                "unknown_tags": _COUNTS,
+                "table_versions": _COUNTS,
+                "started_at": TIMESTAMP,
+                "finished_at": TIMESTAMP,
+                "durations_ms": _COUNTS,
+            },
+        ),
+    )
+}
+"""Every table of a lake by its name."""

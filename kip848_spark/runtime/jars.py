@@ -1,0 +1,260 @@
+"""The jars that pyspark doesn't carry: fetched once, checked against their checksums, then kept.
+
+``conf/ivy.xml`` says what is wanted, the Ivy that pyspark ships fetches it, and ``conf/jars.lock``
+says what must have come. A set of jars is one folder of the cache. It is made aside and renamed
+when it is whole, so that a folder which is there is complete, whatever interrupted the making.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kip848_spark.errors import EnvironmentFault
+from kip848_spark.runtime.cache import cache_folder
+from kip848_spark.runtime.java import find_java
+from kip848_spark.runtime.resources import resource
+
+Progress = Callable[[str], None]
+"""Told in a few words what is being fetched, whenever that changes."""
+
+_MANIFEST = "manifest.json"
+_TIMEOUT_MS = {"Connect": 30_000, "Read": 120_000}
+_OFFLINE = re.compile(
+    r"UnknownHost|ConnectException|Connection refused|timed out|SSLHandshake|through a proxy server"
+    r"|No route to host|Network is unreachable|SocketException"
+)
+
+
+def spark_jars(progress: Progress | None = None) -> list[Path]:
+    """What goes on Spark's class path beside pyspark's own jars."""
+    return _resolved(_Wanted("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
+
+
+def s3_jars(progress: Progress | None = None) -> list[Path]:
+    """What Spark's class path lacks to read and write ``s3a://`` paths, beside `spark_jars`: about
+    690 MB, most of it the AWS SDK."""
+    return _resolved(_Wanted("s3", resource("conf/ivy.xml").read_bytes(), "s3"), progress)
+
+
+def broker_jars(version: str, progress: Progress | None = None) -> list[Path]:
+    """The class path of a Kafka broker and of its command line tools."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise EnvironmentFault(
+            f"{version!r} is not the number of a Kafka release.", mend="Name one such as 4.3.1."
+        )
+    ivy = resource("conf/ivy.xml").read_bytes()
+    return _resolved(_Wanted(f"broker-{version}", ivy, "broker", version), progress)
+
+
+def artifact_jars(
+    name: str,
+    coordinates: Sequence[str],
+    progress: Progress | None = None,
+    *,
+    transitive: bool = False,
+) -> list[Path]:
+    """These artifacts (``group:artifact:version``): alone, or with what they need to run.
+
+    ``name`` is the set's section in the lock file.
+    """
+    return _resolved(_Wanted(name, _ivy_file_of(coordinates, transitive), "default"), progress)
+
+
+def locked(name: str) -> dict[str, str] | None:
+    """The checksums (jar name to sha256) of a set, None where the lock file has no such set."""
+    sums: dict[str, str] | None = None
+    for line in resource("conf/jars.lock").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            if sums is not None:
+                break
+            if line.strip() == f"[{name}]":
+                sums = {}
+        elif sums is not None and line.strip() and not line.startswith("#"):
+            digest, jar = line.split()
+            sums[jar] = digest
+    return sums
+
+
+def lock_section(name: str, jars: Sequence[Path]) -> str:
+    """The text of a set's section in the lock file."""
+    lines = [f"{_sha256(jar)}  {jar.name}" for jar in sorted(jars, key=lambda jar: jar.name)]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A set of jars: its name in the lock file, and what to tell Ivy."""
+
+    name: str
+    ivy_file: bytes
+    conf: str
+    kafka_version: str | None = None
+
+
+def _resolved(wanted: _Wanted, progress: Progress | None) -> list[Path]:
+    digest = hashlib.sha256(wanted.ivy_file).hexdigest()[:12]
+    folder = cache_folder() / "jars" / f"{wanted.name}-{digest}"
+    jars = _kept(folder)
+    if jars is not None:
+        return jars
+    with _locked_folder(folder.parent, progress):
+        jars = _kept(folder)  # another process may have made it while this one waited
+        if jars is None:
+            _make(folder, wanted, progress or (lambda _: None))
+            jars = _kept(folder)
+    assert jars is not None
+    return jars
+
+
+def _ivy_file_of(coordinates: Sequence[str], transitive: bool) -> bytes:
+    """An Ivy file that asks for these artifacts, and nothing else unless ``transitive``."""
+    conf = "default->default(compile),runtime" if transitive else "default->default"
+    lines = [
+        '<ivy-module version="2.0">',
+        '  <info organisation="kip848" module="artifacts"/>',
+        "  <dependencies>",
+    ]
+    for coordinate in coordinates:
+        org, artifact, revision = coordinate.split(":")
+        lines.append(
+            f'    <dependency org="{org}" name="{artifact}" rev="{revision}" '
+            f'conf="{conf}" transitive="{str(transitive).lower()}"/>'
+        )
+    return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""]).encode()
+
+
+def _kept(folder: Path) -> list[Path] | None:
+    """The jars of a finished folder; None if it is not there or no longer whole."""
+    try:
+        sizes: dict[str, int] = json.loads((folder / _MANIFEST).read_text())
+        whole = all((folder / jar).stat().st_size == size for jar, size in sizes.items())
+    except (OSError, ValueError):
+        return None
+    return [folder / jar for jar in sizes] if whole else None
+
+
+@contextlib.contextmanager
+def _locked_folder(parent: Path, progress: Progress | None) -> Iterator[None]:
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        handle = (parent / ".lock").open("w")
+    except OSError as cause:
+        raise EnvironmentFault(
+            f"The cache folder {parent} can't be written: {cause.strerror}.",
+            mend="Name another one in KIP848_CACHE.",
+        ) from cause
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if progress is not None:
+                progress("waiting for another process that fetches the same")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        # Only the holder of the lock makes temporary folders: any that is here was left behind.
+        for left in parent.glob("tmp-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        yield
+
+
+def _make(folder: Path, wanted: _Wanted, progress: Progress) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="tmp-") as temporary:
+        aside = Path(temporary)
+        made = aside / "jars"
+        (aside / "ivy.xml").write_bytes(wanted.ivy_file)
+        _fetch(aside, wanted, progress)
+        jars = sorted(made.glob("*.jar"))
+        _verify(wanted.name, jars)
+        (made / _MANIFEST).write_text(json.dumps({jar.name: jar.stat().st_size for jar in jars}))
+        shutil.rmtree(folder, ignore_errors=True)
+        made.rename(folder)
+
+
+def _fetch(aside: Path, wanted: _Wanted, progress: Progress) -> None:
+    """Let Ivy put what ``aside/ivy.xml`` names into ``aside/jars``."""
+    command = [str(find_java())]
+    command += [f"-Dsun.net.client.default{what}Timeout={ms}" for what, ms in _TIMEOUT_MS.items()]
+    command += [f"-Dkafka.version={wanted.kafka_version or '0'}", "-jar", str(_ivy_jar())]
+    settings = os.environ.get("KIP848_IVY_SETTINGS")
+    if settings:  # a company's own mirror of Maven Central
+        command += ["-settings", settings]
+    pattern = f"{aside}/jars/[artifact]-[revision](-[classifier]).[ext]"
+    command += ["-ivy", f"{aside}/ivy.xml", "-cache", f"{aside}/ivy"]
+    command += ["-confs", wanted.conf, "-retrieve", pattern]
+    said: list[str] = []
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line.strip())
+            if match := re.search(r"downloading \S*?([^/\s]+\.jar)", line):
+                progress(f"downloading {match.group(1)}")
+            elif match := re.search(r"found \S+#(\S+);(\S+) in", line):
+                progress(f"found {match.group(1)} {match.group(2)}")
+        code = process.wait()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    if code or any("FAILED" in line for line in said):
+        raise _fetch_fault(said, wanted.kafka_version)
+
+
+def _fetch_fault(said: Sequence[str], version: str | None) -> EnvironmentFault:
+    text = "\n".join(said)
+    if _OFFLINE.search(text):
+        return EnvironmentFault(
+            "The jars can't be downloaded: the Maven repository does not answer.",
+            mend="Check the network (Java takes a proxy from JAVA_TOOL_OPTIONS), or name an Ivy "
+            "settings file with your own mirror in KIP848_IVY_SETTINGS.",
+        )
+    missing = re.search(r"::\s+(\S+#\S+;\S+): not found", text)
+    if missing:
+        release = f"Kafka {version} is not to be had: " if version else ""
+        return EnvironmentFault(
+            f"{release}the Maven repository has no {missing.group(1)}.",
+            mend="Name another release." if version else "Look whether your mirror is complete.",
+        )
+    last = next((line for line in reversed(said) if line), "it said nothing")
+    return EnvironmentFault(f"The jars can't be downloaded: {last}.", mend="Try again.")
+
+
+def _verify(name: str, jars: Sequence[Path]) -> None:
+    if not jars:
+        raise EnvironmentFault("The jars can't be downloaded: none arrived.", mend="Try again.")
+    sums = locked(name)
+    if sums is None:
+        return
+    came = {jar.name: _sha256(jar) for jar in jars}
+    wrong = sorted(jar for jar in sums.keys() | came.keys() if sums.get(jar) != came.get(jar))
+    if wrong:
+        raise EnvironmentFault(
+            f"What was downloaded is not what conf/jars.lock expects: {', '.join(wrong)}.",
+            mend="Try again; if it stays so, distrust the network or the mirror in between.",
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations if spec else None) or []:
+        for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
+            return jar
+    raise EnvironmentFault("pyspark's Ivy jar is missing.", mend="Install pyspark again.")

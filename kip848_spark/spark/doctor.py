@@ -1,0 +1,50 @@
+"""Checks of a source and of a lake: can the one be read, can the other be written."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from kip848_spark.errors import LakeError, SourceError
+from kip848_spark.kafka.topic import Range
+from kip848_spark.lake.ledger import Ledger
+from kip848_spark.spark.jobs.integrity import REPAIR, check, damage
+from kip848_spark.spark.sources import Source
+from kip848_spark.spark.storage.tables import LakeTables
+
+_PROBE = 1000
+"""Offsets at the end of the fullest partition that are read."""
+
+
+def readable(source: Source, spark: SparkSession) -> str:
+    """What a look at the source says. Raises SourceError or CaptureError if it can't be read."""
+    extents = source.extents(spark)
+    offsets = sum(extent.end - extent.first for extent in extents.values())
+    said = f"{source.identity().topic}: {len(extents)} partitions, {offsets:,} offsets"
+    filled = {p: extent for p, extent in extents.items() if extent.end > extent.first}
+    if not filled:
+        return f"{said}; it is empty"
+    partition, extent = max(filled.items(), key=lambda item: item[1].end - item[1].first)
+    probe = Range(partition, max(extent.first, extent.end - _PROBE), extent.end)
+    if not source.read(spark, [probe]).count():
+        raise SourceError(
+            f"{said}, but none of the last {_PROBE} of partition {partition} can be read.",
+            "Check the ACL (READ on the topic).",
+        )
+    waiting = sum(extent.open for extent in extents.values())
+    return said + (f"; {waiting:,} wait behind open transactions" if waiting else "")
+
+
+def usable(lake: LakeTables) -> str:
+    """What a look at the lake says. Raises LakeError if it is none, is damaged or can't be
+    written."""
+    there = lake.exists()
+    with lake.leased():
+        if not there:
+            return f"{lake.path} can be made"
+        ledger = Ledger(lake)
+        last = ledger.last()
+        if (unfinished := ledger.unfinished()) is not None:
+            check(lake, unfinished)
+        elif found := damage(lake):
+            raise LakeError(f"The lake {lake.path} is damaged: {'; '.join(found)}.", REPAIR)
+    return f"{lake.path}: last run {last.run_id if last else 'none yet'}"

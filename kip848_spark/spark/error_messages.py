@@ -1,0 +1,142 @@
+"""What Spark throws, as one sentence: its innermost cause, and what to do about the known ones."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+
+from kip848_spark.config.storage import store_fault
+from kip848_spark.errors import EnvironmentFault, Kip848Error, SparkFailure
+from kip848_spark.kafka.acls import KafkaClient
+from kip848_spark.runtime.cache import cache_folder
+
+
+def spark_log() -> Path:
+    """Where the JVM and its Python workers write what they would write to the terminal."""
+    folder = cache_folder() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"spark-{os.getpid()}.log"
+
+
+@contextmanager
+def one_sentence(client: KafkaClient | None = None) -> Iterator[None]:
+    """Turns what Spark throws into one of this program's errors; the rest of it goes to the log.
+    ``client``: who reads from Kafka, if anybody does."""
+    # PySpark would write what it raises to the terminal, too, with every line of Java's stack.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    try:
+        yield
+    except (PySparkException, Py4JError) as cause:
+        text = whole_text(cause)
+        log = spark_log()
+        with log.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(f"\n{text}\n")
+        raise explained(text, log, client) from cause
+
+
+def whole_text(cause: BaseException) -> str:
+    """The message with Java's stack, and the worker's Python traceback if there is one."""
+    stack = getattr(cause, "_stackTrace", None)
+    return f"{cause}\n{stack}" if stack else str(cause)
+
+
+def explained(text: str, log: Path, client: KafkaClient | None = None) -> Kip848Error:
+    """The error for an exception of Spark's whose ``text`` is in the file ``log``."""
+    known = (
+        one.error(found, client or KafkaClient("HOST:PORT"))
+        for one in _KNOWN
+        if (found := one.pattern.search(text))
+    )
+    if error := next(known, None) or store_fault(text, "a path of this job"):
+        mend = f"{error.mend} " if error.mend else ""
+        return type(error)(error.message, f"{mend}(Spark's log is {log}.)")
+    return SparkFailure(f"Spark failed: {innermost(text)}", f"Its log is {log}.")
+
+
+def innermost(text: str) -> str:
+    """The line that says what went wrong first, of a Java stack or of a worker's traceback."""
+    lines = text.splitlines()
+    traces = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
+    if traces:
+        later = lines[traces[-1] + 1 :]
+        said = next((line for line in later if line and not line.startswith((" ", "\t"))), None)
+        if said:
+            return _short(said)
+    causes = [line for line in lines if line.lstrip().startswith("Caused by: ")]
+    if causes:
+        return _short(causes[-1].strip().removeprefix("Caused by: "))
+    plain = (line.strip().removeprefix(": ") for line in lines)
+    said = next((line for line in plain if line and not _CALLING.match(line)), None)
+    return _short(said) if said else "no reason given"
+
+
+def _short(line: str) -> str:
+    """``line`` without the packages of the exception's class."""
+    return re.sub(r"^(?:[a-z_][\w$]*\.)+(?=[A-Z])", "", line.strip())
+
+
+_CALLING = re.compile(r"An error occurred while calling \S+$")
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A cause that has a sentence of its own."""
+
+    pattern: re.Pattern[str]
+    error: Callable[[re.Match[str], KafkaClient], Kip848Error]
+
+
+def _known(pattern: str, error: Callable[[re.Match[str], KafkaClient], Kip848Error]) -> _Known:
+    return _Known(re.compile(pattern), error)
+
+
+def _no_module(found: re.Match[str], _: KafkaClient) -> Kip848Error:
+    return EnvironmentFault(
+        f"Spark's Python workers can't import {found.group(1)}.",
+        "The environment of kip848 has to be on every executor: an archive (--archives) or an "
+        "image with the package in it; see the README.",
+    )
+
+
+def _no_file_system(found: re.Match[str], _: KafkaClient) -> Kip848Error:
+    return EnvironmentFault(
+        f"Spark has no file system for {found.group(1)}: paths.",
+        "Check the path, or add the jar of that file system to spark.jars.",
+    )
+
+
+def _no_s3(found: re.Match[str], _: KafkaClient) -> Kip848Error:
+    return EnvironmentFault(
+        "Spark lacks the classes of the S3 file system (S3AFileSystem).",
+        'Pass the jars that `kip848 jars --s3` prints: spark-submit --jars "$(kip848 jars --s3)".',
+    )
+
+
+_KNOWN = (
+    _known(
+        r"Not authorized to access topics: \[([^\]\n]+)\]",
+        lambda found, client: client.denied("READ", "topic", found.group(1)),
+    ),
+    _known(
+        r"Not authorized to access group: (\S+)",
+        # What Spark's consumer does in its group takes no more than that.
+        lambda found, client: client.denied("DESCRIBE", "group", found.group(1)),
+    ),
+    _known(
+        r"(?:Sasl|Ssl)AuthenticationException: ([^\n]+?)\.?\n",
+        lambda found, client: client.refused(found.group(1)),
+    ),
+    _known(r"ModuleNotFoundError: No module named '([\w.]+)'", _no_module),
+    _known(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.S3AFileSystem", _no_s3),
+    _known(r"No FileSystem for scheme \"?([\w+.-]+)\"?", _no_file_system),
+)
+"""The first that fits is told."""

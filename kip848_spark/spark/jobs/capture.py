@@ -1,0 +1,126 @@
+"""A capture: the raw records of a source as Parquet, with the columns of Spark's Kafka source."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from kip848_spark.kafka.capture_origin import Origin, derived_id
+from kip848_spark.kafka.topic import Identity, Range
+from kip848_spark.lake.folders import must_be_new
+from kip848_spark.spark.capture_origin import write_origin
+from kip848_spark.spark.hadoop import folder_of, location_of
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.session_settings import fit, in_prepared_session
+from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
+from kip848_spark.spark.sources import Source, capture_faults
+from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
+from kip848_spark.wire.batches import Batches, BatchFunction
+from kip848_spark.wire.control_plans import CONTROL_PLAN
+from kip848_spark.wire.tables import TIMESTAMP
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+ROW = pa.schema(
+    {
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": TIMESTAMP,
+        "key": pa.binary(),
+        "value": pa.binary(),
+    }
+)
+NAMED = pa.schema({"category": pa.string(), "name": pa.string()})
+
+
+def whole(source: Source, spark: SparkSession) -> list[Range]:
+    """All there is of each partition."""
+    extents = source.extents(spark)
+    return [Range(p, e.first, e.end) for p, e in sorted(extents.items()) if e.end > e.first]
+
+
+@in_prepared_session
+def write_capture(
+    source: Source, spark: SparkSession, path: str, anonymous: bool = False
+) -> tuple[int, int]:
+    """Writes the records of ``source`` to new Parquet files in ``path``, and their origin beside
+    them; returns how many were read and how many written.
+
+    With ``anonymous`` names are replaced, the ids of the origin as well, and records that do not
+    decode left out: nobody knows what they name. The source is then passed over twice, first for
+    the names. Raises UsageError if there is something at ``path``.
+    """
+    place = location_of(spark, path)
+    must_be_new(folder_of(spark, place), path)
+    ranges = whole(source, spark)
+    fit(spark, sum(r.end - r.start for r in ranges))
+    identity = source.identity()
+    frame = source.read(spark, ranges) if ranges else spark.createDataFrame(ROW.empty_table())
+    read, written = Observation("read"), Observation("written")
+    count = F.count(F.lit(1)).alias("records")
+    with capture_faults(source.name):
+        kept = frame.observe(read, count)
+        if anonymous:
+            pseudonyms = _pseudonyms(frame)
+            identity = _anonymous(identity, pseudonyms.secret)
+            kept = map_in_arrow(kept, _renaming(pseudonyms), ROW)
+        kept = kept.observe(written, count).withColumn("topic", F.lit(identity.topic))
+        kept.select(*COLUMNS).write.mode("append").parquet(place.uri)
+    origin = Origin(
+        topic=identity.topic,
+        cluster_id=identity.cluster_id,
+        topic_id=identity.topic_id,
+        captured_at=datetime.now(UTC),
+    )
+    write_origin(spark, path, origin)
+    return int(read.get["records"]), int(written.get["records"])
+
+
+def _anonymous(identity: Identity, secret: bytes) -> Identity:
+    """Ids out of the secret of the new names: no two anonymized captures have the same ones, for
+    the same new name means another group in each."""
+    return replace(
+        identity,
+        cluster_id=derived_id(f"cluster {identity.cluster_id}".encode(), secret),
+        topic_id=derived_id(f"topic {identity.topic_id}".encode(), secret),
+    )
+
+
+def _pseudonyms(frame: DataFrame) -> Pseudonyms:
+    """New names for all that are in ``frame``. The distinct names come to the driver, the records
+    don't."""
+    rows = map_in_arrow(frame, _names, NAMED).distinct().collect()
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(row["category"], set()).add(row["name"])
+    return Pseudonyms.of(found, secrets.token_bytes(16))
+
+
+def _names(batches: Batches) -> Batches:
+    names = Names()
+    for batch in batches:
+        rewrite(CONTROL_PLAN, batch.column("key"), batch.column("value"), names)
+    pairs = [(category, name) for category, some in names.found.items() for name in some]
+    yield pa.RecordBatch.from_pydict(
+        {
+            "category": pa.array([category for category, _ in pairs], pa.string()),
+            "name": pa.array([name for _, name in pairs], pa.string()),
+        }
+    )
+
+
+def _renaming(pseudonyms: Pseudonyms) -> BatchFunction:
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            keys, values, good = rewrite(
+                CONTROL_PLAN, batch.column("key"), batch.column("value"), pseudonyms
+            )
+            columns = {name: batch.column(name) for name in SOURCE_COLUMNS}
+            columns |= {"key": keys, "value": values}
+            yield pa.RecordBatch.from_pydict(columns).filter(pa.array(good))
+
+    return run

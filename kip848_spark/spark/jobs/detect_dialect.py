@@ -1,0 +1,62 @@
+"""The dialect to read a source by: named, remembered by the lake, or told from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from kip848_spark.kafka.topic import Range
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.sources import Source
+from kip848_spark.wire.batches import Batches, BatchFunction
+from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.dialects import AUTO, TELLING, Choice, candidates, choose, tally
+
+TALLY = pa.schema({"variant": pa.string(), "records": pa.int64(), "read": pa.int64()})
+
+
+def chosen(
+    source: Source,
+    spark: SparkSession,
+    ranges: Sequence[Range],
+    dialect: str,
+    before: str | None = None,
+) -> Choice:
+    """The variant of ``dialect`` to read ``ranges`` by. ``before``: the one this lake was read by;
+    it stays that for ``auto``. Passes over the records if there is a choice to make.
+
+    Raises UsageError if the records don't tell.
+    """
+    plans = candidates(dialect)
+    if len(plans) == 1:
+        return Choice(next(iter(plans)), "it was named")
+    if dialect == AUTO and before is not None:
+        return Choice(before, "this lake was read by it before")
+    key_type = F.conv(F.hex(F.substring("key", 1, 2)), 16, 10).cast("int")
+    telling = (
+        source.read(spark, ranges)
+        .where(key_type.isin(list(TELLING)) & F.col("value").isNotNull())
+        .select("key", "value")
+    )
+    counts = map_in_arrow(telling, _tallies(plans), TALLY)
+    rows = counts.groupBy("variant").agg(F.sum("records"), F.sum("read")).collect()
+    total = max((row[1] for row in rows), default=0)
+    return choose({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)
+
+
+def _tallies(plans: Mapping[str, Plan]) -> BatchFunction:
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            read = tally(plans, batch.column("key"), batch.column("value"))
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "variant": pa.array(list(read), pa.string()),
+                    "records": pa.array([batch.num_rows] * len(read), pa.int64()),
+                    "read": pa.array(list(read.values()), pa.int64()),
+                }
+            )
+
+    return run

@@ -1,0 +1,97 @@
+"""The records of a source as JSON lines, decoded by Spark, a file a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from kip848_spark.errors import UsageError
+from kip848_spark.kafka.topic import Range
+from kip848_spark.spark.jobs.capture import whole
+from kip848_spark.spark.jobs.detect_dialect import chosen
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.session_settings import prepared
+from kip848_spark.spark.sources import Source, capture_faults
+from kip848_spark.wire.batches import Batches, BatchFunction
+from kip848_spark.wire.control import ControlPlan
+from kip848_spark.wire.control_plans import control_plan
+from kip848_spark.wire.definitions import SHIPPED
+from kip848_spark.wire.kafka_json import json_lines
+
+AT_ONCE = 500_000
+"""Records that are decoded in one go, if no partition alone has more."""
+
+
+def dump_files(
+    source: Source,
+    spark: SparkSession,
+    folder: Path,
+    partitions: Sequence[int] | None = None,
+    dialect: str = SHIPPED,
+) -> Iterator[Path]:
+    """Decodes ``source`` into files below ``folder``; gives each one when it is whole, in the
+    order of partitions, the records of each in offset order. A file is removed when the next is
+    asked for.
+
+    Raises UsageError if one of ``partitions`` is not there.
+    """
+    with prepared(spark):
+        ranges = whole(source, spark)
+    if partitions:
+        there = {r.partition for r in ranges}
+        for wanted in partitions:
+            if wanted not in there:
+                raise UsageError(f"The source has no record in partition {wanted}.")
+        ranges = [r for r in ranges if r.partition in partitions]
+    with prepared(spark):
+        plan = control_plan(chosen(source, spark, ranges, dialect).variant)
+    for number, some in enumerate(_together(ranges)):
+        yield from _dumped(source, spark, plan, folder / str(number), some)
+
+
+def _together(ranges: Sequence[Range]) -> Iterator[list[Range]]:
+    """``ranges``, as many at a time as have few records: each time is a job of Spark's."""
+    some: list[Range] = []
+    for one in ranges:
+        if some and sum(r.end - r.start for r in [*some, one]) > AT_ONCE:
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
+
+
+def _dumped(
+    source: Source, spark: SparkSession, plan: ControlPlan, folder: Path, some: Sequence[Range]
+) -> Iterator[Path]:
+    records = source.read(spark, some).coalesce(1)
+    if len(some) > 1:
+        records = records.sortWithinPartitions("partition", "offset")
+    lines = map_in_arrow(records, _liner(plan), pa.schema({"value": pa.string()}))
+    with prepared(spark, 1), capture_faults(source.name):
+        lines.write.text(str(folder))
+    for file in sorted(folder.glob("part-*")):
+        yield file
+        file.unlink()
+
+
+def _liner(plan: ControlPlan) -> BatchFunction:
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            times = batch.column("timestamp").cast(pa.int64()).fill_null(-1000).to_numpy()
+            lines = json_lines(
+                plan,
+                batch.column("partition").to_numpy(),
+                batch.column("offset").to_numpy(),
+                np.floor_divide(times, 1000),
+                batch.column("key"),
+                batch.column("value"),
+            )
+            text = pa.array(list(lines), pa.binary()).cast(pa.string())
+            yield pa.RecordBatch.from_pydict({"value": text})
+
+    return run

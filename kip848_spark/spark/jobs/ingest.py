@@ -1,0 +1,177 @@
+"""Ingest: raw records to the tables `records`, `group_records`, `gaps` and `topics`.
+
+The source is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from kip848_spark.errors import SourceError
+from kip848_spark.kafka.snapshot import LiveTopic
+from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.ledger import Counts, Run
+from kip848_spark.lake.record_writer import WRITTEN, write_records
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.sources import KafkaSource, Source, capture_faults
+from kip848_spark.spark.storage.tables import LakeTables, Mode
+from kip848_spark.wire.batches import Batches
+from kip848_spark.wire.control import ControlPlan
+from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
+from kip848_spark.wire.faults import UNREADABLE
+from kip848_spark.wire.offset_gaps import TRANSACTION
+from kip848_spark.wire.record_stream import PLACE, STREAM_FIELDS, control_decoder, records_decoder
+from kip848_spark.wire.tables import OFFSET_COMMIT
+
+
+def ingest(source: Source, lake: LakeTables, run: Run, keep_commits_raw: bool = False) -> Counts:
+    """Writes the records that ``run`` plans to read, and returns their counts.
+
+    Raises SourceError if the topic is not empty and nothing of it could be read, or if records
+    went missing between the source and the table.
+    """
+    seen = Observation("source")
+    raw = source.read(lake.spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
+    job = RecordsJob(run.run_id, control_plan(run.dialect), _starts(run), keep_commits_raw)
+    with capture_faults(source.name):
+        written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
+    names = ("partition", "first_offset", "last_offset", "cause")
+    tails = [dict(zip(names, tail, strict=True)) for tail in _tails(run, written.reports)]
+    lake.append_rows("gaps", tails, run.run_id, run.identity.cluster_id)
+    return _counts(
+        source, written.reports, run, int(seen.get["records"]), written.rows.get("records")
+    )
+
+
+@dataclass(frozen=True)
+class RecordsJob:
+    """Raw records to rows of `records`, `group_records` and `gaps`: a `TableJob`."""
+
+    run_id: str
+    plan: ControlPlan
+    starts: Mapping[int, int]
+    keep_commits_raw: bool
+
+    tables: Sequence[str] = WRITTEN
+    mode: Mode = "append"
+
+    def in_one_pass(
+        self, batches: Batches, writers: Mapping[str, TableWriter]
+    ) -> list[dict[str, Any]]:
+        return write_records(self.plan, self.starts, batches, writers, self.keep_commits_raw)
+
+    def table_by_table(
+        self, rows: DataFrame, read: Callable[[str], DataFrame]
+    ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
+        """As of a `TableJob`. Control records are decoded out of the bytes that `records` keeps of
+        them: they are few, and so the source is read once."""
+        decoder = records_decoder(self.plan.plan, self.starts, self.keep_commits_raw)
+        yield "records", map_in_arrow(rows, decoder, pa.schema(list(STREAM_FIELDS.items())))
+        written = read("records").where(F.col("run_id") == self.run_id)
+        yield "group_records", control_records(written, self.plan)
+        yield "gaps", _gaps(written)
+        return _tally(written)
+
+
+def _starts(run: Run) -> dict[int, int]:
+    return {r.partition: r.start for r in run.ranges}
+
+
+def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
+    """Rows of `records` to rows of `group_records`, without the columns of the run."""
+    control = records.where(
+        F.col("error").isNull() & F.col("raw_key").isNotNull() & (F.col("kind") != OFFSET_COMMIT)
+    ).select("partition", "offset", "timestamp", "raw_key", "raw_value")
+    schema = pa.schema([*PLACE.items(), *CONTROL_FIELDS.items()])
+    return map_in_arrow(control, control_decoder(plan, CONTROL_FIELDS), schema)
+
+
+def _tally(written: DataFrame) -> list[dict[str, Any]]:
+    """As `write_records` returns it, out of what was written."""
+    reason = F.split_part("error", F.lit(" "), F.lit(1))
+    rows = (
+        written.groupBy("partition", "kind", "tombstone", reason.alias("reason"))
+        .agg(
+            F.count(F.lit(1)).alias("records"),
+            F.sum("unknown_tags").alias("tags"),
+            F.max("offset").alias("last"),
+        )
+        .collect()
+    )
+    return [row.asDict() for row in rows]
+
+
+def _gaps(written: DataFrame) -> DataFrame:
+    inside = written.where(F.col("missing_before") > 0).select(
+        "partition",
+        (F.col("offset") - F.col("missing_before")).alias("first_offset"),
+        (F.col("offset") - 1).alias("last_offset"),
+        F.col("gap_cause").alias("cause"),
+    )
+    return inside.coalesce(1)
+
+
+def _tails(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int, str]]:
+    """The holes between a partition's last record and the planned end."""
+    ends: dict[int, int] = {}
+    for row in tally:
+        ends[row["partition"]] = max(ends.get(row["partition"], 0), row["last"] + 1)
+    after = [(r.partition, max(r.start, ends.get(r.partition, r.start)), r.end) for r in run.ranges]
+    return [(p, first, end - 1, TRANSACTION) for p, first, end in after if first < end]
+
+
+def _counts(
+    source: Source,
+    tally: Sequence[Mapping[str, Any]],
+    run: Run,
+    read: int,
+    written: int | None,
+) -> Counts:
+    """Adds up the tally, and holds it against what the source gave (a capture may have a record
+    twice, a topic may not) and, if that was not what was counted, what the files hold."""
+    newer = {r.text for r in UNREADABLE}
+    errors: dict[str, int] = {}
+    tags: dict[str, int] = {}
+    sums = dict.fromkeys(("decoded", "tombstones", "unknown", "quarantined"), 0)
+    for row in tally:
+        if row["reason"] is not None:
+            errors[row["reason"]] = errors.get(row["reason"], 0) + row["records"]
+            sums["unknown" if row["reason"] in newer else "quarantined"] += row["records"]
+        else:
+            sums["tombstones" if row["tombstone"] else "decoded"] += row["records"]
+        if row["tags"]:
+            tags[row["kind"]] = tags.get(row["kind"], 0) + row["tags"]
+    total = sum(sums.values())
+    span = sum(r.end - r.start for r in run.ranges)
+    if total != read and (total > read or isinstance(source, KafkaSource)):
+        raise SourceError(f"The source gave {read:,} records, but the table has {total:,}.")
+    if written not in (None, total):
+        raise SourceError(f"{total:,} records were decoded, but {written:,} written.")
+    # Later on, a range may well hold nothing but an aborted transaction.
+    if span and not total and all(r.start == 0 for r in run.ranges):
+        raise SourceError(
+            f"The topic {run.identity.topic} has offsets up to "
+            f"{max(r.end for r in run.ranges)}, but none of its records could be read.",
+            "Check that the client may read it (ACL READ on the topic).",
+        )
+    return Counts(total, **sums, missing=span - total, errors=errors, unknown_tags=tags)
+
+
+def topic_rows(topics: Mapping[str, LiveTopic]) -> list[dict[str, Any]]:
+    """Rows of `topics`: the cluster's topics now."""
+    return [
+        {
+            "topic": t.name,
+            "topic_id": t.topic_id,
+            "partitions": t.partitions,
+            "racks": [list(racks) for racks in t.racks] or None,
+        }
+        for t in topics.values()
+        if not t.internal
+    ]

@@ -1,0 +1,111 @@
+"""Repair of a lake that two programs wrote to at once, out of its own records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from kip848_spark.errors import LakeError
+from kip848_spark.lake.ledger import Ledger, Run
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.jobs.ingest import control_records
+from kip848_spark.spark.jobs.integrity import finished, inside, windows_of
+from kip848_spark.spark.jobs.replay import replay
+from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.wire.control_plans import control_plan
+
+_STATE = ("control_state", "offsets")
+"""The tables that a replay carries on: emptied, they are rebuilt from the start."""
+_KEYS: dict[str, list[str] | None] = {
+    "topics": ["run_id", "topic"],
+    "agreement": ["run_id", "check"],
+    "findings": None,
+}
+"""What makes a row of a table that is written once a run; None for all of its columns."""
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was wrong, in words, how many rows of `records` were removed, and the runs that were
+    removed from the ledger: the next run reads their offsets again."""
+
+    damage: tuple[str, ...] = ()
+    removed: int = 0
+    dropped_runs: tuple[str, ...] = ()
+
+
+def repair(
+    lake: LakeTables, plan: Run, progress: Callable[[str], None]
+) -> tuple[int, tuple[str, ...]]:
+    """Leaves each record once in `records`, by the ranges of the finished runs, and rebuilds what
+    follows from them; ``plan`` is this repair's row of the ledger. Returns how many rows were
+    removed, and the runs that were.
+
+    Raises LakeError, before anything is written, if records of a finished run are lost.
+    """
+    follows, others = finished(lake)
+    windows = windows_of(lake)
+    once = _once(lake.read("records"), windows)
+    _must_be_complete(lake, once, follows)
+    before = lake.count("records")
+    progress("removing what is there twice")
+    lake.overwrite("records", once)
+    _overwrite_control(lake, follows)
+    found = lake.read("gaps").join(F.broadcast(windows), inside("first_offset"))
+    gaps = found.withColumn("run_id", F.col("owner")).select(*TABLES["gaps"].fields)
+    lake.overwrite("gaps", gaps.dropDuplicates(["partition", "first_offset"]))
+    of_runs = F.col("run_id").isin([run.run_id for run in follows])
+    for name, key in _KEYS.items():
+        lake.overwrite(name, lake.read(name).where(of_runs).dropDuplicates(key))
+    progress("rebuilding the groups' state")
+    for name in _STATE:
+        lake.overwrite(name, lake.read(name).limit(0))
+    replay(lake, plan, None)
+    for run in others:
+        Ledger(lake).forget(run)
+    return before - lake.count("records"), tuple(run.run_id for run in others)
+
+
+def _once(rows: DataFrame, windows: DataFrame) -> DataFrame:
+    """One row for each offset that a finished run has read, with that run's id."""
+    of_run = (F.col("run_id") == F.col("owner")).cast("int")
+    order = Window.partitionBy("partition", "offset").orderBy(of_run.desc(), "run_id")
+    return (
+        rows.join(F.broadcast(windows), inside())
+        .withColumn("copy", F.row_number().over(order))
+        .where(F.col("copy") == 1)
+        .withColumn("run_id", F.col("owner"))
+        .select(*rows.columns)
+    )
+
+
+def _must_be_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> None:
+    there = {row["run_id"]: row["count"] for row in once.groupBy("run_id").count().collect()}
+    for run in runs:
+        read = run.counts.records_read if run.counts else 0
+        lost = read - there.get(run.run_id, 0)
+        if lost:
+            raise LakeError(
+                f"The lake {lake.path} can't be repaired: of {read:,} records that run "
+                f"{run.run_id} has read, {lost:,} are lost.",
+                "Make a new lake from the topic or from a capture; nothing was changed here.",
+            )
+
+
+def _overwrite_control(lake: LakeTables, runs: list[Run]) -> None:
+    """`group_records`, out of the bytes in `records`, by the dialect of each run."""
+    records = lake.read("records")
+    of_run = records.select("partition", "offset", "run_id", "cluster_id")
+    decoded = [
+        control_records(
+            records.where(F.col("run_id").isin([r.run_id for r in runs if r.dialect == dialect])),
+            control_plan(dialect),
+        )
+        for dialect in sorted({run.dialect for run in runs})
+    ]
+    rows = reduce(DataFrame.unionByName, decoded).join(of_run, ["partition", "offset"])
+    lake.overwrite("group_records", rows)

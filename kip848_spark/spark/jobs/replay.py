@@ -1,0 +1,166 @@
+"""Replay: new control records and commits folded into the state tables.
+
+Control records go, as bytes, to the tasks that fold them, a partition of the topic after the other.
+Committed offsets are reduced by Spark itself: the newest record of each group and partition wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.ledger import Run
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.replay import kinds
+from kip848_spark.replay.partition_stream import CARRIED, FOLDED, STATE_FIELDS, carried_of, derived
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.storage.tables import LakeTables, Mode
+from kip848_spark.wire.batches import Batches, BatchFunction
+
+
+def replay(lake: LakeTables, run: Run, after: str | None) -> None:
+    """Folds what runs later than ``after`` (all of them if None) wrote into the state tables:
+    ``run``, which is under way, and those that only ingested."""
+    new = F.lit(True) if after is None else F.col("run_id") > after
+    records = lake.read("records").where(new & F.col("error").isNull())
+    commits = records.where(F.col("kind") == kinds.COMMIT)
+    cluster_id = run.identity.cluster_id
+    lake.overwrite("offsets", _offsets(lake, commits, cluster_id))
+    names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
+    rows = (
+        lake.read(CARRIED)
+        .unionByName(control_bytes(lake, run, records))
+        .unionByName(_last_commits(commits))
+    )
+    lake.run_job(StateJob(names), in_order(rows), run.run_id, cluster_id)
+
+
+@dataclass(frozen=True)
+class StateJob:
+    """Rows of `control_state`, sorted by partition and offset, to the tables `FOLDED`: a
+    `TableJob`. Rows that an earlier run carried and new ones come together.
+
+    ``names`` are the names of topics by their ids. Raises OutOfOrderError if rows are not sorted.
+    """
+
+    names: Mapping[str, str]
+
+    tables: Sequence[str] = FOLDED
+    mode: Mode = "overwrite"
+
+    def in_one_pass(
+        self, batches: Batches, writers: Mapping[str, TableWriter]
+    ) -> list[dict[str, Any]]:
+        for carried in carried_of(batches):
+            for name, writer in writers.items():
+                writer.write(_arrays(derived(name, carried, self.names)))
+        return []
+
+    def table_by_table(
+        self, rows: DataFrame, read: Callable[[str], DataFrame]
+    ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
+        """As of a `TableJob`. All tables but the first follow from the first, `control_state`."""
+        for table in self.tables:
+            schema = pa.schema(list(STATE_FIELDS[table].items()))
+            yield table, map_in_arrow(rows, self._rows_of(table), schema)
+            rows = in_order(read(CARRIED))
+        return []
+
+    def _rows_of(self, table: str) -> BatchFunction:
+        def run(batches: Batches) -> Batches:
+            for carried in carried_of(batches):
+                yield from derived(table, carried, self.names).to_batches()
+
+        return run
+
+
+def _arrays(table: pa.Table) -> dict[str, pa.Array]:
+    columns = table.combine_chunks()
+    return {
+        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        for name, column in zip(columns.column_names, columns.columns, strict=True)
+    }
+
+
+def in_order(rows: DataFrame) -> DataFrame:
+    """``rows``, each partition of the topic in one task, in the order of its offsets."""
+    return rows.repartition("partition").sortWithinPartitions("partition", "offset")
+
+
+def _dialects(lake: LakeTables, run: Run) -> Column:
+    """The dialect that each record's run read it by."""
+    told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
+    column = F.lit(run.dialect)
+    for name in set(told.values()) - {run.dialect}:
+        runs = [run_id for run_id, its in told.items() if its == name]
+        column = F.when(F.col("run_id").isin(runs), name).otherwise(column)
+    return column
+
+
+def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
+    """The control records among ``records``, as `control_state` has them."""
+    control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
+    dialect = _dialects(lake, run)
+    return control.withColumn("dialect", dialect).select(*TABLES[CARRIED].fields)
+
+
+def _last_commits(commits: DataFrame) -> DataFrame:
+    """A row a group for its newest commit: a group may be known by its commits alone."""
+    return (
+        commits.where(~F.col("tombstone"))
+        .groupBy("partition", "group_id")
+        .agg(F.max("offset").alias("offset"), F.max_by("timestamp", "offset").alias("timestamp"))
+        .withColumn("kind", F.lit(kinds.COMMIT))
+        .withColumns({name: F.lit(None) for name in ("dialect", "raw_key", "raw_value")})
+    )
+
+
+def _offsets(lake: LakeTables, commits: DataFrame, cluster_id: str | None) -> DataFrame:
+    """The newest commit of each group, topic and partition, unless it is a tombstone."""
+    values = [
+        "committed_offset",
+        "leader_epoch",
+        "metadata",
+        "commit_timestamp",
+        "expire_timestamp",
+        "topic_id",
+        "partition",
+        "offset",
+    ]
+    key = ["group_id", "topic", "topic_partition"]
+    before = lake.read("offsets").select(*key, *values, F.lit(False).alias("tombstone"))
+    newest = (
+        before.unionByName(commits.select(*key, *values, "tombstone"))
+        .groupBy(*key)
+        .agg(F.max_by(F.struct(*values, "tombstone"), "offset").alias("newest"))
+    )
+    return (
+        newest.where(~F.col("newest.tombstone"))
+        .select(*key, *(F.col(f"newest.{name}") for name in values))
+        .withColumn("cluster_id", F.lit(cluster_id).cast("string"))
+    )
+
+
+def topic_names(lake: LakeTables) -> DataFrame:
+    """topic_id, topic: every pair that the cluster, a commit or a 4.0 broker's records name."""
+    told = lake.read("topics").select("topic_id", "topic")
+    committed = lake.read("offsets").select("topic_id", "topic")
+    topics: Column = F.explode(F.col(f"{kinds.PARTITIONS}.topics"))
+    described = (
+        lake.read("group_records")
+        .where(F.col("kind") == kinds.PARTITIONS)
+        .select(topics.alias("t"))
+        .select("t.topic_id", F.col("t.topic_name").alias("topic"))
+    )
+    pairs = told.unionByName(committed).unionByName(described)
+    return (
+        pairs.where(F.col("topic_id").isNotNull())
+        .groupBy("topic_id")
+        .agg(F.max("topic").alias("topic"))
+    )

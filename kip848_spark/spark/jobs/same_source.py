@@ -1,0 +1,177 @@
+"""Whether a source is the topic that a lake holds: by the ids of both, else by their records.
+
+Offsets count from 0 in every topic, so another topic's offsets look as if they had been read.
+Where an id is missing on one side, records at the same partition and offset are compared: those of
+the same topic are equal, those of another one differ at least in their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from kip848_spark.errors import LakeError
+from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.lake.ledger import Run
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.sources import Source, capture_faults
+from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.wire.control_plans import control_plan
+from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
+
+ENOUGH = 2_000
+"""Records that are compared, at most."""
+COMPARED = (
+    *("timestamp", "key_type", "group_id", "topic", "topic_partition"),
+    *("tombstone", "committed_offset"),
+)
+"""Columns of `records` that are compared, and the raw bytes where the lake keeps them."""
+RAW = ("raw_key", "raw_value")
+WAY_OUT = "Use a lake of its own for each topic and cluster."
+
+
+def same_source(
+    lake: LakeTables,
+    last: Run | None,
+    source: Source,
+    identity: Identity,
+    extents: Mapping[int, Extent],
+) -> Identity:
+    """The identity of the lake's topic: what ``identity``, the source's own, says, and what the
+    lake knows beyond that. ``last`` is the lake's last finished run. Writes nothing.
+
+    Raises LakeError if the source is another topic, or CaptureError if it can't be read.
+    """
+    if last is None:
+        return identity
+    known = last.identity
+    _same_ids(known, identity)
+    if not (known.topic_id and identity.topic_id):
+        _same_records(lake, last, source, extents)
+    return replace(
+        identity,
+        cluster_id=identity.cluster_id or known.cluster_id,
+        topic_id=identity.topic_id or known.topic_id,
+    )
+
+
+def _same_ids(known: Identity, identity: Identity) -> None:
+    pairs: Sequence[tuple[str, str | None, str | None]] = (
+        ("cluster", known.cluster_id, identity.cluster_id),
+        ("topic", known.topic, identity.topic),
+        ("topic id", known.topic_id, identity.topic_id),
+    )
+    for what, old, new in pairs:
+        if old and new and old != new:
+            raise LakeError(
+                f"This lake holds the records of {what} {old}, the source is of {what} {new}.",
+                WAY_OUT,
+            )
+
+
+def _same_records(
+    lake: LakeTables, last: Run, source: Source, extents: Mapping[int, Extent]
+) -> None:
+    """Compares the newest offsets of each partition that both have. If compaction has removed all
+    of those from one side, compares a sample of all offsets that the source has of the lake's."""
+    read = {r.partition: r.end for r in last.ranges}
+    both = [
+        Range(partition, extent.first, end)
+        for partition, extent in sorted(extents.items())
+        if (end := min(extent.end, read.get(partition, 0))) > extent.first
+    ]
+    share = max(1, ENOUGH // len(both)) if both else 0
+    newest = [replace(r, start=max(r.start, r.end - share)) for r in both]
+    for ranges in (newest, both) if newest != both else (both,):
+        if ranges and (pairs := _compared(lake, last, source, ranges)):
+            for pair in sorted(pairs, key=lambda row: (row["partition"], row["offset"])):
+                if pair["differs"]:
+                    raise LakeError(_difference(pair), WAY_OUT)
+            return
+
+
+def _compared(lake: LakeTables, last: Run, source: Source, ranges: Sequence[Range]) -> list[Row]:
+    """A row for each place in ``ranges`` at which both have a record, of `ENOUGH` records of the
+    source: the place, the group and the time on both sides, and which columns differ."""
+    decoder = records_decoder(
+        control_plan(last.dialect).plan, {r.partition: r.start for r in ranges}, True
+    )
+    schema = pa.schema(list(STREAM_FIELDS.items()))
+    place = ("partition", "offset")
+    columns = (*place, *COMPARED, *RAW)
+    sample = (
+        map_in_arrow(source.read(lake.spark, ranges), decoder, schema)
+        .select(*columns)
+        .orderBy(F.xxhash64(*place), *place)
+        .limit(ENOUGH)
+    )
+    held = lake.read("records").where(_inside(ranges)).select(*columns)
+    pairs = held.alias("lake").join(F.broadcast(sample).alias("source"), [*place], "inner")
+    with capture_faults(source.name):
+        return _with_differences(pairs).collect()
+
+
+def _inside(ranges: Sequence[Range]) -> Column:
+    offset = F.col("offset")
+    tests = [
+        (F.col("partition") == r.partition) & (offset >= r.start) & (offset < r.end) for r in ranges
+    ]
+    return reduce(or_, tests)
+
+
+def _with_differences(pairs: DataFrame) -> DataFrame:
+    """Raw bytes say it all, whatever dialect the lake's record was read by. The lake has none of a
+    commit that was decoded, and every dialect decodes a commit in the same way."""
+
+    def both(name: str) -> tuple[Column, Column]:
+        return F.col(f"lake.{name}"), F.col(f"source.{name}")
+
+    has_raw = reduce(or_, [F.col(f"lake.{name}").isNotNull() for name in RAW])
+
+    def differs(name: str) -> Column:
+        ours, theirs = both(name)
+        if name in RAW:
+            return has_raw & ~ours.eqNullSafe(theirs)
+        decoded = F.lit(name == "timestamp") | ~has_raw
+        return decoded & ~ours.eqNullSafe(theirs)
+
+    names = [F.when(differs(name), F.lit(name)) for name in (*COMPARED, *RAW)]
+    described = [
+        column
+        for side in ("lake", "source")
+        for column in (
+            F.col(f"{side}.group_id").alias(f"{side}_group"),
+            F.unix_millis(f"{side}.timestamp").alias(f"{side}_time"),
+        )
+    ]
+    return pairs.select(
+        "partition", "offset", F.concat_ws(", ", *names).alias("differs"), *described
+    )
+
+
+def _difference(pair: Row) -> str:
+    ours, theirs = (_described(pair[f"{s}_group"], pair[f"{s}_time"]) for s in ("lake", "source"))
+    if ours == theirs:
+        what = f"both have a record {ours}, with different {pair['differs']}"
+    else:
+        what = f"the lake has a record {ours}, the source one {theirs}"
+    return (
+        "The source is not the topic that this lake holds: "
+        f"at partition {pair['partition']}, offset {pair['offset']} {what}."
+    )
+
+
+def _described(group: str | None, milliseconds: int | None) -> str:
+    """``of group a from 2026-01-31T10:00:00.123Z``."""
+    owner = "without a group" if group is None else f"of group {group}"
+    if milliseconds is None:
+        return f"{owner} without a time"
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    return f"{owner} from {time.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"

@@ -1,0 +1,307 @@
+"""A run: plan, ingest, replay, and the ledger's word that it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from kip848_spark.audit.live_comparison import Comparison
+from kip848_spark.audit.results import LIVE
+from kip848_spark.errors import LakeError
+from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.lake.ledger import (
+    AUDIT,
+    DONE,
+    Counts,
+    Ledger,
+    Run,
+    new_run_id,
+    next_ranges,
+)
+from kip848_spark.spark.jobs.audit import Asked, audit
+from kip848_spark.spark.jobs.detect_dialect import chosen
+from kip848_spark.spark.jobs.ingest import ingest, topic_rows
+from kip848_spark.spark.jobs.integrity import check, damage, finished, miscounted
+from kip848_spark.spark.jobs.live_check import judge_live
+from kip848_spark.spark.jobs.repair import Repaired, repair
+from kip848_spark.spark.jobs.replay import replay
+from kip848_spark.spark.jobs.same_source import same_source
+from kip848_spark.spark.session_settings import fit, in_prepared_session
+from kip848_spark.spark.sources import KafkaSource, Source
+from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.wire.definitions import SHIPPED
+from kip848_spark.wire.dialects import AUTO
+
+PART = "audit_of_a_part"
+"""The step of an audit of some groups, since a time, or by a release that was named."""
+Progress = Callable[[str], None]
+"""Told in a few words what is being done."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to. ``run`` is the lake's newest finished run; ``changed`` is False if there
+    was nothing new to do. ``open_offsets``: behind a transaction that is not decided yet.
+    ``live``: what comparing with the cluster came to."""
+
+    run: Run | None
+    changed: bool
+    recovered: str | None = None
+    open_offsets: int = 0
+    live: Comparison | None = None
+
+
+class _Steps:
+    """Tells the progress and takes the time of each step."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.durations_ms: dict[str, int] = {}
+
+    @contextmanager
+    def step(self, name: str, words: str) -> Iterator[None]:
+        self.progress(words)
+        started = time.monotonic()
+        yield
+        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+
+
+@in_prepared_session
+def run_ingest(
+    source: Source,
+    lake: LakeTables,
+    progress: Progress = lambda _: None,
+    keep_commits_raw: bool = False,
+    then_replay: bool = False,
+    dialect: str = SHIPPED,
+    then_audit: bool = False,
+) -> Outcome:
+    """Reads what is new in ``source`` into ``lake``, with ``then_replay`` brings the state tables
+    up to it, and with ``then_audit`` judges it: the nightly job.
+
+    Killed at any point, the next run repeats it; on the same offsets twice it changes nothing.
+    Raises SourceError, CaptureError or LakeError; then readers still see the run before.
+    """
+    steps = _Steps(progress)
+    identity = source.identity()
+    extents = source.extents(lake.spark)
+    with lake.leased():
+        if not lake.exists():
+            with steps.step("make", "making the lake's tables"):
+                lake.make()
+        lake.correct_statistics()
+        ledger = Ledger(lake)
+        last = ledger.last()
+        identity = same_source(lake, last, source, identity, extents)
+        plan, recovered = _recovered(ledger, source, identity, extents)
+        check(lake)
+        if plan is None:
+            ranges = next_ranges(last, extents)
+            choice = chosen(source, lake.spark, ranges, dialect, last.dialect if last else None)
+            if dialect == AUTO:
+                progress(f"the dialect is {choice.variant}: {choice.evidence}")
+            plan = _plan(source.name, identity, ranges, choice.variant, last, lake)
+        fit(lake.spark, _offsets(plan))
+        opened = sum(extent.open for extent in extents.values())
+        stale = then_replay and last is not None and last.replayed_through != last.run_id
+        after, ends = ledger.unaudited() if then_audit else (None, {})
+        read = {r.partition: r.end for r in last.ranges} if last else {}
+        stale = stale or (then_audit and (after is None or ends != read))
+        if plan.is_empty and last is not None and not stale:
+            return Outcome(last, False, recovered, opened)
+        ledger.write(plan)
+        counts = Counts()
+        if not plan.is_empty:
+            with steps.step("ingest", "reading and decoding the topic"):
+                counts = ingest(source, lake, plan, keep_commits_raw)
+        if isinstance(source, KafkaSource):
+            with steps.step("topics", "asking the cluster for its topics"):
+                lake.append_rows(
+                    "topics", topic_rows(source.cluster.topics()), plan.run_id, identity.cluster_id
+                )
+        plan = replace(plan, counts=counts)
+        if then_replay:
+            plan = _replayed(lake, plan, last, steps)
+        live = None
+        if then_replay and then_audit:
+            with steps.step(AUDIT, "judging what the coordinator decided"):
+                audit(lake, plan, Asked(after=after, offsets=ends))
+            if isinstance(source, KafkaSource):
+                with steps.step(LIVE, "comparing with what the broker says"):
+                    live = judge_live(lake, source, plan)
+        return Outcome(_finished(ledger, plan, steps), True, recovered, opened, live)
+
+
+@in_prepared_session
+def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> Outcome:
+    """Brings the state tables up to what has been ingested. Raises LakeError."""
+    steps = _Steps(progress)
+    lake.must_exist()
+    with lake.leased():
+        ledger = Ledger(lake)
+        unfinished = ledger.unfinished()
+        recovered = _undone(ledger, unfinished) if unfinished else None
+        check(lake)
+        last = ledger.last()
+        if last is None or last.replayed_through == last.run_id:
+            return Outcome(last, False, recovered)
+        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        fit(lake.spark, _offsets(plan))
+        ledger.write(plan)
+        plan = _replayed(lake, replace(plan, counts=Counts()), last, steps)
+        return Outcome(_finished(ledger, plan, steps), True, recovered)
+
+
+@in_prepared_session
+def run_audit(
+    lake: LakeTables,
+    asked: Asked,
+    progress: Progress = lambda _: None,
+    source: KafkaSource | None = None,
+) -> Outcome:
+    """Judges all that was replayed into the lake: adds rows to `agreement` and `findings`. With
+    the ``source`` of the lake, its state is compared with what the cluster says, too.
+
+    Raises LakeError if nothing was replayed yet, or not all that was ingested.
+    """
+    steps = _Steps(progress)
+    lake.must_exist()
+    identity = None if source is None else source.identity()
+    with lake.leased():
+        lake.make()  # a lake of an earlier version lacks the two tables
+        ledger = Ledger(lake)
+        unfinished = ledger.unfinished()
+        recovered = _undone(ledger, unfinished) if unfinished else None
+        check(lake)
+        last = ledger.last()
+        if last is None or last.replayed_through != last.run_id:
+            raise LakeError(
+                f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
+            )
+        if source is not None and identity is not None:
+            same_source(lake, last, source, identity, source.extents(lake.spark))
+        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        fit(lake.spark, _offsets(plan))
+        ledger.write(plan)
+        with steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"):
+            audit(lake, plan, asked)
+        live = None
+        if source is not None:
+            with steps.step(LIVE, "comparing with what the broker says"):
+                live = judge_live(lake, source, plan, asked.groups)
+        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
+        return Outcome(_finished(ledger, plan, steps), True, recovered, live=live)
+
+
+@in_prepared_session
+def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> Repaired:
+    """Repairs a lake that two programs wrote to at once; changes nothing if it is not damaged.
+
+    Raises LakeError if there is none, or if it can't be repaired.
+    """
+    steps = _Steps(progress)
+    lake.must_exist()
+    with lake.leased():
+        lake.make()  # a lake of an earlier version may lack a table
+        lake.correct_statistics()
+        ledger = Ledger(lake)
+        last = ledger.last()
+        if last is None:
+            raise LakeError(
+                f"No run of the lake {lake.path} has ever finished.",
+                "Remove its folder, and run again.",
+            )
+        unsound = None
+        if (unfinished := ledger.unfinished()) is not None:
+            unsound = miscounted(lake, unfinished)
+            if unsound is None:
+                _undone(ledger, unfinished)
+            else:  # to restore its versions would bring the damage back
+                ledger.forget(unfinished)
+        with steps.step("check", "looking for damage"):
+            found = damage(lake) or ([unsound] if unsound else [])
+        if not found:
+            return Repaired()
+        last = finished(lake)[0][-1]
+        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
+        fit(lake.spark, _offsets(plan))
+        ledger.write(plan)
+        removed, dropped = repair(lake, plan, progress)
+        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
+        _finished(ledger, plan, steps)
+        return Repaired(tuple(found), removed, dropped)
+
+
+def _plan(
+    source: str,
+    identity: Identity,
+    ranges: tuple[Range, ...],
+    dialect: str,
+    last: Run | None,
+    lake: LakeTables,
+) -> Run:
+    now = datetime.now(UTC)
+    return Run(
+        run_id=new_run_id(now),
+        source=source,
+        identity=identity,
+        dialect=dialect,
+        ranges=ranges,
+        table_versions=lake.versions(),
+        started_at=now,
+        replayed_through=last.replayed_through if last else None,
+    )
+
+
+def _offsets(run: Run) -> int:
+    """How many offsets of the topic the lake has at the end of ``run``."""
+    return sum(part.end for part in run.ranges)
+
+
+def _recovered(
+    ledger: Ledger, source: Source, identity: Identity, extents: dict[int, Extent]
+) -> tuple[Run | None, str | None]:
+    """After a run that was killed: its plan, to be repeated, with the tables as they were before
+    it. The plan names the versions to restore, and keeps them however often it is repeated. If the
+    source is another one or no longer has those offsets, the plan is dropped."""
+    unfinished = ledger.unfinished()
+    if unfinished is None:
+        return None, None
+    ends = {partition: extent.end for partition, extent in extents.items()}
+    there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
+    same = unfinished.source == source.name and unfinished.identity == identity
+    if not there or not same:
+        return None, _undone(ledger, unfinished)
+    ledger.restore(unfinished)
+    return unfinished, unfinished.run_id
+
+
+def _undone(ledger: Ledger, unfinished: Run) -> str:
+    ledger.restore(unfinished)
+    ledger.forget(unfinished)
+    return unfinished.run_id
+
+
+def _replayed(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
+    with steps.step("replay", "rebuilding the groups' state"):
+        after = last.replayed_through if last else None
+        replay(lake, plan, after)
+    return replace(plan, replayed_through=plan.run_id)
+
+
+def _finished(ledger: Ledger, plan: Run, steps: _Steps) -> Run:
+    done = replace(
+        plan,
+        outcome=DONE,
+        table_versions=ledger.lake.versions(),
+        finished_at=datetime.now(UTC),
+        durations_ms=steps.durations_ms,
+    )
+    ledger.write(done)
+    return done

@@ -1,0 +1,43 @@
+"""SQL over the lake's views, for people: what Spark does not accept is their mistake, not ours."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from kip848_spark.errors import UsageError
+from kip848_spark.spark.collect import collected
+from kip848_spark.spark.session_settings import prepared
+
+_POSITION = re.compile(r"[;(]?\s*\(?line (\d+),? pos (\d+)\)?;?")
+_CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: \w+;?")
+_DETAILS = ("== ", "'", "+-")
+"""Where Spark's message goes on with the query, or with the plan that it made of it."""
+
+
+def query_rows(spark: SparkSession, query: str, most: int | None = None) -> list[dict[str, Any]]:
+    """The rows that ``query`` gives, at most ``most``. Raises UsageError with Spark's reason."""
+    try:
+        with prepared(spark):
+            frame = spark.sql(query.rstrip().rstrip(";"))
+            return collected(frame if most is None else frame.limit(most))
+    except PySparkException as cause:
+        raise UsageError(_sentence(str(cause))) from None
+
+
+def _sentence(said: str) -> str:
+    """What Spark says of a query: the place in it, and the reason."""
+    lines: list[str] = []
+    for line in said.strip().splitlines():
+        if lines and line.startswith(_DETAILS):
+            break
+        lines.append(line.strip())
+    reason = _CLASS.sub("", " ".join(filter(None, lines)))
+    found = _POSITION.search(reason)
+    where = f" (line {found[1]}, position {int(found[2]) + 1})" if found else ""
+    reason = _STATE.sub("", _POSITION.sub("", reason)).strip(" ;")
+    return f"Spark does not accept the query{where}: {reason or 'it gives no reason'}"

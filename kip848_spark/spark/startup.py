@@ -1,0 +1,73 @@
+"""Starting Spark's JVM: what it prints goes to a log, and why it does not start is one sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from kip848_spark.errors import EnvironmentFault
+from kip848_spark.spark.error_messages import innermost, whole_text
+
+_NOISE = re.compile(
+    r"(WARNING|NOTE|Picked up|Using |Setting default|To adjust|Error occurred during init"
+    r"|Error: (Could not create the Java|A fatal exception has))"
+)
+
+
+@contextmanager
+def starting(log: Path | None) -> Iterator[None]:
+    """Standard output and error go to ``log`` for the processes that are started meanwhile;
+    without one, both to standard error. Raises EnvironmentFault if Spark can't be started."""
+    before = log.stat().st_size if log is not None and log.exists() else 0
+    try:
+        with _output_to(log):
+            yield
+    except (PySparkException, Py4JError) as cause:
+        said = "" if log is None else log.read_text(errors="replace")[before:]
+        if log is not None:
+            with log.open("a", encoding="utf-8", errors="replace") as file:
+                file.write(f"\n{whole_text(cause)}\n")
+        reason = javas_reason(said)
+        if "JAVA_GATEWAY_EXITED" not in str(cause) or not reason:
+            reason = innermost(whole_text(cause))
+        raise EnvironmentFault(
+            f"Spark can't be started: {reason.rstrip('.')}.",
+            "Look at the section [spark] of the settings, and at JAVA_TOOL_OPTIONS."
+            + (f" (Spark's log is {log}.)" if log else ""),
+        ) from None
+
+
+@contextmanager
+def _output_to(log: Path | None) -> Iterator[None]:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    own = {number: os.dup(number) for number in (1, 2)}
+    try:
+        if log is None:
+            os.dup2(2, 1)
+        else:
+            with log.open("ab") as file:
+                for number in own:
+                    os.dup2(file.fileno(), number)
+        yield
+    finally:
+        for number, copy in own.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def javas_reason(said: str) -> str:
+    """Why a JVM or Spark's launcher ended, of what they printed; empty if they do not tell."""
+    if found := re.search(r'Exception in thread "main" (.+)', said):
+        causes = re.findall(r"\nCaused by: (.+)", said)
+        return innermost(causes[-1] if causes else found.group(1))
+    lines = [line.strip() for line in said.split("\nUsage:", maxsplit=1)[0].splitlines()]
+    told = [line for line in lines if line and not _NOISE.match(line)]
+    return re.sub(r" \(was .*\)", "", " ".join(told[:2])).removeprefix("Error: ")

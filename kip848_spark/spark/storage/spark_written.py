@@ -1,0 +1,106 @@
+"""Tables that Spark writes: on object stores, on clusters, and where a table was altered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from kip848_spark.lake.tables import TABLES, Table
+from kip848_spark.spark.collect import collected
+from kip848_spark.spark.schemas import spark_schema
+from kip848_spark.spark.storage.tables import (
+    LakeTables,
+    Mode,
+    TableJob,
+    TableRow,
+    WrittenByJob,
+    with_constants,
+)
+
+
+class SparkWrittenTables(LakeTables):
+    """See `LakeTables`. Works wherever Spark can write Delta tables."""
+
+    def _create(self, table: Table) -> None:
+        columns = ", ".join(
+            f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
+            for f in spark_schema(table).fields
+        )
+        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties.items())
+        properties = f" TBLPROPERTIES ({pairs})" if pairs else ""
+        place = f"delta.`{self.location(table.name)}`"
+        self.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta{properties}")
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def run_job(
+        self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
+    ) -> WrittenByJob:
+        steps = job.table_by_table(rows, self.read)
+        while True:
+            try:
+                table, frame = next(steps)
+            except StopIteration as end:
+                return WrittenByJob(end.value)
+            self._write(table, with_constants(table, frame, run_id, cluster_id), job.mode)
+
+    def append(self, table: str, rows: DataFrame) -> None:
+        self._write(table, rows, "append")
+
+    def overwrite(self, table: str, rows: DataFrame) -> None:
+        self._write(table, rows, "overwrite")
+
+    def append_rows(
+        self, table: str, rows: Sequence[TableRow], run_id: str, cluster_id: str | None
+    ) -> None:
+        if rows:
+            names = [n for n in TABLES[table].fields if n not in ("run_id", "cluster_id")]
+            frame = self._frame(table, rows, names)
+            self._write(table, with_constants(table, frame, run_id, cluster_id), "append")
+
+    def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
+        frame = self._frame(table, rows, list(TABLES[table].fields))
+        self._write(table, frame, "overwrite", {"replaceWhere": f"{column} = '{value}'"})
+
+    def correct_statistics(self) -> None:
+        """Statistics that Spark wrote need no correction."""
+        self.versions()
+
+    def _frame(self, table: str, rows: Sequence[TableRow], names: Sequence[str]) -> DataFrame:
+        fields = spark_schema(TABLES[table]).fields
+        schema = T.StructType([field for field in fields if field.name in names])
+        values = [[row[name] for name in names] for row in rows]
+        return self.spark.createDataFrame(values, schema).coalesce(1)
+
+    def _write(
+        self, table: str, rows: DataFrame, mode: Mode, options: Mapping[str, str] | None = None
+    ) -> None:
+        writer = rows.select(*TABLES[table].fields).write.format("delta").mode(mode)
+        with self._commit(table):
+            writer.options(**(options or {})).save(self.location(table))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        with self.faults("read"):
+            return collected(self.read(table))
+
+    def count(self, table: str) -> int:
+        with self.faults("read"):
+            return self.read(table).count()
+
+    def newest_of(
+        self, table: str, column: str, key: Sequence[str], unless: str, value: str
+    ) -> dict[tuple[Any, ...], Any]:
+        with self.faults("read"):
+            rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
+            found = rows.agg(F.max(column).alias("newest")).collect()
+            return {tuple(row[name] for name in key): row["newest"] for row in found}
+
+
+def _sql(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,284 @@
+"""The interface of a lake's tables, and what its implementations share: lease and versions."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kip848_spark.config.storage import store_fault
+from kip848_spark.errors import LakeError
+from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.folders import is_lake
+from kip848_spark.lake.lease import Lease
+from kip848_spark.lake.location import Location
+from kip848_spark.lake.tables import TABLES, Table
+from kip848_spark.spark.hadoop import folder_of
+from kip848_spark.wire.batches import Batches
+
+TableRow = Mapping[str, Any]
+"""A row of a table as plain values, by column."""
+Mode = Literal["append", "overwrite"]
+_COMMIT_FILE = re.compile(r"\d{20}\.json")
+
+
+class TableJob(Protocol):
+    """Turns the rows of a DataFrame into rows of several tables.
+
+    A job describes the same result in two ways, one for each implementation of `LakeTables`. Rows
+    lack the columns ``run_id`` and ``cluster_id``, which the implementation adds.
+    """
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The tables that are written."""
+
+    @property
+    def mode(self) -> Mode:
+        """Whether rows are appended, or replace all there are."""
+
+    def in_one_pass(
+        self, batches: Batches, writers: Mapping[str, TableWriter]
+    ) -> list[dict[str, Any]]:
+        """Writes the rows that follow from ``batches``, and returns a report as JSON-compatible
+        rows. Runs in a Python worker, once for each partition of the DataFrame."""
+
+    def table_by_table(
+        self, rows: DataFrame, read: Callable[[str], DataFrame]
+    ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
+        """Yields each table's name and rows, and returns the report. A table has been written when
+        the next one is asked for, and ``read`` reads it."""
+
+
+@dataclass(frozen=True)
+class WrittenByJob:
+    """The reports of a job, and the number of rows by table if the files' footers tell."""
+
+    reports: list[dict[str, Any]]
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+
+class LakeTables(ABC):
+    """The tables of the lake at ``place``. Nothing is read or written before a method is called.
+
+    `open_lake` makes one.
+    """
+
+    def __init__(self, spark: SparkSession, place: Location) -> None:
+        self.spark = spark
+        self.place = place
+        self.path = place.text
+        self.files = folder_of(spark, place)
+        self._lease: Lease | None = None
+        self._expected: dict[str, int] = {}
+
+    def location(self, table: str) -> str:
+        """The URI of the Delta folder of ``table``."""
+        return self.place.child(table)
+
+    # -- what each implementation does in its own way ------------------------------------------
+
+    @abstractmethod
+    def _create(self, table: Table) -> None:
+        """Creates an empty table."""
+
+    @abstractmethod
+    def run_job(
+        self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
+    ) -> WrittenByJob:
+        """Writes what ``job`` makes of ``rows``, a commit for each table. Raises LakeError."""
+
+    @abstractmethod
+    def append(self, table: str, rows: DataFrame) -> None:
+        """Appends ``rows`` (all columns of the table). Raises LakeError."""
+
+    @abstractmethod
+    def overwrite(self, table: str, rows: DataFrame) -> None:
+        """Replaces all rows by ``rows`` (all columns of the table). Raises LakeError."""
+
+    @abstractmethod
+    def append_rows(
+        self, table: str, rows: Sequence[TableRow], run_id: str, cluster_id: str | None
+    ) -> None:
+        """Appends a few ``rows`` of a run. Raises LakeError."""
+
+    @abstractmethod
+    def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
+        """Replaces the rows that have ``value`` in ``column`` by ``rows``. The table is small: all
+        of it may be rewritten. Raises LakeError."""
+
+    @abstractmethod
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a small table. Raises LakeError."""
+
+    @abstractmethod
+    def count(self, table: str) -> int:
+        """The number of rows of a table. Raises LakeError."""
+
+    @abstractmethod
+    def newest_of(
+        self, table: str, column: str, key: Sequence[str], unless: str, value: str
+    ) -> dict[tuple[Any, ...], Any]:
+        """The largest ``column`` for each ``key``, of the rows in which ``unless`` is not
+        ``value``. Raises LakeError."""
+
+    @abstractmethod
+    def correct_statistics(self) -> None:
+        """Corrects the statistics of files that an earlier version of this program wrote: they
+        made other Delta readers skip rows. Raises LakeError if a table is missing."""
+
+    # -- creating ------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        """True if there is a lake. Raises LakeError if there is something else at its path."""
+        with self.faults("read"):
+            return is_lake(self.files, self.path, TABLES)
+
+    def must_exist(self) -> None:
+        """Raises LakeError unless there is a lake."""
+        if not self.exists():
+            raise LakeError(
+                f"There is no lake at {self.path}.", "`kip848 run` makes it, or name another."
+            )
+
+    def make(self) -> None:
+        """Creates the tables that do not exist, empty. `runs` is the last one: a lake that has it
+        has all others."""
+        for table in sorted(TABLES.values(), key=lambda t: t.name == "runs"):
+            if not self._commits(table.name):
+                with self.faults("made"):
+                    self._create(table)
+                self._expected[table.name] = self._version(table.name)
+
+    # -- lease and versions --------------------------------------------------------------------
+
+    @contextmanager
+    def leased(self) -> Iterator[None]:
+        """Holds the lake's lease: no other run writes to it meanwhile, on any machine.
+
+        From here on each table must have the versions that this process gives it. Raises LakeError
+        if another run has the lease, or if the path is no place for a lake.
+        """
+        self.exists()  # no lease file goes into a folder that is something else
+        with ExitStack() as stack:
+            with self.faults("written"):
+                self._lease = stack.enter_context(Lease.held(self.files, self.path))
+                self._expected = self._versions_there()
+            try:
+                yield
+            finally:
+                self._lease = None
+
+    @contextmanager
+    def _commit(self, table: str) -> Iterator[int]:
+        """One commit to ``table``: gives the version that it follows.
+
+        Under a lease it is refused if the lease was lost or if the table is not at the version
+        that this process last gave it. Raises LakeError.
+        """
+        with self.faults("written"):
+            before = self._version(table)
+            if self._lease is not None:
+                self._lease.check()
+                self._must_be(table, self._expected.get(table, before), before)
+            yield before
+            after = self._version(table)
+            if self._lease is not None and after != before:
+                self._must_be(table, before + 1, after)
+                self._expected[table] = after
+
+    def _must_be(self, table: str, expected: int, found: int) -> None:
+        if found != expected:
+            raise LakeError(
+                f"Another program wrote to the table {table} of the lake {self.path} during this "
+                f"run: it is at version {found}, expected {expected}.",
+                "Nothing more was written. Run it again when nothing else writes to the lake: it "
+                "restores the tables first.",
+            )
+
+    def versions(self) -> dict[str, int]:
+        """The newest Delta version of each table: its last commit file's number.
+
+        `DESCRIBE HISTORY` says the same, a second a table.
+        """
+        return {name: self._version(name) for name in TABLES}
+
+    def _versions_there(self) -> dict[str, int]:
+        """As `versions`, of the tables that exist."""
+        found = {name: self._commits(name) for name in TABLES}
+        return {name: max(commits) for name, commits in found.items() if commits}
+
+    def _version(self, table: str) -> int:
+        commits = self._commits(table)
+        if not commits:
+            raise LakeError(
+                f"The lake {self.path} has no table {table}.",
+                "Put its folder back; what an earlier version did not have `kip848 audit` makes.",
+            )
+        return max(commits)
+
+    def _commits(self, table: str) -> list[int]:
+        """The versions of ``table`` that have a commit file; none if there is no such table."""
+        names = self.files.names(f"{table}/_delta_log")
+        return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
+
+    def restore(self, versions: Mapping[str, int]) -> None:
+        """Brings each table back to what it was at its version."""
+        now = self.versions()
+        for name, version in versions.items():
+            if now[name] != version:
+                with self._commit(name):
+                    self.spark.sql(
+                        f"RESTORE TABLE delta.`{self.location(name)}` TO VERSION AS OF {version}"
+                    ).count()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, table: str, version: int | None = None) -> DataFrame:
+        """A table at its newest version, or at ``version``. Raises LakeError."""
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        with self.faults("read"):
+            return reader.load(self.location(table))
+
+    @contextmanager
+    def faults(self, verb: str) -> Iterator[None]:
+        """Turns what Spark says of an unreachable or foreign folder into one sentence."""
+        try:
+            yield
+        except (PySparkException, Py4JJavaError, DeltaError, OSError) as cause:
+            text = str(cause)
+            for sign in ("Permission denied", "Read-only file system", "No space left", "Mkdirs"):
+                if sign in text:
+                    raise LakeError(
+                        f"The lake {self.path} can't be {verb}: {sign.lower()}.",
+                        "Check the path and its permissions.",
+                    ) from None
+            if fault := store_fault(text, f"the lake {self.path}"):
+                raise fault from None
+            if isinstance(cause, DeltaError | OSError):
+                first = text.splitlines()[0] if text else type(cause).__name__
+                raise LakeError(f"The lake {self.path} can't be {verb}: {first}") from None
+            raise
+
+
+def with_constants(table: str, rows: DataFrame, run_id: str, cluster_id: str | None) -> DataFrame:
+    """``rows`` with those of the columns ``run_id`` and ``cluster_id`` that ``table`` has."""
+    constants = {"run_id": run_id, "cluster_id": cluster_id}
+    return rows.withColumns(
+        {
+            name: F.lit(value).cast("string")
+            for name, value in constants.items()
+            if name in TABLES[table].fields
+        }
+    )

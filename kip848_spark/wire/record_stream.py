@@ -1,0 +1,100 @@
+"""The functions that run in Spark's Python workers: Arrow batches in, Arrow batches out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from kip848_spark.wire.batches import Batches, BatchFunction
+from kip848_spark.wire.control import ControlPlan, control_columns
+from kip848_spark.wire.decode import Decoded, Plan, decode
+from kip848_spark.wire.offset_gaps import Gaps
+from kip848_spark.wire.tables import RECORD_FIELDS, TIMESTAMP, record_columns
+
+Columns = dict[str, pa.Array]
+Place = tuple[int, int]
+PLACE: dict[str, pa.DataType] = {
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+}
+"""Columns that say where a record is in the topic, and their Arrow types."""
+GAP_FIELDS: dict[str, pa.DataType] = {"missing_before": pa.int64(), "gap_cause": pa.string()}
+"""Columns that describe the missing offsets before a record, and their Arrow types."""
+STREAM_FIELDS: dict[str, pa.DataType] = {**PLACE, **RECORD_FIELDS, **GAP_FIELDS}
+"""The columns that `records_decoder` yields, and their Arrow types."""
+
+
+def records_decoder(
+    plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool = False
+) -> BatchFunction:
+    """Raw records (partition, offset, timestamp, key, value) to rows of `records`.
+
+    ``starts`` are the first offsets of the partitions. A record that comes twice, as captures
+    that overlap have it, is taken once.
+    """
+
+    def run(batches: Batches) -> Batches:
+        for _, columns in read(plan, starts, keep_commits_raw, batches):
+            yield pa.RecordBatch.from_pydict(columns)
+
+    return run
+
+
+def read(
+    plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool, batches: Batches
+) -> Iterator[tuple[Decoded, Columns]]:
+    """What `records_decoder` does, batch by batch: what was decoded, and the rows' columns."""
+    gaps = Gaps(starts)
+    previous = (-1, -1)
+    for raw in batches:
+        batch, previous = _once(raw, previous)
+        if not batch.num_rows:
+            continue
+        keys, values = batch.column("key"), batch.column("value")
+        decoded = decode(plan, keys, values)
+        missing, cause = gaps.find(
+            batch.column("partition").to_numpy(),
+            batch.column("offset").to_numpy(),
+            decoded.key_of,
+        )
+        yield (
+            decoded,
+            {
+                **{name: batch.column(name) for name in PLACE},
+                **record_columns(plan, decoded, keys, values, keep_commits_raw),
+                "missing_before": missing,
+                "gap_cause": cause,
+            },
+        )
+
+
+def _once(batch: pa.RecordBatch, previous: Place) -> tuple[pa.RecordBatch, Place]:
+    """``batch`` without rows at the place of the row before; and the place of its last row."""
+    if not batch.num_rows:
+        return batch, previous
+    partition = batch.column("partition").to_numpy()
+    offset = batch.column("offset").to_numpy()
+    same = np.empty(len(offset), bool)
+    same[0] = (int(partition[0]), int(offset[0])) == previous
+    same[1:] = (offset[1:] == offset[:-1]) & (partition[1:] == partition[:-1])
+    last = (int(partition[-1]), int(offset[-1]))
+    return (batch.filter(pa.array(~same)) if same.any() else batch), last
+
+
+def control_decoder(plan: ControlPlan, fields: Mapping[str, pa.DataType]) -> BatchFunction:
+    """Raw control records (partition, offset, timestamp, raw_key, raw_value) to rows of
+    `group_records`, which has the columns ``fields``."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            if batch.num_rows:
+                columns = {name: batch.column(name) for name in PLACE}
+                columns |= control_columns(
+                    plan, fields, batch.column("raw_key"), batch.column("raw_value")
+                )
+                yield pa.RecordBatch.from_pydict(columns)
+
+    return run

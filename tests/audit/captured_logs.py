@@ -1,0 +1,95 @@
+"""The control records of the captures, as Kafka's own tool read them, and audits of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from functools import lru_cache
+
+from kip848_spark.audit.coverage import Coverage
+from kip848_spark.audit.group import GroupAudit
+from kip848_spark.audit.log_entries import Entry, entry
+from kip848_spark.audit.results import Tally
+from kip848_spark.audit.settings import Settings
+from kip848_spark.audit.topics import KnownTopics
+from tests.audit.raw_records import entries_of, topics_of
+from tests.captures import COMMITTED, DUMP, LIVE, read_dump
+from tests.conftest import CAPTURED as RELEASES
+from tests.conftest import DATA
+
+CHURNED = tuple(sorted(path.name for path in DATA.glob("churn-*")))
+"""Captures of heavy churn, with a broker restart in the middle."""
+MOVING = tuple(sorted(path.name for path in DATA.glob("moving-*")))
+"""The same, of groups that migrate and of members that subscribe by expression."""
+CONTROL = ("2", "3", "4", "5", "6", "7", "8", "16")
+__all__ = [
+    "CHURNED", "CONTROL", "MOVING", "RELEASES", "audit", "churned", "churned_topics", "entries",
+    "topics", "whole",
+]  # fmt: skip
+
+
+@lru_cache
+def _entries(release: str) -> tuple[Entry, ...]:
+    lines = read_dump(DATA / f"kafka-{release}" / DUMP)
+    return tuple(
+        entry(
+            line["partition"],
+            line["offset"],
+            line["timestamp"],
+            {"key": line["key"], "value": line["payload"]},
+        )
+        for line in lines
+        if "key" in line and line["key"]["type"] in CONTROL
+    )
+
+
+def entries(release: str) -> list[Entry]:
+    """The control records of a capture, in offset order of each partition; free to be edited."""
+    return copy.deepcopy(list(_entries(release)))
+
+
+@lru_cache
+def topics(release: str) -> KnownTopics:
+    """The topics that the captured broker listed."""
+    return topics_of(DATA / f"kafka-{release}" / LIVE)
+
+
+@lru_cache
+def _churned(capture: str) -> tuple[Entry, ...]:
+    return tuple(entries_of(DATA / capture / COMMITTED))
+
+
+def churned(capture: str) -> list[Entry]:
+    """The control records of a capture of heavy churn; free to be edited."""
+    return copy.deepcopy(list(_churned(capture)))
+
+
+@lru_cache
+def churned_topics(capture: str) -> KnownTopics:
+    """The topics that its broker listed at the end."""
+    return topics_of(DATA / capture / LIVE)
+
+
+def whole(log: Iterable[Entry]) -> Coverage:
+    """A log that is all there, and that was read in the middle of nothing."""
+    return Coverage.of((), {})
+
+
+def audit(
+    log: Iterable[Entry],
+    known: KnownTopics,
+    coverage: Coverage | None = None,
+    release: str | None = None,
+) -> Tally:
+    """What the audit of these records comes to."""
+    settings = Settings(coverage or Coverage(), known, release)
+    audits: dict[tuple[int, str], GroupAudit] = {}
+    for item in log:
+        key = item.partition, item.group
+        if key not in audits:
+            audits[key] = GroupAudit(item.partition, item.group, settings)
+        audits[key].add(item)
+    tally = Tally()
+    for one in audits.values():
+        tally.add(one.finish())
+    return tally

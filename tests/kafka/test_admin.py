@@ -1,0 +1,60 @@
+"""What the live cluster says, and how it is put when it says nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kip848_spark.errors import SourceError
+from kip848_spark.kafka.admin import Cluster, snapshot
+from kip848_spark.kafka.snapshot import LiveOffset
+from kip848_spark.local.broker import Broker
+from kip848_spark.local.scenarios import Quiet
+
+
+def test_a_snapshot_of_everything(quiet: Quiet) -> None:
+    said = snapshot(quiet.stage.broker.bootstrap)
+    assert said.cluster_id == quiet.stage.broker.cluster_id
+    assert said.refused == {}
+    assert set(said.offsets) == set(said.groups)
+    assert said.groups["demo.three"].type == "consumer"
+    assert {member.client_id for member in said.groups["demo.three"].members} == {"A", "B", "C"}
+    stuck = {member.client_id: member for member in said.groups["demo.stuck"].members}
+    assert (stuck["waits"].assigned, len(stuck["waits"].target or ())) == ((), 1)
+    assert said.groups["demo.returned"].members[0].target is None
+    static = {member.instance_id for member in said.groups["demo.static"].members}
+    assert static == {"static-1", "static-2", "static-3"}
+    assert said.offsets["demo.manual"][0] == LiveOffset("foo", 0, 250, None, "zurück: 取り消し ⏪")
+    assert [one.offset for one in said.offsets["demo.transactions"]] == [300, 301, 302, 303]
+    assert said.topics["growing"].partitions == 5
+    assert len(said.topics["foo"].topic_id) == 22
+    assert len(said.ends) == said.topics["__consumer_offsets"].partitions
+    assert all(0 == ends.first <= ends.stable <= ends.end for ends in said.ends.values())
+    json.dumps(said.to_json())
+
+
+def test_nobody_there(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SourceError, match=r"No Kafka broker answers at 127.0.0.1:1 .*refused"):
+        Cluster("127.0.0.1:1")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_refused_credentials(broker: Broker, capfd: pytest.CaptureFixture[str]) -> None:
+    sasl = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "somebody",
+        "sasl.password": "a-secret",
+    }
+    with pytest.raises(SourceError, match="refuses the client") as fault:
+        Cluster(broker.bootstrap, sasl)
+    assert "a-secret" not in str(fault.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_unknown_topic_and_an_unknown_setting(broker: Broker) -> None:
+    with pytest.raises(SourceError, match="no-such-topic can't be described"):
+        Cluster(broker.bootstrap).ends("no-such-topic")
+    with pytest.raises(SourceError, match="settings are not usable"):
+        Cluster(broker.bootstrap, {"no.such.setting": "1"})

@@ -1,0 +1,148 @@
+"""Why Spark can't do it, in a sentence: real sessions that lack something, each in a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from kip848_spark.runtime import jars
+from kip848_spark.spark.preflight import mismatch
+from tests.spark.plain_session import CAPTURE, DELTA
+
+SOURCE = f"parquet:{CAPTURE}"
+
+
+def told(
+    tmp_path: Path, settings: dict[str, str], capture: str = str(CAPTURE), **environment: str
+) -> dict[str, str]:
+    """What a run in such a session raises."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.unfit_session", str(tmp_path / "l"),
+         json.dumps(settings), capture],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "l").exists()
+    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def ours() -> str:
+    return ",".join(map(str, jars.spark_jars()))
+
+
+def kip848(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kip848_spark", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def test_no_jars(tmp_path: Path) -> None:
+    said = told(tmp_path, {})
+    assert said["message"] == "The Spark session lacks the classes of Delta Lake."
+    assert "kip848 jars" in said["mend"]
+
+
+def test_jars_of_another_spark(tmp_path: Path) -> None:
+    other = tmp_path / "delta-spark_4.0_2.13-4.0.1.jar"
+    mine = [jar for jar in jars.spark_jars() if not jar.name.startswith("delta-spark")]
+    shutil.copy(next(j for j in jars.spark_jars() if j.name.startswith("delta-spark")), other)
+    said = told(tmp_path, {"spark.jars": ",".join(map(str, [*mine, other])), **DELTA})
+    assert said["kind"] == "EnvironmentFault"
+    assert f"The jar {other.name}" in said["message"]
+    assert "made for Spark 4.0" in said["message"]
+
+
+def test_no_extension(tmp_path: Path) -> None:
+    said = told(tmp_path, {"spark.jars": ours()})
+    assert "lacks spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in said["message"]
+    assert "--conf spark.sql.extensions" in said["mend"]
+    name = "spark.sql.catalog.spark_catalog"
+    said = told(tmp_path, {"spark.jars": ours(), **DELTA, name: "builtin"})
+    assert f"lacks {name}=org.apache.spark.sql.delta.catalog.DeltaCatalog" in said["message"]
+
+
+def test_executors_without_the_package(tmp_path: Path) -> None:
+    """An executor whose Python is a bare one."""
+    bare = tmp_path / "bare"
+    venv.create(bare)
+    python = str(bare / "bin" / "python")
+    settings = {"spark.jars": ours(), **DELTA, "spark.master": "local-cluster[1,1,1024]"}
+    settings |= {"spark.pyspark.python": python, "spark.pyspark.driver.python": sys.executable}
+    said = told(tmp_path, settings, PYSPARK_PYTHON=python)
+    assert said["kind"] == "EnvironmentFault"
+    assert "Python on the executor " in said["message"]
+    assert "can't import " in said["message"]
+    assert python in said["message"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ('"spark.driver.memory" = "999t"', "999t|object heap|heap size"),
+        ('"spark.driver.extraJavaOptions" = "-Xmx3g"', "Not allowed to specify max heap"),
+        ('"spark.executor.cores" = "lots"', "positive number"),
+        ('"spark.master" = "nonsense"', "Master must either be"),
+    ],
+)
+def test_a_jvm_that_does_not_start(tmp_path: Path, setting: str, reason: str) -> None:
+    file = tmp_path / "kip848.toml"
+    file.write_text(f"[spark]\n{setting}\n")
+    lake = tmp_path / "lake"
+    done = kip848("ingest", "--source", SOURCE, "--lake", str(lake), "--config", str(file))
+    assert done.returncode == 2
+    assert "Spark can't be started: " in done.stderr
+    assert any(part in done.stderr for part in reason.split("|")), done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+    assert len(done.stderr) < 800, done.stderr
+    assert done.stdout == ""
+    assert not lake.exists()
+
+
+def test_spark_connect_is_refused(tmp_path: Path) -> None:
+    lake = str(tmp_path / "lake")
+    arguments = ("ingest", "--source", SOURCE, "--lake", lake)
+    done = kip848(*arguments, SPARK_REMOTE="sc://127.0.0.1:1")
+    assert done.returncode == 2
+    assert "Spark Connect" in done.stderr
+    assert "SPARK_REMOTE" in done.stderr
+    assert len(done.stderr) < 500, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("scheme", "words", "todo"),
+    [("abc", "no file system for abc: paths", "add the jars"), ("s3a", "S3AFileSystem", "--s3")],
+)
+def test_a_file_system_that_is_not_there(
+    tmp_path: Path, scheme: str, words: str, todo: str
+) -> None:
+    said = told(tmp_path, {"spark.jars": ours(), **DELTA}, f"{scheme}://bucket/capture")
+    assert words in said["message"]
+    assert todo in said["mend"]
+    assert "o2" not in said["message"]
+
+
+@pytest.mark.parametrize(
+    ("jar", "wrong"),
+    [
+        ("delta-spark_4.2_2.13-4.4.0.jar", None),
+        ("delta-spark_4.0_2.13-4.4.0.jar", "Spark 4.0"),
+        ("delta-spark_2.12-3.3.0.jar", "Scala 2.12"),
+        ("spark-sql-kafka-0-10_2.13-4.2.1.jar", None),
+        ("spark-sql-kafka-0-10_2.13-3.5.1.jar", "Spark 3.5"),
+        ("runtime.jar", None),
+        ("jrt:/some/place", None),
+    ],
+)
+def test_a_jars_name_tells_what_it_is_made_for(jar: str, wrong: str | None) -> None:
+    assert mismatch(jar, "4.2.0", "2.13") == wrong
