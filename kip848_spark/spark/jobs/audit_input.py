@@ -19,6 +19,7 @@ from kip848_spark.lake.tables import TABLES
 from kip848_spark.replay import kinds
 from kip848_spark.spark.jobs.sampling import Sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
 
 COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 5_000
@@ -83,7 +84,7 @@ def _struct(columns: Sequence[str]) -> str:
 
 
 def _control(lake: LakeTables) -> DataFrame:
-    schema = TABLES["group_records"].schema
+    schema = spark_schema(TABLES["group_records"])
     cases = (
         f"WHEN '{kind}' THEN {_json(f'CAST({kind} AS {_as_kafka(schema[kind].dataType)})')}"
         for kind in _STRUCTS
