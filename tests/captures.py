@@ -23,12 +23,12 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, snapshot
 from kip848_spark.kafka.snapshot import (
+    ClusterSnapshot,
     LiveEnds,
     LiveGroup,
     LiveMember,
     LiveOffset,
     LiveTopic,
-    Snapshot,
 )
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, drive
@@ -42,7 +42,7 @@ RECORDS, COMMITTED, DUMP, LIVE = (
 )
 
 
-def make_capture(version: str, out_dir: Path) -> Snapshot:
+def make_capture(version: str, out_dir: Path) -> ClusterSnapshot:
     """Run all scenarios against a broker of that release, and keep what came of it."""
     out_dir.mkdir(parents=True, exist_ok=True)
     with Broker(version, settings=SETTINGS) as broker, drive(broker):
@@ -59,7 +59,7 @@ def make_capture(version: str, out_dir: Path) -> Snapshot:
     return said
 
 
-def write_records(bootstrap: str, said: Snapshot, path: Path, isolation: str) -> None:
+def write_records(bootstrap: str, said: ClusterSnapshot, path: Path, isolation: str) -> None:
     """The whole topic as one Parquet file, partition by partition in offset order."""
     rows = read_topic(bootstrap, {p: ends.end for p, ends in said.ends.items()}, isolation)
     rows.sort(key=lambda row: (row["partition"], row["offset"]))
@@ -137,7 +137,7 @@ def read_dump(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def read_live(path: Path) -> Snapshot:
+def read_live(path: Path) -> ClusterSnapshot:
     """What the broker said, as `snapshot` gave it."""
     said = json.loads(path.read_text(encoding="utf-8"))
 
@@ -152,7 +152,7 @@ def read_live(path: Path) -> Snapshot:
     def topic(raw: dict[str, Any]) -> LiveTopic:
         return LiveTopic(**raw | {"racks": tuple(map(tuple, raw.get("racks", ())))})
 
-    return Snapshot(
+    return ClusterSnapshot(
         cluster_id=said["cluster_id"],
         groups={
             name: LiveGroup(**raw | {"members": tuple(map(member, raw["members"]))})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kip848_spark.audit.results import ERROR, LIVE, Finding, Tally, as_json
-from kip848_spark.kafka.snapshot import LiveGroup, LiveMember, LiveOffset, Snapshot
+from kip848_spark.kafka.snapshot import ClusterSnapshot, LiveGroup, LiveMember, LiveOffset
 
 JUDGED_TYPES = ("classic", "consumer")
 """Types of groups that the admin client can describe."""
@@ -111,7 +111,7 @@ class Comparison:
         return tally
 
 
-def compare(rebuilt: Rebuilt, live: Snapshot, moved: Moved) -> Comparison:
+def compare(rebuilt: Rebuilt, live: ClusterSnapshot, moved: Moved) -> Comparison:
     """Every difference between the two, but in what has moved."""
     groups = {row["group_id"]: row for row in rebuilt.groups if row["type"] in JUDGED_TYPES}
     members = _by_group(rebuilt.members)
@@ -151,7 +151,7 @@ class _Group:
     """One group, thing by thing."""
 
     def __init__(
-        self, result: Comparison, name: str, ours: Row | None, live: Snapshot, moved: Moved
+        self, result: Comparison, name: str, ours: Row | None, live: ClusterSnapshot, moved: Moved
     ) -> None:
         self.result = result
         self.name = name

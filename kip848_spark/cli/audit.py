@@ -62,7 +62,7 @@ def audit(
     Ends with exit code 1 if anything disagrees; what can't be judged is counted with its reason.
     """
     from kip848_spark.coordinator.releases import release_named
-    from kip848_spark.lake.reader import must_know
+    from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import Views
@@ -76,12 +76,12 @@ def audit(
     place = call.place()
     without_spark = place.folder is not None and place.suits_delta_rs
     if group and without_spark:  # at once, where Spark would take its time to start
-        must_know(group, call.state().group_ids)
+        check_groups(group, call.state().group_ids)
     with call.spark() as (session, say):
         whole = call.lake(session)
         if group and not without_spark:
             say("looking for the groups")
-            must_know(group, Views(whole).group_ids)
+            check_groups(group, Views(whole).group_ids)
         outcome = run_audit(whole, asked, say, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)

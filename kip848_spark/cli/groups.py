@@ -66,11 +66,11 @@ def groups(
 
     Without --describe or --all a list. With neither --state, --members nor --offsets all three.
     """
-    from kip848_spark.lake.reader import described
+    from kip848_spark.lake.groups import describe_groups
 
     states = _states(state or "")
     state_ = Call.of(config, lake=lake).state(moment("--as-of", as_of))
-    found = described(state_, None if all_ or not describe else list(describe))
+    found = describe_groups(state_, None if all_ or not describe else list(describe))
     if states:
         found = [group for group in found if group["state"] in states]
     parts = {"state": state is not None, "members": members, "offsets": offsets}

@@ -21,7 +21,7 @@ from kip848_spark.wire.dialects import check_dialect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kip848_spark.lake.reader import State
+    from kip848_spark.lake.snapshot import LakeSnapshot
     from kip848_spark.spark.sources import KafkaSource, Source
     from kip848_spark.spark.storage.tables import LakeTables
 
@@ -158,9 +158,9 @@ class Call:
 
         return open_lake(session, self.lake_path())
 
-    def state(self, as_of: datetime | None = None) -> State:
+    def state(self, as_of: datetime | None = None) -> LakeSnapshot:
         """The lake as its last finished run left it, or the last one done by ``as_of`` (UTC), read
         without a JVM."""
-        from kip848_spark.lake.reader import State
+        from kip848_spark.lake.snapshot import LakeSnapshot
 
-        return State(self.place(), as_of, storage=self.settings.stored().delta())
+        return LakeSnapshot(self.place(), as_of, storage=self.settings.stored().delta())

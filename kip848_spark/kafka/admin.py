@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.snapshot import (
+    ClusterSnapshot,
     LiveEnds,
     LiveGroup,
     LiveOffset,
     LiveTopic,
-    Snapshot,
     group_of,
     kafka_id,
     offsets_of,
@@ -52,14 +52,14 @@ def snapshot(
     topic: str = OFFSETS_TOPIC,
     timeout: float = 30.0,
     chosen: Callable[[list[str]], Sequence[str]] = list,
-) -> Snapshot:
+) -> ClusterSnapshot:
     """Everything the live comparison needs, asked now. ``chosen``: which groups to ask for, out of
     the names of those that the client may see; others may be among them."""
     cluster = Cluster(bootstrap, config, timeout)
     ids = chosen(cluster.group_ids())
     groups, refused = cluster.describe(ids)
     offsets, also_refused = cluster.committed(ids)
-    return Snapshot(
+    return ClusterSnapshot(
         cluster_id=cluster.cluster_id,
         groups=groups,
         offsets=offsets,

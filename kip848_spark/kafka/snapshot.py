@@ -78,7 +78,7 @@ class LiveEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """All of it at one time. ``refused``: groups the broker would not describe, and why."""
 
     cluster_id: str

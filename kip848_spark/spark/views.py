@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kip848_spark.lake.ledger import DONE, Run
-from kip848_spark.lake.reader import run_at
+from kip848_spark.lake.snapshot import finished_run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.session_settings import prepared
 from kip848_spark.spark.storage.tables import LakeTables
@@ -22,7 +22,7 @@ class Views:
         lake.must_exist()
         self.lake = lake
         with prepared(lake.spark):
-            self.run = Run.of(run_at(lake.path, lake.rows("runs"), as_of))
+            self.run = Run.of(finished_run(lake.path, lake.rows("runs"), as_of))
 
     def table(self, name: str) -> DataFrame:
         """The table ``name``. `runs` itself is read whole, without unfinished ones."""

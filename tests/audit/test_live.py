@@ -11,11 +11,11 @@ from kip848_spark.audit import live_comparison as judged
 from kip848_spark.audit.live_comparison import Moved, Rebuilt, compare
 from kip848_spark.audit.results import LIVE
 from kip848_spark.kafka.snapshot import (
+    ClusterSnapshot,
     LiveGroup,
     LiveMember,
     LiveOffset,
     LiveTopic,
-    Snapshot,
     offsets_of,
 )
 
@@ -44,10 +44,10 @@ def rebuilt(*groups: dict[str, Any], **changed: Any) -> Rebuilt:
     return Rebuilt(groups or (GROUP,), (MEMBER,), ASSIGNED, ({**OFFSET, **changed},))
 
 
-def snapshot(*groups: LiveGroup, offsets: tuple[LiveOffset, ...] | None = None) -> Snapshot:
+def snapshot(*groups: LiveGroup, offsets: tuple[LiveOffset, ...] | None = None) -> ClusterSnapshot:
     committed = (LiveOffset("foo", 0, 7, None, ""),) if offsets is None else offsets
     said = {group.group_id: group for group in groups}
-    return Snapshot(
+    return ClusterSnapshot(
         "cluster",
         said,
         dict.fromkeys(said, committed),

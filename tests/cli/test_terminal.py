@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import LakeError, NotFoundError
-from kip848_spark.lake.reader import must_know
+from kip848_spark.lake.groups import check_groups
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.views import Views
 from tests.captures import COMMITTED
@@ -146,9 +146,9 @@ def test_a_group_that_is_not_there(
     listed = json.loads(kip848("groups", "--json", "--lake", str(lake)).out)
     assert DELETED not in {group["group_id"] for group in listed}
     views = Views(open_lake(spark, str(lake)))
-    must_know(["demo.grown", DELETED], views.group_ids)
+    check_groups(["demo.grown", DELETED], views.group_ids)
     with pytest.raises(NotFoundError, match=r"no group demo\.gron"):
-        must_know(["demo.grown", "demo.gron"], views.group_ids)
+        check_groups(["demo.grown", "demo.gron"], views.group_ids)
 
 
 def test_before_the_first_run(kip848: Command, spark: SparkSession, lake: Path) -> None:

@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.lake.reader import State
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.statistics import TEXT, upper_bound
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.pipeline import run_ingest
@@ -181,7 +182,7 @@ def test_a_run_corrects_the_statistics_of_earlier_versions(
 
 def test_groups_are_found_by_statistics_of_earlier_versions(old_lake: Path) -> None:
     """The finished run names versions from before any correction."""
-    state = State(str(old_lake))
+    state = LakeSnapshot(locate(str(old_lake)))
     ids = [row["group_id"] for row in state.rows("groups")]
     for group_id in ids:
         assert [row["group_id"] for row in state.rows("groups", [group_id])] == [group_id]

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import Kip848Error, LakeError
-from kip848_spark.lake.reader import State
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.spark.jobs.capture import write_capture
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
@@ -29,10 +30,13 @@ def test_a_file_uri_is_the_folder(spark: SparkSession, tmp_path: Path, name: str
         by_uri = open_lake(spark, text)
         assert not run_ingest(source(CAPTURE), by_uri, then_replay=True).changed
         if name == "a b":
-            assert State(text).run["run_id"] == State(by_path.path).run["run_id"]
+            assert (
+                LakeSnapshot(locate(text)).run.run_id
+                == LakeSnapshot(locate(by_path.path)).run.run_id
+            )
         else:  # delta-rs would read the folder "a b"
             with pytest.raises(LakeError, match="only be read through Spark"):
-                State(text)
+                LakeSnapshot(locate(text))
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
@@ -44,7 +48,7 @@ def test_what_can_not_be_served_is_refused(
     with pytest.raises(Kip848Error, match=f"{text.partition(':')[0]}"):
         run_ingest(source(CAPTURE), open_lake(spark, text))
     with pytest.raises(Kip848Error):
-        State(text)
+        LakeSnapshot(locate(text))
     with pytest.raises(Kip848Error):
         write_capture(source(CAPTURE), spark, text)
     assert list(tmp_path.iterdir()) == []
@@ -91,4 +95,4 @@ def test_another_default_file_system(spark: SparkSession, tmp_path: Path) -> Non
 
 def test_a_lake_that_only_spark_reaches_says_so() -> None:
     with pytest.raises(LakeError, match="only be read through Spark"):
-        State("viewfs://cluster/data/lake")
+        LakeSnapshot(locate("viewfs://cluster/data/lake"))

@@ -15,7 +15,8 @@ import boto3
 import pytest
 
 from kip848_spark.lake.folders import LEASES
-from kip848_spark.lake.reader import State
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, rows_of_files
@@ -157,8 +158,9 @@ def test_two_runs_at_once_and_one_that_is_killed(s3: S3Server) -> None:
     third = started(s3, *run)
     out, said = third.communicate(timeout=600)
     assert third.returncode == 0, said
-    state = State(s3.path("two"), storage=s3.storage_options)
-    assert state.run["run_id"] in out
-    records = State._rows(state, "records", state.versions["records"])
+    state = LakeSnapshot(locate(s3.path("two")), storage=s3.storage_options)
+    assert state.run.run_id in out
+    records = state.rows("records")
     places = [(row["partition"], row["offset"]) for row in records]
-    assert len(places) == len(set(places)) == state.run["records_read"] > 0
+    assert state.run.counts is not None
+    assert len(places) == len(set(places)) == state.run.counts.records_read > 0

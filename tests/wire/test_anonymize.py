@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.kafka.snapshot import Snapshot
+from kip848_spark.kafka.snapshot import ClusterSnapshot
 from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.decode import Plan
@@ -32,7 +32,7 @@ def renamed(capture: Path) -> tuple[pa.Table, pa.Array, pa.Array]:
     return table, new_keys, new_values
 
 
-def names_of(live: Snapshot) -> set[str]:
+def names_of(live: ClusterSnapshot) -> set[str]:
     members = [member for group in live.groups.values() for member in group.members]
     metadata = {o.metadata for offsets in live.offsets.values() for o in offsets if o.metadata}
     return {

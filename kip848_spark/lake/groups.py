@@ -1,0 +1,63 @@
+"""Questions about the groups of a lake: do they exist, and what is their current state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kip848_spark.errors import NotFoundError, near
+from kip848_spark.lake.snapshot import LakeSnapshot
+
+
+def check_groups(names: Iterable[str], group_ids: Callable[[str], set[str]]) -> None:
+    """Raises NotFoundError if one of the groups ``names`` is neither in a lake's state nor, as one
+    that was deleted, in its records. ``group_ids`` gives the groups that a table names."""
+    unknown, known = set(names), set[str]()
+    for table in ("groups", "group_records", "records"):
+        known |= group_ids(table)
+        unknown -= known
+        if not unknown:
+            return
+    raise _unknown(min(unknown), known)
+
+
+def describe_groups(
+    snapshot: LakeSnapshot, names: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """The groups ``names`` (all if None), sorted: the columns of `groups`, with ``members_now``
+    (rows of `members`, each with its partitions by role) and ``offsets`` (rows of `offsets`).
+
+    Raises NotFoundError, with names that are near, if there is no such group.
+    """
+
+    def rows(table: str, *order: str) -> list[dict[str, Any]]:
+        found = snapshot.rows(table, names)
+        return sorted(found, key=lambda row: [(row[n] is not None, row[n]) for n in order])
+
+    found = {
+        row["group_id"]: row | {"members_now": [], "offsets": []}
+        for row in rows("groups", "group_id")
+    }
+    missing = [name for name in names or () if name not in found]
+    if missing:
+        raise _unknown(missing[0], snapshot.group_ids("groups"))
+    members: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows("members", "group_id", "member_id"):
+        roles: dict[str, Any] = {"assigned": [], "pending_revocation": [], "target": []}
+        member = row | roles
+        members[row["group_id"], row["member_id"]] = member
+        found[row["group_id"]]["members_now"].append(member)
+    for row in rows("assignments", "group_id", "member_id", "topic", "topic_id", "topic_partition"):
+        owner = members.get((row["group_id"], row["member_id"]))
+        if owner is not None:
+            place = {name: row[name] for name in ("topic", "topic_id", "topic_partition")}
+            owner[row["role"]].append(place)
+    for row in rows("offsets", "group_id", "topic", "topic_partition"):
+        if row["group_id"] in found:  # a deleted group's last commits may outlive it
+            found[row["group_id"]]["offsets"].append(row)
+    return list(found.values())
+
+
+def _unknown(name: str, known: Iterable[str]) -> NotFoundError:
+    hint = near(name, known, "`kip848 groups` lists them.")
+    return NotFoundError(f"The lake has no group {name}.", hint)
