@@ -158,6 +158,18 @@ def rows_text(message: Json) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def versions_rows() -> str:
+    """The table of value versions; the last two columns are from logs, not from ``schemas/``."""
+    written = {0: ("", ""), 1: ("3, 1", "4, 1"), 2: ("3", "3")}
+    lines = []
+    for number, (_, value) in records().items():
+        flexible = {"0+": "0", "none": "never"}.get(value["flexibleVersions"], "4")
+        ours = ("0" if number < 17 else "", "" if number == 4 else "0")
+        row = [str(number), value["validVersions"], flexible, *written.get(number, ours)]
+        lines.append(f"| {' | '.join(row)} |\n")
+    return "".join(lines)
+
+
 # Tests
 
 
@@ -173,6 +185,27 @@ def test_every_key_type_is_in_the_table_of_key_types() -> None:
     assert stated == expected
     unused = {int(row[0]) for row in rows[1:] if row[1] == "none"}
     assert unused == set(range(24)) - set(records())
+
+
+def test_table_of_value_versions() -> None:
+    assert versions_rows() in section("Value versions"), versions_rows()
+
+
+def test_captures_have_the_value_versions_of_the_table() -> None:
+    """Each version that a captured log of 4.0 to 4.3 has is in the column of its release."""
+    stated = {int(row[0]): row[3:] for row in tables(section("Value versions"))[0][1:]}
+    for path in sorted((ROOT / "tests" / "data").glob("*-4.*/records*.parquet")):
+        column = 0 if "-4.0" in path.parent.name else 1
+        table = pq.read_table(path, columns=["key", "value"])
+        heads = {
+            (int.from_bytes(key[:2], "big"), int.from_bytes(value[:2], "big"))
+            for key, value in zip(
+                *(table[name].to_pylist() for name in table.column_names), strict=True
+            )
+            if value is not None
+        }
+        for number, version in heads:
+            assert str(version) in stated[number][column].split(", "), (path, number, version)
 
 
 @pytest.mark.parametrize("number", records())
