@@ -130,17 +130,20 @@ def session(
     client: KafkaClient | None = None,
     keep_classes: bool = False,
     s3: bool = False,
+    given: SparkSession | None = None,
 ) -> Iterator[SparkSession]:
-    """The session to work with: the one there is, the one of a spark-submit, else a local one of
-    its own. It is stopped at the end by whoever made it. What Spark throws becomes one of this
-    program's errors; ``client`` is who reads from Kafka meanwhile, if anybody does.
-    ``progress`` is told of the jars that have to be fetched. ``keep_classes``: what is done here
-    uses most of Spark, so a first one leaves behind what makes later sessions start faster.
-    ``s3``: a session of its own is to reach ``s3a://`` paths.
-    In a session of others ``storage`` counts for the time, and only what is written there.
+    """The session to work with: ``given``, else the active session, else the session of a
+    spark-submit, else a new local session.
+
+    A session that is created here is stopped at the end. Spark's exceptions become errors of this
+    program; ``client`` is the Kafka client that they may be about. ``progress`` receives the names
+    of jars that are downloaded. ``keep_classes`` has a new local session write an AppCDS archive of
+    Spark's classes when it ends, so that later sessions start faster. ``s3``: a new local session
+    needs the jars for ``s3a://`` paths. In a session that exists, only the settings that are
+    written in ``storage`` are set, and they are restored at the end.
     """
     stored = {} if storage is None else storage.hadoop({})
-    there = SparkSession.getActiveSession()
+    there = given or SparkSession.getActiveSession()
     if there is not None:
         with one_sentence(client), prepared(there, extra=stored):
             yield there

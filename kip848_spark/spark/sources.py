@@ -7,6 +7,7 @@ partition goes. Within a task, the records of a partition come in the order of t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -60,8 +61,6 @@ def parse_source(text: str, topic: str | None, settings: ClientSettings) -> Sour
     """
     scheme, _, rest = text.partition(":")
     if rest and scheme == "kafka":
-        if ":" not in rest:
-            raise UsageError(f"The source {text} has no port.", "Write it as kafka:HOST:PORT.")
         return KafkaSource(rest, topic or OFFSETS_TOPIC, settings)
     if rest and scheme in ("parquet", "delta"):
         return CaptureSource(rest, scheme, topic or OFFSETS_TOPIC)
@@ -71,12 +70,28 @@ def parse_source(text: str, topic: str | None, settings: ClientSettings) -> Sour
 
 
 class KafkaSource:
-    """The topic of a running cluster, read up to its last stable offsets (read_committed)."""
+    """The topic of a running cluster, read up to its last stable offsets (read_committed).
 
-    def __init__(self, bootstrap: str, topic: str, settings: ClientSettings) -> None:
+    ``bootstrap`` is ``HOST:PORT``, or several with commas. ``settings`` are Kafka client settings
+    by librdkafka's names; ``${NAME}`` in a value refers to an environment variable.
+
+    Raises UsageError if there is no port, or if a setting contains a secret as text.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str = OFFSETS_TOPIC,
+        settings: ClientSettings | Mapping[str, str] | None = None,
+    ) -> None:
+        if ":" not in bootstrap:
+            raise UsageError(f"The source kafka:{bootstrap} has no port.", "Write HOST:PORT.")
         self.bootstrap = bootstrap
         self.topic = topic
-        self.settings = settings
+        written = settings or {}
+        self.settings = (
+            written if isinstance(written, ClientSettings) else ClientSettings(dict(written))
+        )
         self.name = f"kafka:{bootstrap}"
         self._cluster: Cluster | None = None
 
@@ -128,13 +143,23 @@ class KafkaSource:
 
 
 class CaptureSource:
-    """A capture: Parquet or Delta, with the columns that Spark's Kafka source gives."""
+    """A capture: files with the columns of Spark's Kafka source.
 
-    def __init__(self, path: str, format_: str, topic: str) -> None:
-        self.path = path
-        self.format = format_
+    ``path`` is a folder or a URI, ``format`` is ``parquet`` or ``delta``.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        format: str = "parquet",
+        topic: str = OFFSETS_TOPIC,
+    ) -> None:
+        if format not in ("parquet", "delta"):
+            raise UsageError(f"A capture can't be of the format {format}.", "Use parquet or delta.")
+        self.path = os.fspath(path)
+        self.format = format
         self.topic = topic
-        self.name = f"{format_}:{path}"
+        self.name = f"{format}:{self.path}"
 
     def identity(self) -> Identity:
         """What the origin of the capture says; without one, only the topic is known."""
