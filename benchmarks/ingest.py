@@ -31,7 +31,7 @@ from rich.table import Table
 
 from benchmarks.memory import WorkerMemory
 from benchmarks.topic import fill
-from kip848_spark.kafka.client_settings import ClientSettings
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.lake.ledger import Run, new_run_id, next_ranges
 from kip848_spark.local.broker import Broker
 from kip848_spark.spark.jobs.ingest import ingest

@@ -18,7 +18,7 @@ from kip848_spark.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kip848_spark.audit.live_comparison import Comparison
+    from kip848_spark.checks.live_comparison import Comparison
 
 MOST_FINDINGS = 20
 """Findings a terminal shows; `--json` and the table `findings` have all of them."""
@@ -108,7 +108,7 @@ def _reasons(agreement: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
 
 def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
     """A line of what an audit came to, why some of it could not be judged, and the findings."""
-    from kip848_spark.audit.group_task import VERIFIED_BY
+    from kip848_spark.checks.group_task import VERIFIED_BY
 
     if not agreement:
         return

@@ -15,13 +15,13 @@ from rich.table import Table
 from kip848_spark.cli.audit import wrong
 from kip848_spark.cli.display import Steps, out, printable, steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import UsageError
-from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.lake.folders import LocalFolder, must_be_new
 from kip848_spark.lake.location import locate
 
 if TYPE_CHECKING:
-    from kip848_spark.audit.live_comparison import Comparison
+    from kip848_spark.checks.live_comparison import Comparison
     from kip848_spark.lake.ledger import Run
     from kip848_spark.local.broker import Broker
 
@@ -86,7 +86,7 @@ def _tell(shown: Steps, title: str, step: str) -> None:
 def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, Rows, Rows]:
     """The nightly job on the broker's topic: the last run, what comparing with the broker came to,
     the groups, and what the audit came to."""
-    from kip848_spark.audit.live_comparison import MOVING
+    from kip848_spark.checks.live_comparison import MOVING
     from kip848_spark.kafka.admin import OFFSETS_TOPIC
     from kip848_spark.spark.jobs.audit import agreement_rows
     from kip848_spark.spark.pipeline import run_ingest
@@ -109,7 +109,7 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
 
 
 def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, lake: str) -> None:
-    from kip848_spark.audit.results import LIVE
+    from kip848_spark.checks.results import LIVE
 
     counts = run.counts
     assert counts is not None

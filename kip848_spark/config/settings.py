@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.errors import UsageError, near
-from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.runtime.resources import resource
 
 ENVIRONMENT = "KIP848_CONFIG"

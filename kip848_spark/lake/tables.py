@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kip848_spark.lake.comments import COMMENTS
-from kip848_spark.replay.assignments import ASSIGNMENT_FIELDS
-from kip848_spark.replay.groups import GROUP_FIELDS
-from kip848_spark.replay.members import MEMBER_FIELDS
-from kip848_spark.replay.partition_stream import CONTROL_STATE_FIELDS
+from kip848_spark.state.assignments import ASSIGNMENT_FIELDS
+from kip848_spark.state.groups import GROUP_FIELDS
+from kip848_spark.state.members import MEMBER_FIELDS
+from kip848_spark.state.partition_stream import CONTROL_STATE_FIELDS
 from kip848_spark.wire.control_plans import CONTROL_FIELDS
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.record_stream import PLACE, STREAM_FIELDS

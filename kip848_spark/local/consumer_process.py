@@ -197,7 +197,7 @@ class _Consumer:
 
         from kip848_spark.local.transactions import Transactions
 
-        log = logging.getLogger("kip848_spark.kafka.client_settings")
+        log = logging.getLogger("kip848_spark.config.client_settings")
         log.addHandler(logging.NullHandler())
         self.consumer = Consumer(settings, logger=log)
         self.transactions = Transactions(settings["bootstrap.servers"], {"log_level": "0"})

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from kip848_spark.audit.live_comparison import Comparison
-from kip848_spark.audit.results import LIVE
+from kip848_spark.checks.live_comparison import Comparison
+from kip848_spark.checks.results import LIVE
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.topic import Extent, Identity, Range
 from kip848_spark.lake.ledger import (

@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
-from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.kafka.topic import Extent, Identity, Range
 from kip848_spark.spark.capture_origin import read_origin
 from kip848_spark.spark.hadoop import location_of

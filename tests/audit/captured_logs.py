@@ -6,12 +6,12 @@ import copy
 from collections.abc import Iterable
 from functools import lru_cache
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.log_entries import Entry, entry
-from kip848_spark.audit.results import Tally
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group import GroupAudit
+from kip848_spark.checks.log_entries import Entry, entry
+from kip848_spark.checks.results import Tally
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit.raw_records import entries_of, topics_of
 from tests.captures import COMMITTED, DUMP, LIVE, read_dump
 from tests.conftest import CAPTURED as RELEASES

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
 
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.results import worst_first
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.results import worst_first
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import (
     CHURNED,
     MOVING,

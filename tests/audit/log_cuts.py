@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.log_entries import Entry
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.log_entries import Entry
 
 
 def ends_of(log: Iterable[Entry]) -> dict[int, int]:

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.audit.log_entries import Entry, control_entry
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.log_entries import Entry, control_entry
+from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.offset_gaps import TRANSACTION

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.simulation.profiles import PROFILES

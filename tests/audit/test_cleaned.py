@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.results import GAP, Tally
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.results import GAP, Tally
 from tests.audit.captured_logs import audit
 from tests.audit.raw_records import entries_in, holes_of, topics_of
 from tests.capture_churn import FIRST

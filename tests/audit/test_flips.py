@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.group_task import FAILED, RECORDS, UNREADABLE, VERIFIED, judge
-from kip848_spark.audit.results import WARNING
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group_task import FAILED, RECORDS, UNREADABLE, VERIFIED, judge
+from kip848_spark.checks.results import WARNING
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.record_stream import control_decoder, read
 from tests.audit.raw_records import entry_of

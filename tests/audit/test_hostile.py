@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kip848_spark.audit import group_task
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.results import LOADING, WARNING
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks import group_task
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group import GroupAudit
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.results import LOADING, WARNING
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit import captured_logs
 from tests.audit.raw_records import entries_of
 from tests.audit.test_share_streams import CAPTURES as OTHERS

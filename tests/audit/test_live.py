@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kip848_spark.audit import live_comparison as judged
-from kip848_spark.audit.live_comparison import Moved, Rebuilt, compare
-from kip848_spark.audit.results import LIVE
+from kip848_spark.checks import live_comparison as judged
+from kip848_spark.checks.live_comparison import Moved, Rebuilt, compare
+from kip848_spark.checks.results import LIVE
 from kip848_spark.kafka.snapshot import (
     ClusterSnapshot,
     LiveGroup,

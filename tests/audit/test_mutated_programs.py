@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from kip848_spark.audit.results import STATE, Tally
+from kip848_spark.checks.results import STATE, Tally
 from kip848_spark.coordinator import replay as reference
-from kip848_spark.replay import assignments, fold, groups, kinds, members
+from kip848_spark.state import assignments, fold, groups, kinds, members
 from tests.audit.captured_logs import topics
 from tests.audit.test_state import agree_on_groups, control_rows, referenced, vectorized
 

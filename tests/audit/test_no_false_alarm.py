@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from kip848_spark.audit.completed_target import TOPICS_UNKNOWN
-from kip848_spark.audit.hashes import TOPICS_THEN
-from kip848_spark.audit.results import (
+from kip848_spark.checks.completed_target import TOPICS_UNKNOWN
+from kip848_spark.checks.hashes import TOPICS_THEN
+from kip848_spark.checks.results import (
     CAUSES,
     CHECKS,
     EPOCHS,
@@ -23,7 +23,7 @@ from kip848_spark.audit.results import (
     TRANSITIONS,
     Tally,
 )
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit.capture_counts import counted
 from tests.audit.captured_logs import (
     CHURNED,

@@ -10,10 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.group_task import COMPARED_IN_BETWEEN, DISAGREED, IN_BETWEEN, RECORDS, judge
-from kip848_spark.audit.results import STATE
-from kip848_spark.audit.settings import BUCKETS, Settings
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group_task import (
+    COMPARED_IN_BETWEEN,
+    DISAGREED,
+    IN_BETWEEN,
+    RECORDS,
+    judge,
+)
+from kip848_spark.checks.results import STATE
+from kip848_spark.checks.settings import BUCKETS, Settings
 from kip848_spark.spark.jobs.point_in_time import packed_then
 from tests.audit.captured_logs import CHURNED, RELEASES, churned_topics, topics
 from tests.audit.raw_records import entry_of, raw_control, rows_of

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.results import EPOCHS, ORDER, OWNERSHIP, Tally
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.results import EPOCHS, ORDER, OWNERSHIP, Tally
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import audit
 from tests.audit.raw_records import entries_of
 from tests.audit.test_sweeps import WAYS, sweep

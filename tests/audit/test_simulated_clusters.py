@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.results import STATE, Tally
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.results import STATE, Tally
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import audit
 from tests.audit.log_cuts import begun_at, cleaned, cut_at, read_twice
 from tests.audit.simulated_logs import KINDS, SimulatedLog, simulated_log

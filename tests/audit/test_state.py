@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.log_entries import control_entry, entry
-from kip848_spark.audit.results import Tally
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import (
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group import GroupAudit
+from kip848_spark.checks.log_entries import control_entry, entry
+from kip848_spark.checks.results import Tally
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.state import (
     ASSIGNMENTS,
     GROUPS,
     JUDGED_TYPES,
@@ -26,12 +26,12 @@ from kip848_spark.audit.state import (
     StateRow,
     state_row,
 )
-from kip848_spark.audit.state_comparison import agree
-from kip848_spark.audit.topics import KnownTopics
-from kip848_spark.replay.assignments import assignments
-from kip848_spark.replay.fold import Fold
-from kip848_spark.replay.groups import groups
-from kip848_spark.replay.members import members
+from kip848_spark.checks.state_comparison import agree
+from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.state.assignments import assignments
+from kip848_spark.state.fold import Fold
+from kip848_spark.state.groups import groups
+from kip848_spark.state.members import members
 from tests.audit import raw_records
 from tests.audit.captured_logs import CHURNED, MOVING, RELEASES, topics
 from tests.audit.captured_logs import entries as dumped

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.results import Tally
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.results import Tally
+from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import (
     CHURNED,
     MOVING,

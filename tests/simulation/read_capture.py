@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kip848_spark.replay.assignments import assignments
-from kip848_spark.replay.fold import Fold
-from kip848_spark.replay.groups import groups
-from kip848_spark.replay.members import members
 from kip848_spark.simulation.simulate import TRUTH
+from kip848_spark.state.assignments import assignments
+from kip848_spark.state.fold import Fold
+from kip848_spark.state.groups import groups
+from kip848_spark.state.members import members
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.decode import Decoded, Plan, decode
 from kip848_spark.wire.definitions import load_shipped

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.replay import kinds
 from kip848_spark.simulation.partition import Entry
 from kip848_spark.simulation.simulate import run
+from kip848_spark.state import kinds
 from kip848_spark.wire.control import control_columns
 from tests.simulation.read_capture import FIELDS, PLAN, Rows
 from tests.simulation.simulated_partitions import small

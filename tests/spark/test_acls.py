@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
-from kip848_spark.audit.live_comparison import INVISIBLE, NOT_ALLOWED
+from kip848_spark.checks.live_comparison import INVISIBLE, NOT_ALLOWED
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
-from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.local.broker import Broker
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.sources import KafkaSource

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
-from kip848_spark.audit.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
+from kip848_spark.checks.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
+from kip848_spark.checks.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
 from kip848_spark.errors import LakeError
 from kip848_spark.spark.jobs import audit_input
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows

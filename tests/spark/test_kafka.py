@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.live_comparison import MOVING, NO_NAME
-from kip848_spark.audit.results import LIVE
+from kip848_spark.checks.live_comparison import MOVING, NO_NAME
+from kip848_spark.checks.results import LIVE
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
-from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import Member
 from kip848_spark.local.scenarios import Quiet

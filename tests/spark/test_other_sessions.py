@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.audit.results import STATE
+from kip848_spark.checks.results import STATE
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows
 from kip848_spark.spark.pipeline import run_audit, run_ingest

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.audit.live_comparison import Moved, Rebuilt, compare
+from kip848_spark.checks.live_comparison import Moved, Rebuilt, compare
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import DONE, PLANNED, Ledger
 from kip848_spark.spark import pipeline

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
-from kip848_spark.kafka.client_settings import ClientSettings
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import Member
 from kip848_spark.local.scenarios import Quiet

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
-from kip848_spark.audit.results import STATE
+from kip848_spark.checks.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
+from kip848_spark.checks.results import STATE
 from kip848_spark.kafka.topic import Identity, Range
 from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate

@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.group_task import (
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group_task import (
     DISAGREED,
     FINDING,
     FOUND,
@@ -26,9 +26,9 @@ from kip848_spark.audit.group_task import (
     VERIFIED,
     judge,
 )
-from kip848_spark.audit.results import CHECKS, Tally
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.results import CHECKS, Tally
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collected

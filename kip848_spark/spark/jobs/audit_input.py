@@ -10,17 +10,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from kip848_spark.audit.group_task import IN_BETWEEN, NOW, RECORDS, REPLAYED, UNREADABLE, Row
-from kip848_spark.audit.log_entries import KINDS
-from kip848_spark.audit.row_packing import PACKED, packed
-from kip848_spark.audit.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
+from kip848_spark.checks.group_task import IN_BETWEEN, NOW, RECORDS, REPLAYED, UNREADABLE, Row
+from kip848_spark.checks.log_entries import KINDS
+from kip848_spark.checks.row_packing import PACKED, packed
+from kip848_spark.checks.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
 from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.replay import kinds
 from kip848_spark.spark.jobs.sampling import Sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
+from kip848_spark.state import kinds
 
 COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 5_000
 """A lake of so many records has all its commits replayed by the reference; of a larger one it is

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import DONE, Run
-from kip848_spark.replay import kinds
 from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.state import kinds
 
 REPAIR = (
     "`kip848 repair` removes what is there twice and rebuilds the state tables from the records."

@@ -9,18 +9,18 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.live_comparison import Comparison, Moved, Rebuilt, compare
-from kip848_spark.audit.settings import BUCKETS, bucket_of
+from kip848_spark.checks.live_comparison import Comparison, Moved, Rebuilt, compare
+from kip848_spark.checks.settings import BUCKETS, bucket_of
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
 from kip848_spark.kafka.topic import Range
 from kip848_spark.lake.ledger import Run
-from kip848_spark.replay import kinds
 from kip848_spark.spark.jobs.sampling import sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.state import kinds
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 

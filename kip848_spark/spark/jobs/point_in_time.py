@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.row_packing import PACKED, pack
-from kip848_spark.audit.settings import BUCKETS
-from kip848_spark.audit.state import ASSIGNMENTS, GROUPS, MEMBERS
+from kip848_spark.checks.row_packing import PACKED, pack
+from kip848_spark.checks.settings import BUCKETS
+from kip848_spark.checks.state import ASSIGNMENTS, GROUPS, MEMBERS
 from kip848_spark.lake.ledger import Run
-from kip848_spark.replay.partition_stream import carried_of, derived
 from kip848_spark.spark.jobs.replay import control_bytes, in_order
 from kip848_spark.spark.jobs.sampling import Sampled, drawn, sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.state.partition_stream import carried_of, derived
 from kip848_spark.wire.batches import Batches
 
 MOST_RECORDS = 20_000

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.replay import kinds
-from kip848_spark.replay.partition_stream import CARRIED, FOLDED, STATE_FIELDS, carried_of, derived
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables, Mode
+from kip848_spark.state import kinds
+from kip848_spark.state.partition_stream import CARRIED, FOLDED, STATE_FIELDS, carried_of, derived
 from kip848_spark.wire.batches import Batches, BatchFunction
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from kip848_spark.audit.settings import BUCKETS
+from kip848_spark.checks.settings import BUCKETS
 from kip848_spark.kafka.topic import Range
 from kip848_spark.lake.ledger import Run
 

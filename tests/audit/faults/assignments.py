@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import random
 
-from kip848_spark.audit.log_entries import Entry, entry
+from kip848_spark.checks.log_entries import Entry, entry
 from tests.audit.faults.injection import (
     Injected,
     Log,

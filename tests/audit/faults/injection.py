@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kip848_spark.audit.log_entries import Entry, entry
-from kip848_spark.audit.operations import same_operation
-from kip848_spark.audit.results import Tally
+from kip848_spark.checks.log_entries import Entry, entry
+from kip848_spark.checks.operations import same_operation
+from kip848_spark.checks.results import Tally
 from kip848_spark.coordinator.records import Record
 
 Log = list[Entry]

@@ -7,8 +7,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from kip848_spark.audit.log_entries import entry
-from kip848_spark.audit.operations import same_operation
+from kip848_spark.checks.log_entries import entry
+from kip848_spark.checks.operations import same_operation
 from kip848_spark.coordinator.records import tombstone
 from tests.audit.faults.injection import (
     FAULTS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.operations import Part
-from kip848_spark.audit.results import CRITICAL, GAP, MIGRATION
-from kip848_spark.audit.transitions import places
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.operations import Part
+from kip848_spark.checks.results import CRITICAL, GAP, MIGRATION
+from kip848_spark.checks.transitions import places
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup

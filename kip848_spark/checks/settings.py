@@ -6,9 +6,9 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kip848_spark.audit.coverage import Coverage
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.topics import KnownTopics
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.topics import KnownTopics
 
 BUCKETS = 10_000
 

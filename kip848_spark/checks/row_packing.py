@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from kip848_spark.audit.state import COMPARED, KEYS
+from kip848_spark.checks.state import COMPARED, KEYS
 from kip848_spark.wire.batches import Batches, BatchFunction
 
 PACKED = pa.schema(

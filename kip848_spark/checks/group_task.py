@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from kip848_spark.audit.completed_target import BY_PROPERTIES
-from kip848_spark.audit.group import GroupAudit
-from kip848_spark.audit.log_entries import Entry, control_entry, entry
-from kip848_spark.audit.results import (
+from kip848_spark.checks.completed_target import BY_PROPERTIES
+from kip848_spark.checks.group import GroupAudit
+from kip848_spark.checks.log_entries import Entry, control_entry, entry
+from kip848_spark.checks.results import (
     LOADING,
     ORDER,
     STATE,
@@ -28,8 +28,8 @@ from kip848_spark.audit.results import (
     Tally,
     as_json,
 )
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.state import (
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.state import (
     GROUPS,
     JUDGED_TYPES,
     OFFSETS,
@@ -37,9 +37,9 @@ from kip848_spark.audit.state import (
     named_said,
     state_rows,
 )
-from kip848_spark.audit.state_comparison import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
+from kip848_spark.checks.state_comparison import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
 from kip848_spark.coordinator.records import OFFSET, record, tombstone
-from kip848_spark.replay import kinds
+from kip848_spark.state import kinds
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.tables import TIMESTAMP

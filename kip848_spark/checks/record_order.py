@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kip848_spark.audit.expressions import judge_resolved
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.operations import BROKEN, DELETE, REJOIN, Part
-from kip848_spark.audit.results import CRITICAL, ORDER, WARNING, Tally
+from kip848_spark.checks.expressions import judge_resolved
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.operations import BROKEN, DELETE, REJOIN, Part
+from kip848_spark.checks.results import CRITICAL, ORDER, WARNING, Tally
 from kip848_spark.coordinator import records
 
 

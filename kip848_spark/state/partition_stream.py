@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.replay.assignments import ASSIGNMENT_FIELDS, assignments
-from kip848_spark.replay.fold import Fold
-from kip848_spark.replay.groups import GROUP_FIELDS, groups
-from kip848_spark.replay.members import MEMBER_FIELDS, members
+from kip848_spark.state.assignments import ASSIGNMENT_FIELDS, assignments
+from kip848_spark.state.fold import Fold
+from kip848_spark.state.groups import GROUP_FIELDS, groups
+from kip848_spark.state.members import MEMBER_FIELDS, members
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan

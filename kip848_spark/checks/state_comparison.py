@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kip848_spark.audit.results import ERROR, STATE, Finding, Tally, as_json
-from kip848_spark.audit.state import (
+from kip848_spark.checks.results import ERROR, STATE, Finding, Tally, as_json
+from kip848_spark.checks.state import (
     UNSAID,
     StateRow,
     identity_of,

@@ -5,16 +5,16 @@ Memory: the group's state, and the records of one operation.
 
 from __future__ import annotations
 
-from kip848_spark.audit import release as releases
-from kip848_spark.audit.assignment import judge_current
-from kip848_spark.audit.completed_target import Before, judge_target
-from kip848_spark.audit.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
-from kip848_spark.audit.expressions import judge_abandoned, subscribed
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.hashes import Hashes
-from kip848_spark.audit.log_entries import OTHERS, Entry
-from kip848_spark.audit.migration import Dissolved, judge_classic, judge_upgrade
-from kip848_spark.audit.operations import (
+from kip848_spark.checks import release as releases
+from kip848_spark.checks.assignment import judge_current
+from kip848_spark.checks.completed_target import Before, judge_target
+from kip848_spark.checks.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
+from kip848_spark.checks.expressions import judge_abandoned, subscribed
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.hashes import Hashes
+from kip848_spark.checks.log_entries import OTHERS, Entry
+from kip848_spark.checks.migration import Dissolved, judge_classic, judge_upgrade
+from kip848_spark.checks.operations import (
     BROKEN,
     CLASSIC,
     DELETE,
@@ -26,8 +26,8 @@ from kip848_spark.audit.operations import (
     parts_of,
     same_operation,
 )
-from kip848_spark.audit.record_order import judge_order, judge_sense
-from kip848_spark.audit.results import (
+from kip848_spark.checks.record_order import judge_order, judge_sense
+from kip848_spark.checks.results import (
     CAUSES,
     CHECKS,
     CRITICAL,
@@ -43,8 +43,8 @@ from kip848_spark.audit.results import (
     UNREAD,
     Tally,
 )
-from kip848_spark.audit.settings import Settings
-from kip848_spark.audit.share_streams import OtherGroupAudit
+from kip848_spark.checks.settings import Settings
+from kip848_spark.checks.share_streams import OtherGroupAudit
 from kip848_spark.coordinator import records
 
 

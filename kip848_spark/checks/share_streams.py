@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.record_order import never_joined, nothing_there
-from kip848_spark.audit.results import (
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.record_order import never_joined, nothing_there
+from kip848_spark.checks.results import (
     CRITICAL,
     EPOCHS,
     GAP,
@@ -21,7 +21,7 @@ from kip848_spark.audit.results import (
     TRANSITIONS,
     Tally,
 )
-from kip848_spark.audit.settings import Settings
+from kip848_spark.checks.settings import Settings
 
 NOT_JUDGED = "a share or streams group: only epochs, ownership and record order are judged"
 _FIRST_EPOCHS = (1, 2)

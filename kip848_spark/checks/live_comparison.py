@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kip848_spark.audit.results import ERROR, LIVE, Finding, Tally, as_json
+from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import ClusterSnapshot, LiveGroup, LiveMember, LiveOffset
 
 JUDGED_TYPES = ("classic", "consumer")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.replay.fold import Index, Mask, codes, joined
+from kip848_spark.state.fold import Index, Mask, codes, joined
 
 
 class Carried:

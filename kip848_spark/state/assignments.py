@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.replay import kinds
-from kip848_spark.replay.carried import Carried, integers, parents, repeated, state_table
-from kip848_spark.replay.fold import Index, last_of
+from kip848_spark.state import kinds
+from kip848_spark.state.carried import Carried, integers, parents, repeated, state_table
+from kip848_spark.state.fold import Index, last_of
 
 ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
     "group_id": pa.string(),

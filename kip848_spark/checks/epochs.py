@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.operations import BROKEN, Part
-from kip848_spark.audit.results import CAUSES, EPOCHS, GAP
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.operations import BROKEN, Part
+from kip848_spark.checks.results import CAUSES, EPOCHS, GAP
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 

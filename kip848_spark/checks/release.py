@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kip848_spark.audit.log_entries import Entry
+from kip848_spark.checks.log_entries import Entry
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.releases import RELEASES, Release, release_named
 

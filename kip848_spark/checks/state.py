@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kip848_spark.audit.log_entries import Entry
+from kip848_spark.checks.log_entries import Entry
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.config import BrokerConfig

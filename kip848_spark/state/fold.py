@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.replay import kinds
+from kip848_spark.state import kinds
 
 Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.records import Record
-from kip848_spark.replay import kinds
+from kip848_spark.state import kinds
 
 KEY_TYPES = {
     kinds.COMMIT: records.OFFSET,

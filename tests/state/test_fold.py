@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.replay import fold as folding
-from kip848_spark.replay.fold import Fold, OutOfOrderError
+from kip848_spark.state import fold as folding
+from kip848_spark.state.fold import Fold, OutOfOrderError
 
 CLASSIC = "group_metadata"
 COMMIT = "offset_commit"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.results import Tally
-from kip848_spark.audit.state import Reference
-from kip848_spark.audit.topics import KnownTopics, Prover
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.results import Tally
+from kip848_spark.checks.state import Reference
+from kip848_spark.checks.topics import KnownTopics, Prover
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member

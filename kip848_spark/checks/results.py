@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from kip848_spark.audit.log_entries import Entry
+from kip848_spark.checks.log_entries import Entry
 
 STATE = "state"
 LOADING = "loading"

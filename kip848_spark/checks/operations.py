@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from kip848_spark.audit.log_entries import Entry
+from kip848_spark.checks.log_entries import Entry
 from kip848_spark.coordinator import records
 
 _LETTERS = {"2": "a", "3": "b", "4": "c", "5": "d", "6": "e", "7": "f", "8": "g", "16": "h"}

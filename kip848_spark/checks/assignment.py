@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.operations import HEARTBEAT, REJOIN, Part
-from kip848_spark.audit.results import CRITICAL, EPOCHS, GAP, OWNERSHIP, TRANSITIONS
-from kip848_spark.audit.transitions import (
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.operations import HEARTBEAT, REJOIN, Part
+from kip848_spark.checks.results import CRITICAL, EPOCHS, GAP, OWNERSHIP, TRANSITIONS
+from kip848_spark.checks.transitions import (
     Said,
     Situation,
     reachable,

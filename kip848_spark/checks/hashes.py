@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.log_entries import Entry
-from kip848_spark.audit.operations import Part
-from kip848_spark.audit.results import HASH
-from kip848_spark.audit.topics import Proven, hash_of, on_racks
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.operations import Part
+from kip848_spark.checks.results import HASH
+from kip848_spark.checks.topics import Proven, hash_of, on_racks
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.topics import Topic

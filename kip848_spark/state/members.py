@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.replay import kinds
-from kip848_spark.replay.carried import Carried, integers, parents, state_table
-from kip848_spark.replay.fold import Index, last_of
-from kip848_spark.replay.groups import LEFT_EPOCH
+from kip848_spark.state import kinds
+from kip848_spark.state.carried import Carried, integers, parents, state_table
+from kip848_spark.state.fold import Index, last_of
+from kip848_spark.state.groups import LEFT_EPOCH
 
 JOINING_EPOCH = 0
 """Epoch of a member of a consumer group that has told of itself and has no assignment yet."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from kip848_spark.audit import targets
-from kip848_spark.audit.group_case import Case
-from kip848_spark.audit.migration import Dissolved
-from kip848_spark.audit.operations import DELETE, REJOIN, UPGRADE, Part
-from kip848_spark.audit.results import GAP, TARGETS
+from kip848_spark.checks import targets
+from kip848_spark.checks.group_case import Case
+from kip848_spark.checks.migration import Dissolved
+from kip848_spark.checks.operations import DELETE, REJOIN, UPGRADE, Part
+from kip848_spark.checks.results import GAP, TARGETS
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.coordinator.classic_group import ClassicGroup

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.replay import kinds
-from kip848_spark.replay.carried import Carried, integers, state_table
-from kip848_spark.replay.fold import Index, codes, joined, last_of
+from kip848_spark.state import kinds
+from kip848_spark.state.carried import Carried, integers, state_table
+from kip848_spark.state.fold import Index, codes, joined, last_of
 
 FRESH_EPOCH = 1
 """Group and target epoch of a group without a record of them (Kafka 4.3)."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from kip848_spark.audit.topics import Proven
+from kip848_spark.checks.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
