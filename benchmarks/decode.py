@@ -33,7 +33,7 @@ from kip848_spark.errors import EnvironmentFault
 from kip848_spark.runtime.cache import cache_folder
 from kip848_spark.runtime.jars import broker_jars
 from kip848_spark.runtime.java import find_java
-from kip848_spark.wire.concat import Column, Piece, Varied, joined
+from kip848_spark.wire.concat import ByteColumn, NumberColumn, VariableBytes, concat_rows
 
 PEERS = Path(__file__).parent / "peers"
 RELEASE = "4.3.1"
@@ -153,11 +153,11 @@ def write(mix: Mix, folder: Path, name: str) -> None:
     with (folder / f"{name}.bin").open("wb") as file:
         for first in range(0, len(mix.keys), 100_000):
             keys, values = (half.slice(first, 100_000) for half in (mix.keys, mix.values))
-            pieces: list[Piece] = []
+            pieces: list[ByteColumn] = []
             for half in (keys, values):
                 size = pc.binary_length(half).fill_null(-1).to_numpy()
-                pieces += [Column("<i4", size), Varied(half.fill_null(b""))]
-            file.write(joined(pieces, len(keys)).buffers()[2])
+                pieces += [NumberColumn("<i4", size), VariableBytes(half.fill_null(b""))]
+            file.write(concat_rows(pieces, len(keys)).buffers()[2])
 
 
 def run(one: Contestant, mode: str, mix: str, folder: Path) -> Figure:

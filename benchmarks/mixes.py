@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.embedded import Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
@@ -81,7 +81,7 @@ class _Cluster:
 
     def __init__(self, draw: np.random.Generator) -> None:
         self.draw = draw
-        self.plan = Plan.of(load_shipped())
+        self.plan = DecodePlan.of(load_shipped())
         words = ["orders", "payments", "audit-log", "clickstream", "inventory.eu", "ledger"]
         self.group_names = pa.array(
             [f"{words[i % 6]}-{'consumer' if i % 3 else 'svc'}-{i}" for i in range(self.groups)]

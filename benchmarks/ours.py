@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kip848_spark.wire.decode import Decoded, Plan, decode
+from kip848_spark.wire.decode import Decoded, DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.tables import key_column
 
@@ -24,7 +24,7 @@ KEPT, DROPPED, FLAT = "kept", "dropped", "flat"
 def main() -> None:
     file, mode, passes, rows = sys.argv[1:]
     pa.set_cpu_count(1)
-    plan = Plan.of(load_shipped())
+    plan = DecodePlan.of(load_shipped())
     with pa.OSFile(file) as source:
         (batch,) = pa.ipc.open_file(source).read_all().to_batches()
     keys, values = batch.columns

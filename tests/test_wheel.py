@@ -26,12 +26,12 @@ assert kip848_spark.__file__.startswith(sys.argv[1] + "/"), kip848_spark.__file_
 DECODES = """
 import json
 import pyarrow.parquet as pq
-from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import dialects, load_shipped
 from kip848_spark.wire.tables import record_columns
 rows = pq.read_table(sys.argv[2], columns=["partition", "offset", "key", "value"]).combine_chunks()
 keys, values = rows["key"].chunk(0), rows["value"].chunk(0)
-plan = Plan.of(load_shipped())
+plan = DecodePlan.of(load_shipped())
 found = record_columns(plan, decode(plan, keys, values), keys, values)
 names = ("key_type", "group_id", "value_version", "error")
 columns = [rows["partition"], rows["offset"], *(found[name] for name in names)]

@@ -11,7 +11,7 @@ from rich.table import Table
 from kip848_spark.cli.display import out, print_json, printable
 from kip848_spark.cli.options import JsonOption
 from kip848_spark.errors import UsageError
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import dialects, load_dialect
 from kip848_spark.wire.explain import Explained, explain_key, explain_value
 
@@ -35,7 +35,7 @@ def decode(
     raw_value = None if value is None else _bytes(value)
     best: list[tuple[str, Explained]] = []
     for variant in load_dialect(dialect):
-        plan = Plan.of(variant)
+        plan = DecodePlan.of(variant)
         halves = [("key", explain_key(plan, raw_key))]
         if raw_value is not None and halves[0][1].fault is None:
             halves.append(("value", explain_value(plan, raw_key, raw_value)))
@@ -68,7 +68,7 @@ def _show(name: str, half: Explained) -> None:
     table.add_column("")
     for item in half.items:
         where = f"{item.first}-{item.end - 1}" if item.end > item.first else ""
-        table.add_row(where, "  " * item.depth + printable(item.name), printable(item.says))
+        table.add_row(where, "  " * item.depth + printable(item.name), printable(item.text))
     out.print(table)
     if half.fault is not None:
         out.print(f"[bold red]{half.fault.reason.text} at {name} byte {half.fault.at}[/]")
@@ -77,7 +77,7 @@ def _show(name: str, half: Explained) -> None:
 def _json(half: Explained) -> dict[str, object]:
     shown: dict[str, object] = {
         "items": [
-            {"depth": i.depth, "name": i.name, "value": i.says, "first": i.first, "end": i.end}
+            {"depth": i.depth, "name": i.name, "value": i.text, "first": i.first, "end": i.end}
             for i in half.items
         ]
     }

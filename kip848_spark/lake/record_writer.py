@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.wire.array_types import Int64Array
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS
-from kip848_spark.wire.decode import Decoded, Plan
-from kip848_spark.wire.faults import Reason, Rows
-from kip848_spark.wire.record_stream import PLACE, Columns, read
+from kip848_spark.wire.decode import Decoded, DecodePlan
+from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.record_stream import POSITION_FIELDS, Columns, decode_batches
 from kip848_spark.wire.tables import OFFSET_COMMIT, kind_column, row_types
 
 WRITTEN = ("records", "group_records", "gaps")
@@ -35,7 +36,7 @@ def write_records(
     writers: Mapping[str, TableWriter],
     keep_commits_raw: bool = False,
 ) -> list[dict[str, object]]:
-    """Decodes raw records (see `record_stream.read`) and writes the rows of the tables `WRITTEN`.
+    """Decodes raw records (see `decode_batches`) and writes the rows of the tables `WRITTEN`.
 
     ``starts`` are the first offsets of the partitions. Returns a row for each partition, kind,
     tombstone or not, and reason why a record could not be read (None if it was): the number of
@@ -43,7 +44,7 @@ def write_records(
     """
     commits = [key for key, record in plan.plan.records.items() if record.kind == OFFSET_COMMIT]
     tally: list[pa.Table] = []
-    for decoded, columns in read(plan.plan, starts, keep_commits_raw, batches):
+    for decoded, columns in decode_batches(plan.plan, starts, keep_commits_raw, batches):
         writers["records"].write(columns)
         types = row_types(decoded)
         control = np.flatnonzero(~np.isin(types, commits) & (decoded.reason == 0))
@@ -54,8 +55,11 @@ def write_records(
     return _summary(plan.plan, tally)
 
 
-def _control(plan: ControlPlan, columns: Columns, rows: Rows) -> Columns:
-    taken = {name: columns[name].take(pa.array(rows)) for name in (*PLACE, "raw_key", "raw_value")}
+def _control(plan: ControlPlan, columns: Columns, rows: Int64Array) -> Columns:
+    taken = {
+        name: columns[name].take(pa.array(rows))
+        for name in (*POSITION_FIELDS, "raw_key", "raw_value")
+    }
     wide = control_columns(plan, CONTROL_FIELDS, taken.pop("raw_key"), taken.pop("raw_value"))
     return taken | wide
 
@@ -92,7 +96,7 @@ def _summed(counted: pa.Table) -> pa.Table:
     return summed.rename_columns([*_SAME, *(name for name, _ in _SUMS)])
 
 
-def _summary(plan: Plan, tally: Sequence[pa.Table]) -> list[dict[str, object]]:
+def _summary(plan: DecodePlan, tally: Sequence[pa.Table]) -> list[dict[str, object]]:
     if not tally:
         return []
     summed = _summed(pa.concat_tables(tally))

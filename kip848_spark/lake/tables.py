@@ -17,7 +17,7 @@ from kip848_spark.state.members import MEMBER_FIELDS
 from kip848_spark.state.partition_stream import CONTROL_STATE_FIELDS
 from kip848_spark.wire.control_plans import CONTROL_FIELDS
 from kip848_spark.wire.definitions import load_shipped
-from kip848_spark.wire.record_stream import PLACE, STREAM_FIELDS
+from kip848_spark.wire.record_stream import POSITION_FIELDS, STREAM_FIELDS
 from kip848_spark.wire.tables import TIMESTAMP
 
 _RUN: dict[str, pa.DataType] = {"run_id": pa.string()}
@@ -77,7 +77,7 @@ TABLES: dict[str, Table] = {
             # Every file holds all groups and topics: their extremes would skip nothing.
             stats=("partition", "offset", "timestamp", "run_id"),
         ),
-        Table("group_records", {**PLACE, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
+        Table("group_records", {**POSITION_FIELDS, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
         Table("control_state", CONTROL_STATE_FIELDS),
         Table(
             "gaps",
@@ -141,7 +141,7 @@ TABLES: dict[str, Table] = {
                 "severity": pa.string(),
                 "group_id": pa.string(),
                 "member_id": pa.string(),
-                **PLACE,
+                **POSITION_FIELDS,
                 "expected": pa.string(),
                 "recorded": pa.string(),
                 "explanation": pa.string(),

@@ -22,7 +22,7 @@ from typing import Self
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import admin_client
 from kip848_spark.local import dump_log_segments, supervisor
-from kip848_spark.runtime.jars import Progress, broker_jars
+from kip848_spark.runtime.jars import ReportProgress, broker_jars
 from kip848_spark.runtime.java import find_java
 
 CANONICAL = "4.3.1"
@@ -84,7 +84,7 @@ class Broker:
         client: Mapping[str, str] | None = None,
         heap: str = "1g",
         offsets_partitions: int = 8,
-        progress: Progress | None = None,
+        progress: ReportProgress | None = None,
     ) -> None:
         self.version = version
         self.heap = heap

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kip848_spark.runtime.cache import cache_folder
 
-_BEING_MADE_S, _UNUSED_S = 120, 30 * 24 * 3600
+_WRITE_TIMEOUT_S, _UNUSED_S = 120, 30 * 24 * 3600
 """After so long a file without an end is a broken one, and a whole one is nobody's any more."""
 # What the JVM says of an archive would go to the terminal; it is about classes left out.
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
@@ -43,12 +43,12 @@ class ClassArchive:
         """JVM options to use the archive. With ``make``, where there is none: to write it when the
         JVM ends, which then lives on for some ten seconds when the program is done."""
         try:
-            if self._is_whole() and self._worth.exists():
+            if self._is_complete() and self._marker.exists():
                 with suppress(OSError):
-                    for used in (self.path, self._worth):
+                    for used in (self.path, self._marker):
                         used.touch()
                 return [*_QUIET, f'"-XX:SharedArchiveFile={self.path}"']
-            if not make or (self.path.exists() and _age(self.path) < _BEING_MADE_S):
+            if not make or (self.path.exists() and _age(self.path) < _WRITE_TIMEOUT_S):
                 return []
             self.path.parent.mkdir(parents=True, exist_ok=True)
             for old in self.path.parent.iterdir():
@@ -64,13 +64,13 @@ class ClassArchive:
         JVM's, and says nothing of this one."""
         with suppress(OSError):
             if not self.path.exists():
-                self._worth.touch()
+                self._marker.touch()
 
     @property
-    def _worth(self) -> Path:
+    def _marker(self) -> Path:
         return self.path.with_suffix(".kept")
 
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         """The JVM writes the head of the file last."""
         if not self.path.exists():
             return False

@@ -26,7 +26,7 @@ from kip848_spark.runtime.cache import cache_folder
 from kip848_spark.runtime.java import find_java
 from kip848_spark.runtime.resources import resource
 
-Progress = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 """Told in a few words what is being fetched, whenever that changes."""
 
 _MANIFEST = "manifest.json"
@@ -37,31 +37,31 @@ _OFFLINE = re.compile(
 )
 
 
-def spark_jars(progress: Progress | None = None) -> list[Path]:
+def spark_jars(progress: ReportProgress | None = None) -> list[Path]:
     """What goes on Spark's class path beside pyspark's own jars."""
-    return _resolved(_Wanted("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
+    return _resolve(_JarSet("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
 
 
-def s3_jars(progress: Progress | None = None) -> list[Path]:
+def s3_jars(progress: ReportProgress | None = None) -> list[Path]:
     """What Spark's class path lacks to read and write ``s3a://`` paths, beside `spark_jars`: about
     690 MB, most of it the AWS SDK."""
-    return _resolved(_Wanted("s3", resource("conf/ivy.xml").read_bytes(), "s3"), progress)
+    return _resolve(_JarSet("s3", resource("conf/ivy.xml").read_bytes(), "s3"), progress)
 
 
-def broker_jars(version: str, progress: Progress | None = None) -> list[Path]:
+def broker_jars(version: str, progress: ReportProgress | None = None) -> list[Path]:
     """The class path of a Kafka broker and of its command line tools."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise EnvironmentFault(
             f"{version!r} is not the number of a Kafka release.", mend="Name one such as 4.3.1."
         )
     ivy = resource("conf/ivy.xml").read_bytes()
-    return _resolved(_Wanted(f"broker-{version}", ivy, "broker", version), progress)
+    return _resolve(_JarSet(f"broker-{version}", ivy, "broker", version), progress)
 
 
 def artifact_jars(
     name: str,
     coordinates: Sequence[str],
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
     *,
     transitive: bool = False,
 ) -> list[Path]:
@@ -69,7 +69,7 @@ def artifact_jars(
 
     ``name`` is the set's section in the lock file.
     """
-    return _resolved(_Wanted(name, _ivy_file_of(coordinates, transitive), "default"), progress)
+    return _resolve(_JarSet(name, _ivy_file(coordinates, transitive), "default"), progress)
 
 
 def locked(name: str) -> dict[str, str] | None:
@@ -94,7 +94,7 @@ def lock_section(name: str, jars: Sequence[Path]) -> str:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _JarSet:
     """A set of jars: its name in the lock file, and what to tell Ivy."""
 
     name: str
@@ -103,22 +103,22 @@ class _Wanted:
     kafka_version: str | None = None
 
 
-def _resolved(wanted: _Wanted, progress: Progress | None) -> list[Path]:
-    digest = hashlib.sha256(wanted.ivy_file).hexdigest()[:12]
-    folder = cache_folder() / "jars" / f"{wanted.name}-{digest}"
-    jars = _kept(folder)
+def _resolve(jar_set: _JarSet, progress: ReportProgress | None) -> list[Path]:
+    digest = hashlib.sha256(jar_set.ivy_file).hexdigest()[:12]
+    folder = cache_folder() / "jars" / f"{jar_set.name}-{digest}"
+    jars = _complete_jars(folder)
     if jars is not None:
         return jars
-    with _locked_folder(folder.parent, progress):
-        jars = _kept(folder)  # another process may have made it while this one waited
+    with _lock_folder(folder.parent, progress):
+        jars = _complete_jars(folder)  # another process may have made it while this one waited
         if jars is None:
-            _make(folder, wanted, progress or (lambda _: None))
-            jars = _kept(folder)
+            _build_folder(folder, jar_set, progress or (lambda _: None))
+            jars = _complete_jars(folder)
     assert jars is not None
     return jars
 
 
-def _ivy_file_of(coordinates: Sequence[str], transitive: bool) -> bytes:
+def _ivy_file(coordinates: Sequence[str], transitive: bool) -> bytes:
     """An Ivy file that asks for these artifacts, and nothing else unless ``transitive``."""
     conf = "default->default(compile),runtime" if transitive else "default->default"
     lines = [
@@ -135,18 +135,18 @@ def _ivy_file_of(coordinates: Sequence[str], transitive: bool) -> bytes:
     return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""]).encode()
 
 
-def _kept(folder: Path) -> list[Path] | None:
+def _complete_jars(folder: Path) -> list[Path] | None:
     """The jars of a finished folder; None if it is not there or no longer whole."""
     try:
         sizes: dict[str, int] = json.loads((folder / _MANIFEST).read_text())
-        whole = all((folder / jar).stat().st_size == size for jar, size in sizes.items())
+        complete = all((folder / jar).stat().st_size == size for jar, size in sizes.items())
     except (OSError, ValueError):
         return None
-    return [folder / jar for jar in sizes] if whole else None
+    return [folder / jar for jar in sizes] if complete else None
 
 
 @contextlib.contextmanager
-def _locked_folder(parent: Path, progress: Progress | None) -> Iterator[None]:
+def _lock_folder(parent: Path, progress: ReportProgress | None) -> Iterator[None]:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         handle = (parent / ".lock").open("w")
@@ -163,43 +163,43 @@ def _locked_folder(parent: Path, progress: Progress | None) -> Iterator[None]:
                 progress("waiting for another process that fetches the same")
             fcntl.flock(handle, fcntl.LOCK_EX)
         # Only the holder of the lock makes temporary folders: any that is here was left behind.
-        for left in parent.glob("tmp-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in parent.glob("tmp-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         yield
 
 
-def _make(folder: Path, wanted: _Wanted, progress: Progress) -> None:
+def _build_folder(folder: Path, jar_set: _JarSet, progress: ReportProgress) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="tmp-") as temporary:
         aside = Path(temporary)
         made = aside / "jars"
-        (aside / "ivy.xml").write_bytes(wanted.ivy_file)
-        _fetch(aside, wanted, progress)
+        (aside / "ivy.xml").write_bytes(jar_set.ivy_file)
+        _fetch(aside, jar_set, progress)
         jars = sorted(made.glob("*.jar"))
-        _verify(wanted.name, jars)
+        _verify(jar_set.name, jars)
         (made / _MANIFEST).write_text(json.dumps({jar.name: jar.stat().st_size for jar in jars}))
         shutil.rmtree(folder, ignore_errors=True)
         made.rename(folder)
 
 
-def _fetch(aside: Path, wanted: _Wanted, progress: Progress) -> None:
+def _fetch(aside: Path, jar_set: _JarSet, progress: ReportProgress) -> None:
     """Let Ivy put what ``aside/ivy.xml`` names into ``aside/jars``."""
     command = [str(find_java())]
     command += [f"-Dsun.net.client.default{what}Timeout={ms}" for what, ms in _TIMEOUT_MS.items()]
-    command += [f"-Dkafka.version={wanted.kafka_version or '0'}", "-jar", str(_ivy_jar())]
+    command += [f"-Dkafka.version={jar_set.kafka_version or '0'}", "-jar", str(_ivy_jar())]
     settings = os.environ.get("KIP848_IVY_SETTINGS")
     if settings:  # a company's own mirror of Maven Central
         command += ["-settings", settings]
     pattern = f"{aside}/jars/[artifact]-[revision](-[classifier]).[ext]"
     command += ["-ivy", f"{aside}/ivy.xml", "-cache", f"{aside}/ivy"]
-    command += ["-confs", wanted.conf, "-retrieve", pattern]
-    said: list[str] = []
+    command += ["-confs", jar_set.conf, "-retrieve", pattern]
+    output: list[str] = []
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            said.append(line.strip())
+            output.append(line.strip())
             if match := re.search(r"downloading \S*?([^/\s]+\.jar)", line):
                 progress(f"downloading {match.group(1)}")
             elif match := re.search(r"found \S+#(\S+);(\S+) in", line):
@@ -209,12 +209,12 @@ def _fetch(aside: Path, wanted: _Wanted, progress: Progress) -> None:
         if process.poll() is None:
             process.kill()
             process.wait()
-    if code or any("FAILED" in line for line in said):
-        raise _fetch_fault(said, wanted.kafka_version)
+    if code or any("FAILED" in line for line in output):
+        raise _fetch_fault(output, jar_set.kafka_version)
 
 
-def _fetch_fault(said: Sequence[str], version: str | None) -> EnvironmentFault:
-    text = "\n".join(said)
+def _fetch_fault(output: Sequence[str], version: str | None) -> EnvironmentFault:
+    text = "\n".join(output)
     if _OFFLINE.search(text):
         return EnvironmentFault(
             "The jars can't be downloaded: the Maven repository does not answer.",
@@ -228,7 +228,7 @@ def _fetch_fault(said: Sequence[str], version: str | None) -> EnvironmentFault:
             f"{release}the Maven repository has no {missing.group(1)}.",
             mend="Name another release." if version else "Look whether your mirror is complete.",
         )
-    last = next((line for line in reversed(said) if line), "it said nothing")
+    last = next((line for line in reversed(output) if line), "it said nothing")
     return EnvironmentFault(f"The jars can't be downloaded: {last}.", mend="Try again.")
 
 

@@ -44,12 +44,12 @@ def find_java() -> Path:
 def java_version(java: Path) -> int:
     """The major version that a ``java`` program says it is (8 for "1.8")."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as cause:
         raise EnvironmentFault(f"{java} does not run: {cause}.", _MEND) from cause
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    if said.returncode or match is None:
+    match = re.search(r'version "(?:1\.)?(\d+)', output.stderr + output.stdout)
+    if output.returncode or match is None:
         raise EnvironmentFault(f"{java} does not say which Java it is.", _MEND)
     return int(match.group(1))

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: in a folder named after the sources that they were made of."""
+"""The cache of compiled kernels: a folder whose name is a digest of the kernels' source."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from typing import Any
 from kip848_spark.runtime.cache import cache_folder
 
 SOURCES = ("memory", "distinct", "kernel", "blocks", "chunks", "program", "faults", "layout")
-"""What a compiled kernel depends on."""
+"""The modules of `wire` that the compiled kernels depend on."""
 _COMPILE = "import kip848_spark.wire.chunks, kip848_spark.wire.distinct"
 
 
-def folder() -> Path:
-    """Where the kernels of this program are, or would be. Raises OSError without the sources."""
+def kernel_folder() -> Path:
+    """The folder for the kernels of this version of the program: in ``NUMBA_CACHE_DIR`` if that is
+    set, else in the cache folder. Raises OSError if the source cannot be read."""
     named = os.environ.get("NUMBA_CACHE_DIR")
     return (Path(named) if named else cache_folder() / "kernels") / _digest()
 
 
 @functools.cache
 def _digest() -> str:
-    """Of the sources, which may be in a zip file."""
+    """A digest of the source, which may be in a zip file."""
     digest = hashlib.blake2b(digest_size=8)
     for name in SOURCES:
         digest.update(files("kip848_spark.wire").joinpath(f"{name}.py").read_bytes())
     return digest.hexdigest()
 
 
-class Locator:
-    """Tells Numba to keep kernels in `folder`, wherever the package is.
+class KernelCacheLocator:
+    """Makes Numba cache kernels in `kernel_folder`, wherever the package is.
 
-    Numba's own locators look for the source file next to the cache, or name a cache after the path
-    of the package: in a zip file there is none, and Spark unpacks it to another path for each
-    application.
+    Numba's own locators put the cache beside the source file, or in a folder named after the path
+    of the package. In a zip file there is no source file, and Spark unpacks packages to a different
+    path for each application.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -48,18 +49,18 @@ class Locator:
         self._py_file = function.__code__.co_filename  # Numba names it in warnings
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], _: str) -> Locator:
-        """The locator of a function. Raises OSError if nothing can be written to `folder`."""
-        made = cls(function)
-        made.ensure_cache_path()
-        return made
+    def from_function(cls, function: Callable[..., Any], _: str) -> KernelCacheLocator:
+        """The locator of a function. Raises OSError if `kernel_folder` cannot be written."""
+        locator = cls(function)
+        locator.ensure_cache_path()
+        return locator
 
     def ensure_cache_path(self) -> None:
-        folder().mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder()).close()
+        kernel_folder().mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=kernel_folder()).close()
 
     def get_cache_path(self) -> str:
-        return str(folder())
+        return str(kernel_folder())
 
     def get_source_stamp(self) -> str:
         return _digest()
@@ -68,14 +69,16 @@ class Locator:
         return str(self._line)
 
 
-def compile_meanwhile() -> None:
-    """Where there are none yet and some can be kept, begins to compile them, in a process of its
-    own. It takes some seconds, and whoever is about to start a JVM has them."""
+def compile_in_background() -> None:
+    """Starts a process that compiles the kernels, if the cache has none and can be written.
+
+    Compilation takes some seconds: about as long as the JVM that the caller is about to start.
+    """
     try:
-        here = folder()
-        here.mkdir(parents=True, exist_ok=True)
+        folder = kernel_folder()
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    if os.access(here, os.W_OK) and next(here.rglob("*.nbc"), None) is None:
+    if os.access(folder, os.W_OK) and next(folder.rglob("*.nbc"), None) is None:
         command = [sys.executable, "-c", _COMPILE]
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kip848_spark.coordinator.consumer_protocol import assignment_bytes, subscription_bytes
 from kip848_spark.coordinator.records import Record
-from kip848_spark.wire.columns import gather
+from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.definitions import FieldDefinition, MessageDefinition, load_shipped
 from kip848_spark.wire.encode import encode_keys, encode_values
 from kip848_spark.wire.plan import RecordPlan
@@ -59,7 +59,7 @@ def encode_records(records: Sequence[Record]) -> tuple[pa.BinaryArray, pa.Binary
         encoded = encode_values(plan, version, _columns(definition, data))
         values.append((np.array(rows), encoded))
     count = len(records)
-    return gather(keys, count, pa.binary()), gather(values, count, pa.binary())
+    return scatter(keys, count, pa.binary()), scatter(values, count, pa.binary())
 
 
 def _columns(

@@ -17,7 +17,7 @@ from kip848_spark.runtime import jars
 from kip848_spark.runtime.appcds import ClassArchive
 from kip848_spark.runtime.cache import cache_folder
 from kip848_spark.runtime.java import find_java
-from kip848_spark.runtime.kernel_cache import compile_meanwhile
+from kip848_spark.runtime.kernel_cache import compile_in_background
 from kip848_spark.runtime.resources import resource_path
 from kip848_spark.spark.error_messages import one_sentence, spark_log
 from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, connect_fault, prepared
@@ -71,7 +71,7 @@ def added(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
 
 def local_session(
     settings: Mapping[str, str] | None = None,
-    progress: jars.Progress | None = None,
+    progress: jars.ReportProgress | None = None,
     verbose: bool = False,
     *,
     storage: StorageSettings | None = None,
@@ -109,7 +109,7 @@ def local_session(
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
     for name, value in added(ours, settings or {}).items():
         builder = builder.config(name, value)
-    compile_meanwhile()
+    compile_in_background()
     with starting(None if verbose else spark_log()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
@@ -124,7 +124,7 @@ def _class_archive(java: Path) -> ClassArchive | None:
 def session(
     settings: Mapping[str, str] | None = None,
     verbose: bool = False,
-    progress: jars.Progress = lambda _: None,
+    progress: jars.ReportProgress = lambda _: None,
     *,
     storage: StorageSettings | None = None,
     client: KafkaClient | None = None,

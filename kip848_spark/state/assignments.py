@@ -7,8 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import Carried, integers, parents, repeated, state_table
-from kip848_spark.state.fold import Index, last_of
+from kip848_spark.state.carried import (
+    ControlState,
+    integers,
+    parent_rows,
+    repeat_text,
+    state_table,
+)
+from kip848_spark.state.fold import Int64Array, last_rows
 
 ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
     "group_id": pa.string(),
@@ -27,22 +33,22 @@ def assignments(table: pa.Table) -> pa.Table:
 
     Topic names are null where the records name the topic by its id.
     """
-    carried = Carried(table)
+    carried = ControlState(table)
     current = carried.rows(kinds.CURRENT)
     parts = [
-        _exploded(carried, kinds.CURRENT, "assigned_partitions", current, "assigned"),
-        _exploded(
+        _explode(carried, kinds.CURRENT, "assigned_partitions", current, "assigned"),
+        _explode(
             carried, kinds.CURRENT, "partitions_pending_revocation", current, "pending_revocation"
         ),
-        _exploded(carried, kinds.TARGET, "topic_partitions", carried.rows(kinds.TARGET), "target"),
-        _exploded(
+        _explode(carried, kinds.TARGET, "topic_partitions", carried.rows(kinds.TARGET), "target"),
+        _explode(
             carried,
             kinds.SHARE_CURRENT,
             "assigned_partitions",
             carried.rows(kinds.SHARE_CURRENT),
             "assigned",
         ),
-        _exploded(
+        _explode(
             carried,
             kinds.SHARE_TARGET,
             "topic_partitions",
@@ -54,12 +60,12 @@ def assignments(table: pa.Table) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _exploded(carried: Carried, kind: str, field: str, rows: Index, role: str) -> pa.Table:
+def _explode(carried: ControlState, kind: str, field: str, rows: Int64Array, role: str) -> pa.Table:
     lists = carried.field(kind, field, rows)
-    owner = rows[parents(lists)]
+    owner = rows[parent_rows(lists)]
     topics = pc.list_flatten(lists)
     partitions = pc.struct_field(topics, "partitions")
-    topic = parents(partitions)
+    topic = parent_rows(partitions)
     number = pc.list_flatten(partitions)
     owner = owner[topic]
     columns = {
@@ -67,7 +73,7 @@ def _exploded(carried: Carried, kind: str, field: str, rows: Index, role: str) -
         "member_id": carried.column("member_id", owner),
         "topic_id": pc.struct_field(topics, "topic_id").take(pa.array(topic)),
         "topic_partition": number,
-        "role": repeated(role, len(owner)),
+        "role": repeat_text(role, len(owner)),
         "partition": carried.column("partition", owner),
     }
     if "assignment_epochs" in topics.type.names:
@@ -81,24 +87,24 @@ def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:
     sizes = integers(pc.list_value_length(partitions), 0)
     fits = integers(pc.list_value_length(epochs), -1) == sizes
     flat = pc.list_flatten(epochs)
-    parent = parents(epochs)
+    parent = parent_rows(epochs)
     kept = flat.filter(pa.array(fits[parent]))
     source = np.full(int(sizes.sum()), -1, np.int64)
     source[np.repeat(fits, sizes)] = np.arange(len(kept))
     return kept.take(pa.array(source, mask=source < 0))
 
 
-def _classic_assignments(carried: Carried) -> pa.Table:
-    rows = last_of(carried.group, carried.rows(kinds.CLASSIC))
+def _classic_assignments(carried: ControlState) -> pa.Table:
+    rows = last_rows(carried.group, carried.rows(kinds.CLASSIC))
     rows = rows[rows >= 0]
     lists = carried.field(kinds.CLASSIC, "members", rows)
-    owner = rows[parents(lists)]
+    owner = rows[parent_rows(lists)]
     each = pc.list_flatten(lists)
     topics_of = pc.struct_field(pc.struct_field(each, "consumer_assignment"), "assigned_partitions")
-    member = parents(topics_of)
+    member = parent_rows(topics_of)
     topics = pc.list_flatten(topics_of)
     partitions = pc.struct_field(topics, "partitions")
-    topic = parents(partitions)
+    topic = parent_rows(partitions)
     member = member[topic]
     owner = owner[member]
     columns = {
@@ -106,7 +112,7 @@ def _classic_assignments(carried: Carried) -> pa.Table:
         "member_id": pc.struct_field(each, "member_id").take(pa.array(member)),
         "topic": pc.struct_field(topics, "topic").take(pa.array(topic)),
         "topic_partition": pc.list_flatten(partitions),
-        "role": repeated("assigned", len(owner)),
+        "role": repeat_text("assigned", len(owner)),
         "partition": carried.column("partition", owner),
     }
     return state_table(columns, ASSIGNMENT_FIELDS, len(owner))

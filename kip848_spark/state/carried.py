@@ -6,37 +6,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.state.fold import Index, Mask, codes, joined
+from kip848_spark.state.fold import BoolArray, Int64Array, factorize, factorize_pairs
 
 
-class Carried:
+class ControlState:
     """The carried records of some partitions, with the questions the tables ask of them."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
         self.kind = self.table["kind"].combine_chunks()
-        self.tombstone: Mask = self.table["tombstone"].to_numpy()
-        self.group: Index = codes(self.table["group_id"])
-        self.member: Index = joined(self.group, codes(self.table["member_id"]))
+        self.tombstone: BoolArray = self.table["tombstone"].to_numpy()
+        self.group: Int64Array = factorize(self.table["group_id"])
+        self.member: Int64Array = factorize_pairs(self.group, factorize(self.table["member_id"]))
         self.group_count = int(self.group.max()) + 1 if len(self.group) else 0
 
-    def rows(self, *wanted: str, values: bool = True) -> Index:
+    def rows(self, *wanted: str, values: bool = True) -> Int64Array:
         """The rows of these kinds; without ``values``, tombstones too."""
         found = pc.is_in(self.kind, value_set=pa.array(wanted)).to_numpy(zero_copy_only=False)
         return np.flatnonzero(found & ~self.tombstone if values else found)
 
-    def column(self, name: str, rows: Index) -> pa.Array:
+    def column(self, name: str, rows: Int64Array) -> pa.Array:
         """A column of the table at ``rows``; -1 gives null."""
         absent = rows < 0
         taken = self.table[name].combine_chunks()
         return taken.take(pa.array(rows, mask=absent if absent.any() else None))
 
-    def field(self, kind: str, name: str, rows: Index) -> pa.Array:
+    def field(self, kind: str, name: str, rows: Int64Array) -> pa.Array:
         """A field of the values of ``kind`` at ``rows``; -1 gives null."""
         return pc.struct_field(self.column(kind, rows), name)
 
 
-def integers(array: pa.Array, missing: int) -> Index:
+def integers(array: pa.Array, missing: int) -> Int64Array:
     """int64[n] of an integer array, ``missing`` for null."""
     return np.asarray(array.fill_null(missing).to_numpy(zero_copy_only=False), np.int64)
 
@@ -52,11 +52,11 @@ def state_table(
     return pa.table(arrays, schema=pa.schema(list(fields.items())))
 
 
-def parents(lists: pa.Array) -> Index:
+def parent_rows(lists: pa.Array) -> Int64Array:
     """int64[elements]: the row that each element of ``lists`` (nulls hold none) is in."""
     return np.asarray(pc.list_parent_indices(lists).to_numpy(), np.int64)
 
 
-def repeated(text: str, count: int) -> pa.Array:
+def repeat_text(text: str, count: int) -> pa.Array:
     """string[count]."""
     return pa.array([text]).take(pa.array(np.zeros(count, np.int64)))

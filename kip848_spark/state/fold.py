@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
 
-Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
-LEAST_BUFFER = 1 << 16
+MIN_BUFFER = 1 << 16
 """Rows that are gathered before they are folded into what is carried."""
 
 
@@ -36,7 +36,7 @@ class OutOfOrderError(Exception):
 class Fold:
     """Folds the control records of one partition, in offset order, batch after batch.
 
-    Memory: what is carried, and as many rows again (at least `LEAST_BUFFER`).
+    Memory: what is carried, and as many rows again (at least `MIN_BUFFER`).
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Fold:
         self._pending.append(table)
         self._rows += table.num_rows
         carried = self._carried.num_rows if self._carried is not None else 0
-        if self._rows >= max(LEAST_BUFFER, carried):
+        if self._rows >= max(MIN_BUFFER, carried):
             self._settle()
 
     def carried(self) -> pa.Table | None:
@@ -79,44 +79,44 @@ class Fold:
             return
         tables = [self._carried, *self._pending] if self._carried is not None else self._pending
         table = pa.concat_tables(tables).combine_chunks()
-        self._carried = table.filter(pa.array(survivors(table))).combine_chunks()
+        self._carried = table.filter(pa.array(find_live_records(table))).combine_chunks()
         self._pending = []
         self._rows = 0
 
 
-def survivors(table: pa.Table) -> Mask:
+def find_live_records(table: pa.Table) -> BoolArray:
     """bool[n]: the rows of a partition, in offset order, that still say something at its end."""
     count = table.num_rows
     row = np.arange(count)
     kind = table["kind"].combine_chunks()
     tombstone = table["tombstone"].to_numpy()
-    group = codes(table["group_id"])
-    is_classic = _any_of(kind, (kinds.CLASSIC,))
+    group = factorize(table["group_id"])
+    is_classic = _is_any_of(kind, (kinds.CLASSIC,))
 
     # What ended the group that had this name before.
-    ends = is_classic | (_any_of(kind, kinds.GROUP_EPOCHS) & tombstone)
-    ended = last_of(group, np.flatnonzero(ends))
+    ends = is_classic | (_is_any_of(kind, kinds.GROUP_EPOCHS) & tombstone)
+    ended = last_rows(group, np.flatnonzero(ends))
     alive = (row > ended[group]) | ((row == ended[group]) & is_classic & ~tombstone)
 
     # The last record of each key.
-    member = codes(table["member_id"])
-    regex = codes(table["regular_expression"])
-    kind_code = codes(table["kind"])
-    key = joined(joined(group, kind_code), joined(member, regex))
-    alive &= last_of(key, row)[key] == row
+    member = factorize(table["member_id"])
+    regex = factorize(table["regular_expression"])
+    kind_code = factorize(table["kind"])
+    key = factorize_pairs(factorize_pairs(group, kind_code), factorize_pairs(member, regex))
+    alive &= last_rows(key, row)[key] == row
 
     # A member that left took its current assignment along.
-    of_member = joined(group, member)
-    is_member = _any_of(kind, kinds.MEMBERS)
-    is_current = _any_of(kind, kinds.CURRENTS)
-    left = last_of(of_member, np.flatnonzero(is_member & tombstone))
+    of_member = factorize_pairs(group, member)
+    is_member = _is_any_of(kind, kinds.MEMBERS)
+    is_current = _is_any_of(kind, kinds.CURRENTS)
+    left = last_rows(of_member, np.flatnonzero(is_member & tombstone))
     alive &= ~is_current | (row > left[of_member])
 
     # A tombstone says no more than absence does, once what it took away is gone.
     return np.asarray(alive & ~tombstone)
 
 
-def codes(column: pa.ChunkedArray | pa.Array) -> Index:
+def factorize(column: pa.ChunkedArray | pa.Array) -> Int64Array:
     """int64[n]: a number for each distinct value, null included, from 0 on."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -124,21 +124,21 @@ def codes(column: pa.ChunkedArray | pa.Array) -> Index:
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
 
 
-def joined(left: Index, right: Index) -> Index:
+def factorize_pairs(left: Int64Array, right: Int64Array) -> Int64Array:
     """int64[n]: a number for each distinct pair, from 0 on."""
     if not len(left):
         return left
     pairs = left * (int(right.max()) + 1) + right
-    return codes(pa.array(pairs))
+    return factorize(pa.array(pairs))
 
 
-def last_of(code: Index, rows: Index) -> Index:
+def last_rows(code: Int64Array, rows: Int64Array) -> Int64Array:
     """int64[codes]: the last of ``rows`` that has each code, -1 if none has."""
     last = np.full(int(code.max()) + 1 if len(code) else 0, -1, np.int64)
     last[code[rows]] = rows  # of equal indices the last assignment stays: rows ascend
     return last
 
 
-def _any_of(kind: pa.Array, wanted: tuple[str, ...]) -> Mask:
+def _is_any_of(kind: pa.Array, wanted: tuple[str, ...]) -> BoolArray:
     found = pc.is_in(kind, value_set=pa.array(wanted))
     return np.asarray(found.to_numpy(zero_copy_only=False))

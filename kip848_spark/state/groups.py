@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import Carried, integers, state_table
-from kip848_spark.state.fold import Index, codes, joined, last_of
+from kip848_spark.state.carried import ControlState, integers, state_table
+from kip848_spark.state.fold import Int64Array, factorize, factorize_pairs, last_rows
 
-FRESH_EPOCH = 1
+INITIAL_EPOCH = 1
 """Group and target epoch of a group without a record of them (Kafka 4.3)."""
 LEFT_EPOCH = -1
 """Member epoch after the tombstone of its assignment; target epoch after that of the target."""
@@ -38,10 +38,10 @@ GROUP_FIELDS: dict[str, pa.DataType] = {
 
 def groups(table: pa.Table) -> pa.Table:
     """One row a group, in the columns of `GROUP_FIELDS`."""
-    carried = Carried(table)
+    carried = ControlState(table)
     count = carried.group_count
-    newest = last_of(carried.group, np.arange(table.num_rows))
-    classic = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    newest = last_rows(carried.group, np.arange(table.num_rows))
+    classic = last_rows(carried.group, carried.rows(kinds.CLASSIC))
     epochs = _group_epochs(carried)
     type_ = _group_types(carried)
     simple = np.asarray(pc.equal(type_, "classic").to_numpy(zero_copy_only=False)) & (classic < 0)
@@ -72,26 +72,26 @@ def groups(table: pa.Table) -> pa.Table:
     return state_table(columns, GROUP_FIELDS, count)
 
 
-def _group_types(carried: Carried) -> pa.Array:
+def _group_types(carried: ControlState) -> pa.Array:
     """string[groups]: the type that the newest record of each group's state gives it."""
     states = np.flatnonzero(
         pc.not_equal(carried.kind, kinds.COMMIT).to_numpy(zero_copy_only=False) & ~carried.tombstone
     )
-    newest = last_of(carried.group, states)
+    newest = last_rows(carried.group, states)
     kind = carried.column("kind", newest)
     encoded = pc.dictionary_encode(kind, null_encoding="encode")
     types = [kinds.group_type(name or kinds.COMMIT) for name in encoded.dictionary.to_pylist()]
     return pa.array(types, pa.string()).take(encoded.indices)
 
 
-def _group_epochs(carried: Carried) -> dict[str, Index]:
+def _group_epochs(carried: ControlState) -> dict[str, Int64Array]:
     """Group and target epoch of each group of a new type (int64[groups])."""
-    epoch = np.full(carried.group_count, FRESH_EPOCH, np.int64)
+    epoch = np.full(carried.group_count, INITIAL_EPOCH, np.int64)
     for kind in kinds.GROUP_EPOCHS:
         rows = carried.rows(kind)
-        epoch[carried.group[rows]] = integers(carried.field(kind, "epoch", rows), FRESH_EPOCH)
+        epoch[carried.group[rows]] = integers(carried.field(kind, "epoch", rows), INITIAL_EPOCH)
     # Kafka 4.0 to 4.2 begin at 0, so there the first epoch on record is 1; 4.3 begins at 1.
-    target = np.where(epoch == FRESH_EPOCH, _first_target(carried), FRESH_EPOCH)
+    target = np.where(epoch == INITIAL_EPOCH, _first_target(carried), INITIAL_EPOCH)
     for kind in kinds.TARGET_EPOCHS:
         rows = carried.rows(kind, values=False)
         recorded = carried.field(kind, "assignment_epoch", rows)
@@ -99,18 +99,18 @@ def _group_epochs(carried: Carried) -> dict[str, Index]:
     return {"epoch": epoch, "target": target}
 
 
-def _first_target(carried: Carried) -> Index:
+def _first_target(carried: ControlState) -> Int64Array:
     """The target epoch of a group that has none on record while its own epoch is 1: 0 where
     that 1 is on record (a release that begins at 0), else 1."""
-    recorded = last_of(carried.group, carried.rows(*kinds.GROUP_EPOCHS)) >= 0
-    return np.where(recorded, FRESH_EPOCH - 1, FRESH_EPOCH)
+    recorded = last_rows(carried.group, carried.rows(*kinds.GROUP_EPOCHS)) >= 0
+    return np.where(recorded, INITIAL_EPOCH - 1, INITIAL_EPOCH)
 
 
 def _members_and_state(
-    carried: Carried, type_: pa.Array, epochs: dict[str, Index]
-) -> tuple[Index, pa.Array]:
+    carried: ControlState, type_: pa.Array, epochs: dict[str, Int64Array]
+) -> tuple[Int64Array, pa.Array]:
     """Members (int64[groups]) and state (string[groups]) as Kafka's tools name it."""
-    classic = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    classic = last_rows(carried.group, carried.rows(kinds.CLASSIC))
     sizes = pc.list_value_length(carried.field(kinds.CLASSIC, "members", classic))
     is_member = carried.rows(*kinds.MEMBERS, *kinds.CURRENTS)
     first = np.unique(carried.member[is_member], return_index=True)[1]
@@ -136,7 +136,7 @@ def _members_and_state(
     return members, names.take(pa.array(code))
 
 
-def _assignors(carried: Carried) -> pa.Array:
+def _assignors(carried: ControlState) -> pa.Array:
     """string[groups]: the server assignor most members ask for; ``uniform`` where none asks."""
     rows = carried.rows(kinds.MEMBER)
     wish = carried.field(kinds.MEMBER, "server_assignor", rows)
@@ -146,7 +146,7 @@ def _assignors(carried: Carried) -> pa.Array:
     if len(rows):
         order = pc.sort_indices(wish).to_numpy()
         _, first, votes = np.unique(
-            joined(carried.group[rows[order]], codes(wish.take(pa.array(order)))),
+            factorize_pairs(carried.group[rows[order]], factorize(wish.take(pa.array(order)))),
             return_index=True,
             return_counts=True,
         )
@@ -161,10 +161,10 @@ def _assignors(carried: Carried) -> pa.Array:
     return pc.fill_null(names, "uniform")
 
 
-def _metadata_hash(carried: Carried) -> pa.Array:
+def _metadata_hash(carried: ControlState) -> pa.Array:
     """int64[groups]: the hash beside the group epoch (Kafka 4.1 and later)."""
     found = pa.nulls(carried.group_count, pa.int64())
     for kind in kinds.GROUP_EPOCHS:
-        newest = last_of(carried.group, carried.rows(kind))
+        newest = last_rows(carried.group, carried.rows(kind))
         found = pc.coalesce(found, carried.field(kind, "metadata_hash", newest))
     return found

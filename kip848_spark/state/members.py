@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import Carried, integers, parents, state_table
-from kip848_spark.state.fold import Index, last_of
+from kip848_spark.state.carried import ControlState, integers, parent_rows, state_table
+from kip848_spark.state.fold import Int64Array, last_rows
 from kip848_spark.state.groups import LEFT_EPOCH
 
 JOINING_EPOCH = 0
@@ -39,14 +39,14 @@ MEMBER_FIELDS: dict[str, pa.DataType] = {
 
 def members(table: pa.Table) -> pa.Table:
     """One row a member, in the columns of `MEMBER_FIELDS`."""
-    carried = Carried(table)
-    return pa.concat_tables([_new_members(carried), _classic_members(carried)])
+    carried = ControlState(table)
+    return pa.concat_tables([_modern_members(carried), _classic_members(carried)])
 
 
-def _new_members(carried: Carried) -> pa.Table:
+def _modern_members(carried: ControlState) -> pa.Table:
     """Members of consumer, share and streams groups: key types 5 and 8, 10 and 14, 19 and 22."""
-    metadata = last_of(carried.member, carried.rows(*kinds.MEMBERS))
-    current = last_of(carried.member, carried.rows(*kinds.CURRENTS, values=False))
+    metadata = last_rows(carried.member, carried.rows(*kinds.MEMBERS))
+    current = last_rows(carried.member, carried.rows(*kinds.CURRENTS, values=False))
     rows = np.flatnonzero((metadata >= 0) | (current >= 0))
     metadata, current = metadata[rows], current[rows]
     some = np.where(metadata >= 0, metadata, current)
@@ -57,7 +57,9 @@ def _new_members(carried: Carried) -> pa.Table:
         "member_id": carried.column("member_id", some),
         "partition": carried.column("partition", some),
         "subscribed_topics": _sorted_lists(
-            _any_field(carried, kinds.MEMBERS[:2], "subscribed_topic_names", metadata, _STRINGS)
+            _coalesce_field(
+                carried, kinds.MEMBERS[:2], "subscribed_topic_names", metadata, _STRINGS
+            )
         ),
         "subscribed_regex": _none_if_empty(
             carried.field(kinds.MEMBER, "subscribed_topic_regex", metadata)
@@ -67,19 +69,19 @@ def _new_members(carried: Carried) -> pa.Table:
     }
     for name in ("instance_id", "rack_id", "client_id", "client_host"):
         have = kinds.MEMBERS if name != "instance_id" else (kinds.MEMBERS[0], kinds.MEMBERS[2])
-        columns[name] = _any_field(carried, have, name, metadata, pa.string())
+        columns[name] = _coalesce_field(carried, have, name, metadata, pa.string())
     fresh = np.isin(metadata, carried.rows(kinds.MEMBER)) & (current < 0)
     for name, first in (("member_epoch", JOINING_EPOCH), ("previous_member_epoch", LEFT_EPOCH)):
-        epoch = _any_field(carried, kinds.CURRENTS, name, current, pa.int32())
+        epoch = _coalesce_field(carried, kinds.CURRENTS, name, current, pa.int32())
         epoch = pc.if_else(pa.array(gone), LEFT_EPOCH, epoch)
         columns[name] = pc.if_else(pa.array(fresh), first, epoch)
-    state = _any_field(carried, kinds.CURRENTS, "state", current, pa.int8())
+    state = _coalesce_field(carried, kinds.CURRENTS, "state", current, pa.int8())
     columns["member_state"] = pc.if_else(pa.array(fresh), MEMBER_STATES[0], _state_names(state))
     return state_table(columns, MEMBER_FIELDS, len(rows))
 
 
-def _any_field(
-    carried: Carried, of: Sequence[str], name: str, rows: Index, type_: pa.DataType
+def _coalesce_field(
+    carried: ControlState, of: Sequence[str], name: str, rows: Int64Array, type_: pa.DataType
 ) -> pa.Array:
     """The field ``name`` of whichever of the kinds a row is of."""
     found = pa.nulls(len(rows), type_)
@@ -95,12 +97,12 @@ def _state_names(state: pa.Array) -> pa.Array:
     return names.take(pa.array(np.where(known, code, np.where(code == -1, -1, 3)) % 5))
 
 
-def _classic_members(carried: Carried) -> pa.Table:
+def _classic_members(carried: ControlState) -> pa.Table:
     """Members of classic groups, out of key type 2."""
-    rows = last_of(carried.group, carried.rows(kinds.CLASSIC))
+    rows = last_rows(carried.group, carried.rows(kinds.CLASSIC))
     rows = rows[rows >= 0]
     lists = carried.field(kinds.CLASSIC, "members", rows)
-    owner = rows[parents(lists)]
+    owner = rows[parent_rows(lists)]
     each = pc.list_flatten(lists)
     subscription = pc.struct_field(each, "consumer_subscription")
     columns = {
@@ -124,7 +126,7 @@ def _none_if_empty(text: pa.Array) -> pa.Array:
 def _sorted_lists(lists: pa.Array) -> pa.Array:
     """Lists of strings, each sorted and without duplicates; null stays null."""
     values = pc.list_flatten(lists)
-    parent = parents(lists)
+    parent = parent_rows(lists)
     pairs = pa.table({"parent": parent, "value": values.cast(pa.string())})
     pairs = pairs.group_by(["parent", "value"]).aggregate([])
     pairs = pairs.sort_by([("parent", "ascending"), ("value", "ascending")])

@@ -19,10 +19,10 @@ from kip848_spark.state.members import MEMBER_FIELDS, members
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
-from kip848_spark.wire.record_stream import PLACE
+from kip848_spark.wire.record_stream import POSITION_FIELDS
 
 CONTROL_STATE_FIELDS: dict[str, pa.DataType] = {
-    **PLACE,
+    **POSITION_FIELDS,
     "kind": pa.string(),
     "group_id": pa.string(),
     "dialect": pa.string(),
@@ -30,19 +30,19 @@ CONTROL_STATE_FIELDS: dict[str, pa.DataType] = {
     "raw_value": pa.binary(),
 }
 """Columns of the table `control_state`, and their Arrow types."""
-CARRIED = "control_state"
+CONTROL_STATE = "control_state"
 STATE_FIELDS: dict[str, dict[str, pa.DataType]] = {
-    CARRIED: CONTROL_STATE_FIELDS,
+    CONTROL_STATE: CONTROL_STATE_FIELDS,
     "groups": GROUP_FIELDS,
     "members": MEMBER_FIELDS,
     "assignments": ASSIGNMENT_FIELDS,
 }
 """The columns of each table made from control records, and their Arrow types."""
-FOLDED = tuple(STATE_FIELDS)
+FOLDED_TABLES = tuple(STATE_FIELDS)
 """The tables made from control records."""
 
 _SORT = {
-    CARRIED: ("offset",),
+    CONTROL_STATE: ("offset",),
     "groups": ("group_id",),
     "members": ("group_id", "member_id"),
     "assignments": ("group_id", "member_id", "role", "topic_id", "topic", "topic_partition"),
@@ -54,7 +54,7 @@ _DERIVED: dict[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-def carried_of(batches: Batches) -> Iterator[pa.Table]:
+def fold_partitions(batches: Batches) -> Iterator[pa.Table]:
     """What is carried of each partition."""
     fold, partition = Fold(), -1
     for batch in batches:
@@ -66,12 +66,12 @@ def carried_of(batches: Batches) -> Iterator[pa.Table]:
                 if (done := fold.carried()) is not None:
                     yield done
                 fold, partition = Fold(), int(partitions[part[0]])
-            fold.add(_decoded(batch.slice(part[0], len(part))))
+            fold.add(_decode(batch.slice(part[0], len(part))))
     if (done := fold.carried()) is not None:
         yield done
 
 
-def _decoded(batch: pa.RecordBatch) -> pa.Table:
+def _decode(batch: pa.RecordBatch) -> pa.Table:
     """``batch`` with the columns of `CONTROL_FIELDS`, out of the raw bytes. A row without a key
     stands for a group's newest commit and has its kind and group alone."""
     dialects = batch.column("dialect")
@@ -96,7 +96,7 @@ def _decoded(batch: pa.RecordBatch) -> pa.Table:
     return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
 
-def derived(table: str, carried: pa.Table, names: Mapping[str, str]) -> pa.Table:
+def derive_rows(table: str, carried: pa.Table, names: Mapping[str, str]) -> pa.Table:
     """The rows of ``table`` that follow from what is carried of a partition."""
     rows = _DERIVED[table](carried) if table in _DERIVED else carried
     if table == "assignments":

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import gather
+from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
-from kip848_spark.wire.decode import Part, decode
+from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
-from kip848_spark.wire.faults import Mask, Rows
 
 Rename = Callable[[str, pa.Array], pa.Array]
 """A category and string[n] to string[n]."""
@@ -30,7 +30,7 @@ Rename = Callable[[str, pa.Array], pa.Array]
 TEXT = "text"
 MEMBER = "member"
 REGEX = "regex"
-ANY = "|.*"
+MATCH_ALL = "|.*"
 CATEGORIES: dict[str, str] = {
     "group": "group",
     "group_id": "group",
@@ -61,7 +61,7 @@ CATEGORIES: dict[str, str] = {
 }
 """What a string field holds, by its name or the end of its path."""
 
-KEPT = frozenset(
+UNCHANGED = frozenset(
     {
         "protocol_type",
         "protocol",
@@ -96,7 +96,7 @@ class Pseudonyms:
         ordinals = {
             # Kafka's assignors sort as Java does: by UTF-16 units.
             category: {
-                name: _named(category, f"{number:06d}")
+                name: _new_name(category, f"{number:06d}")
                 for number, name in enumerate(sorted(some, key=lambda n: n.encode("utf-16-be")))
             }
             for category, some in names.items()
@@ -115,26 +115,26 @@ class Pseudonyms:
         if known is not None:
             return known
         digest = hashlib.blake2b(name.encode(), key=self.secret, digest_size=8).hexdigest()
-        return _named(category, digest)
+        return _new_name(category, digest)
 
 
-def _named(category: str, mark: str) -> str:
+def _new_name(category: str, mark: str) -> str:
     """A new name. That of an expression matches whatever the old one did: every topic."""
-    return f"{category}-{mark}" + (ANY if category == REGEX else "")
+    return f"{category}-{mark}" + (MATCH_ALL if category == REGEX else "")
 
 
-HASHED = frozenset({"metadata", TEXT, "process", "tag"})
+HASHED_CATEGORIES = frozenset({"metadata", TEXT, "process", "tag"})
 """Categories without an order that matters, and with no bound on how many there are."""
 
 
-class Names:
+class NameCollector:
     """A `Rename` that changes nothing and keeps the distinct names of each ordered category."""
 
     def __init__(self) -> None:
         self.found: dict[str, set[str]] = {}
 
     def __call__(self, category: str, names: pa.Array) -> pa.Array:
-        if category not in HASHED:
+        if category not in HASHED_CATEGORIES:
             some = pc.unique(names).drop_null().to_pylist()
             if category == MEMBER:
                 some = [name for name in some if not _RANDOM.fullmatch(name)]
@@ -144,24 +144,24 @@ class Names:
 
 def rewrite(
     plan: ControlPlan, keys: pa.Array, values: pa.Array, rename: Rename
-) -> tuple[pa.Array, pa.Array, Mask]:
+) -> tuple[pa.Array, pa.Array, BoolArray]:
     """``keys`` and ``values`` (binary[n]) with every name renamed; and bool[n]: the rows that could
     be (what does not decode is not, and must not be handed on)."""
     decoded = decode(plan.plan, keys, values)
-    new_keys: list[tuple[Rows, pa.Array]] = []
+    new_keys: list[tuple[Int64Array, pa.Array]] = []
     for part in decoded.keys:
-        new_keys.append((part.rows, encode_keys(part.plan, _renamed(plan, part, rename))))
-    per_key = gather(new_keys, decoded.distinct, pa.binary())
+        new_keys.append((part.rows, encode_keys(part.plan, _rename_columns(plan, part, rename))))
+    per_key = scatter(new_keys, decoded.distinct, pa.binary())
     absent = decoded.key_of < 0
     keys = per_key.take(pa.array(decoded.key_of, mask=absent if absent.any() else None))
-    new_values: list[tuple[Rows, pa.Array]] = []
+    new_values: list[tuple[Int64Array, pa.Array]] = []
     for part in decoded.values:
-        columns = _renamed(plan, part, rename)
+        columns = _rename_columns(plan, part, rename)
         new_values.append((part.rows, encode_values(part.plan, part.version, columns)))
-    return keys, gather(new_values, decoded.count, pa.binary()), decoded.reason == 0
+    return keys, scatter(new_values, decoded.count, pa.binary()), decoded.reason == 0
 
 
-def _renamed(plan: ControlPlan, part: Part, rename: Rename) -> dict[str, pa.Array]:
+def _rename_columns(plan: ControlPlan, part: DecodedRows, rename: Rename) -> dict[str, pa.Array]:
     columns = {
         slot.column: array
         for slot, array in zip(part.struct.slots, part.fields, strict=True)
@@ -170,10 +170,12 @@ def _renamed(plan: ControlPlan, part: Part, rename: Rename) -> dict[str, pa.Arra
     consumer = None
     if part.plan.kind == CLASSIC_GROUP and "protocol_type" in columns:
         consumer = pc.equal(columns["protocol_type"], CONSUMER)
-    return {name: _visit(plan, array, name, rename, consumer) for name, array in columns.items()}
+    return {
+        name: _rename_array(plan, array, name, rename, consumer) for name, array in columns.items()
+    }
 
 
-def _visit(
+def _rename_array(
     plan: ControlPlan, array: pa.Array, path: str, rename: Rename, consumer: pa.Array | None
 ) -> pa.Array:
     """``array`` with all strings and embedded metadata in it renamed. ``consumer`` (bool[n]): rows
@@ -185,21 +187,23 @@ def _visit(
         return array if category is None else rename(category, array)
     if pa.types.is_list(type_):
         below = None if consumer is None else consumer.take(pc.list_parent_indices(array))
-        elements = _visit(plan, array.flatten(), path, rename, below)
+        elements = _rename_array(plan, array.flatten(), path, rename, below)
         sizes = pc.list_value_length(array).fill_null(0).to_numpy()
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(offsets), elements, type=type_, mask=mask)
     if pa.types.is_struct(type_):
         children = [
-            _visit(plan, pc.struct_field(array, f.name), f"{path}.{f.name}", rename, consumer)
+            _rename_array(
+                plan, pc.struct_field(array, f.name), f"{path}.{f.name}", rename, consumer
+            )
             for f in type_
         ]
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
     if path.endswith(USER_DATA):
-        return _blank(array)
+        return _zero_bytes(array)
     if pa.types.is_binary(type_):
         embedded = plan.assignment if path.endswith("assignment") else plan.subscription
-        return _blobs(plan, embedded, array, path, rename, consumer)
+        return _rename_embedded(plan, embedded, array, path, rename, consumer)
     return array
 
 
@@ -207,14 +211,14 @@ def _category(path: str) -> str | None:
     """What the string at ``path`` holds; None if it is to be kept."""
     parts = path.split(".")
     for end in (".".join(parts[-2:]), parts[-1]):
-        if end in KEPT:
+        if end in UNCHANGED:
             return None
         if end in CATEGORIES:
             return CATEGORIES[end]
     return TEXT
 
 
-def _blobs(
+def _rename_embedded(
     plan: ControlPlan,
     embedded: Embedded,
     blobs: pa.Array,
@@ -226,14 +230,14 @@ def _blobs(
     count = len(blobs)
     own = blobs if consumer is None else pc.if_else(consumer, blobs, pa.scalar(None, pa.binary()))
     metadata = embedded.decode(own)
-    parts: list[tuple[Rows, pa.Array]] = []
+    parts: list[tuple[Int64Array, pa.Array]] = []
     version = pc.struct_field(metadata, "version").fill_null(-1).to_numpy()
     for number in np.unique(version[version >= 0]):
         rows = np.flatnonzero(version == number)
         layout = embedded.layouts[min(int(number), len(embedded.layouts) - 1)]
         some = metadata.take(pa.array(rows))
         columns = {
-            slot.column: _visit(
+            slot.column: _rename_array(
                 plan, pc.struct_field(some, slot.column), f"{path}.{slot.column}", rename, None
             )
             for slot in layout.slots
@@ -241,11 +245,11 @@ def _blobs(
         }
         parts.append((rows, encode_message(layout, int(number), columns)))
     other = np.flatnonzero(version < 0)
-    parts.append((other, _blank(blobs.take(pa.array(other)))))
-    return gather(parts, count, pa.binary())
+    parts.append((other, _zero_bytes(blobs.take(pa.array(other)))))
+    return scatter(parts, count, pa.binary())
 
 
-def _blank(blobs: pa.Array) -> pa.Array:
+def _zero_bytes(blobs: pa.Array) -> pa.Array:
     """Zeros in the place of bytes; null stays null."""
     encoded = pc.dictionary_encode(pc.binary_length(blobs))
     zeros = pa.array([bytes(size) for size in encoded.dictionary.to_pylist()], pa.binary())

@@ -1,9 +1,9 @@
-"""The kernel that reads blocks of rows, field by field.
+"""The kernel that reads blocks of messages, field by field.
 
-Most rows are plain: there is nothing wrong with them, and no array in them. Those of a block are
-read side by side, one operation for all of them before the next, which costs about half of reading
-them one after the other. What is not plain makes the block be read again, row by row, by `kernel`,
-which says what is wrong and where.
+Most messages have no arrays and no faults. For a block of such rows this kernel executes one
+operation for all rows before the next operation, which takes about half the time of reading them
+one after another. It does not report faults: if a row of a block has one, or has a form that this
+kernel does not handle, `kernel.read_rows` reads the whole block again.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 from kip848_spark.wire.kernel import (
     BASES,
+    CAPACITIES,
+    CAPACITY,
     CODE,
     DONE,
     FORM,
-    GOOD,
     INT16,
     INTO,
     LONGEST,
-    LOOKED_AT,
     LOW,
     N1,
     N4,
@@ -28,42 +28,43 @@ from kip848_spark.wire.kernel import (
     NEXT,
     NULLABLE,
     NULLS,
-    ROOM,
-    ROOMS,
+    ROWS_READ,
+    ROWS_SEEN,
     STEP,
     TEXT,
     TO,
     UTF8,
     VARINT,
     WIDTH,
-    octets_of,
-    put_number,
-    width_of,
+    buffer_width,
+    copy_number,
+    wire_width,
 )
 from kip848_spark.wire.memory import (
     big16,
     big32,
     big64,
-    bound,
-    compiled,
-    copied,
-    inlined,
+    compile_kernel,
+    copy_bytes,
+    inline,
     int16_at,
     int32_at,
     is_utf8,
-    octet,
+    offset_at,
     put8,
     put32,
     put64,
+    uint8_at,
     word_at,
 )
 
 BLOCK = 64
+"""Rows in a block."""
 
 
-@compiled("void(int64, int64, int64[::1], int64, int64)")
-def numbers(op: int, to: int, ats: Any, shift: int, count: int) -> None:
-    """Puts the number or id that each row has ``shift`` bytes before where it is read."""
+@compile_kernel("void(int64, int64, int64[::1], int64, int64)")
+def read_numbers(op: int, to: int, ats: Any, shift: int, count: int) -> None:
+    """Copies the number or id that is ``shift`` bytes before each address of ``ats`` (int64)."""
     if op == N8:
         for row in range(count):
             put64(to + 8 * row, big64(ats[row] - shift))
@@ -76,39 +77,42 @@ def numbers(op: int, to: int, ats: Any, shift: int, count: int) -> None:
             put64(to + 16 * row + 8, word_at(ats[row] - shift + 8))
     else:
         for row in range(count):
-            put_number(op, to + width_of(op) * row, ats[row] - shift)
+            copy_number(op, to + buffer_width(op) * row, ats[row] - shift)
 
 
-@inlined
-def advanced(ats: Any, ends: Any, octets: int, count: int) -> bool:
-    """Goes on by ``octets`` in each row; whether each has so many."""
+@inline
+def advance(ats: Any, ends: Any, width: int, count: int) -> bool:
+    """Adds ``width`` bytes to the position of each row; False if a row has fewer bytes left."""
     beyond = 0
     for row in range(count):
-        ats[row] += octets
+        ats[row] += width
         beyond |= ends[row] - ats[row]
     return beyond >= 0
 
 
-@inlined
-def text(
-    pc: int, base: int, room: int, first: int, ats: Any, ends: Any, froms: Any, count: int
+@inline
+def read_text(
+    pc: int, base: int, sizes: int, first: int, ats: Any, ends: Any, froms: Any, count: int
 ) -> bool:
-    """Reads a string or bytes of each row, if all are well: first how long they are, then those
-    that are not empty, for nobody can guess which these are."""
+    """Reads a string or bytes of each row; False if one is not valid.
+
+    A first loop reads all lengths, a second one copies the values that are not empty. Testing for
+    emptiness in a single loop would be a branch that the processor mispredicts.
+    """
     form, nullable, utf8 = word_at(pc + FORM), word_at(pc + NULLABLE), word_at(pc + UTF8)
     longest = 0x7E if form == VARINT else LONGEST if utf8 else 0x7FFFFFFF
-    if not advanced(ats, ends, 1 if form == VARINT else 2 if form == INT16 else 4, count):
+    if not advance(ats, ends, 1 if form == VARINT else 2 if form == INT16 else 4, count):
         return False
     to = word_at(base + word_at(pc + TO)) + 4 * first
     nulls = word_at(pc + NULLS)
     null = word_at(base + nulls) + first if nulls >= 0 else 0
     before = int32_at(to)
-    filled = 0
+    not_empty = 0
     wrong = 0
     for row in range(count):
         at = ats[row]
         if form == VARINT:
-            size = octet(at - 1) - 1
+            size = uint8_at(at - 1) - 1
         elif form == INT16:
             size = big16(at - 2)
         else:
@@ -120,122 +124,124 @@ def text(
         at += size
         wrong |= ends[row] - at
         ats[row] = at
-        froms[filled] = row
-        filled += size != 0
+        froms[not_empty] = row
+        not_empty += size != 0
         before += size
         put32(to + 4 * row + 4, before)
-    if wrong < 0 or before > word_at(room + word_at(pc + ROOM)):
+    if wrong < 0 or before > word_at(sizes + word_at(pc + CAPACITY)):
         return False
     into = word_at(base + word_at(pc + INTO))
-    for index in range(filled):
+    for index in range(not_empty):
         row = froms[index]
         start = int32_at(to + 4 * row)
         size = int32_at(to + 4 * row + 4) - start
-        beyond = copied(into + start, ats[row] - size, size)
+        beyond = copy_bytes(into + start, ats[row] - size, size)
         if utf8 and beyond and not is_utf8(ats[row] - size, size):
             return False
     return True
 
 
-@inlined
-def tagged(
+@inline
+def read_tagged(
     code: int, pc: int, base: int, first: int, ats: Any, ends: Any, froms: Any, count: int
 ) -> bool:
-    """Reads the tagged field of each row, if it has no other. Where it is not there it is read
-    from the program, which has its default as it would be written: nobody can guess which rows
-    have it."""
-    if not advanced(ats, ends, 1, count):
+    """Reads the tagged field of each row; False if a row has a tagged field that is not known.
+
+    Where the field is absent, it is read from the program, which holds its default in encoded form:
+    a branch on the presence would be mispredicted."""
+    if not advance(ats, ends, 1, count):
         return False
     known, entry = word_at(pc + WIDTH), pc + STEP
     op = word_at(code + word_at(entry + NEXT)) if known else N1
-    octets = octets_of(op)
+    width = wire_width(op)
     default = entry + LOW - 2
     beyond = 0
     for row in range(count):
         at = ats[row]
-        there = octet(at - 1)
-        froms[row] = at if there else default
-        at += there * (2 + octets)
+        present = uint8_at(at - 1)
+        froms[row] = at if present else default
+        at += present * (2 + width)
         ats[row] = at
-        beyond |= (ends[row] - at) | (known - there)
+        beyond |= (ends[row] - at) | (known - present)
     if beyond < 0:
         return False
     if known == 0:
         return True
-    unlike = 0
+    wrong_tag = 0
     for row in range(count):
-        unlike |= int16_at(froms[row]) ^ int16_at(default)
+        wrong_tag |= int16_at(froms[row]) ^ int16_at(default)
         froms[row] += 2
     to = word_at(base + word_at(entry + TO)) + word_at(entry + WIDTH) * first
-    numbers(op, to, froms, 0, count)
-    return unlike == 0
+    read_numbers(op, to, froms, 0, count)
+    return wrong_tag == 0
 
 
-@inlined
+@inline
 def read_block(
-    code: int, data: int, starts: int, stops: int, wide: int, rows: int, count: int, whole: int,
-    base: int, room: int, first: int, ats: Any, ends: Any, froms: Any,
+    code: int, data: int, starts: int, stops: int, wide: int, rows: int, count: int, exact: int,
+    base: int, sizes: int, first: int, ats: Any, ends: Any, froms: Any,
 ) -> bool:  # fmt: skip
-    """Reads ``count`` rows, whose numbers are at ``rows``, as the rows ``first`` and so on of what
-    is filled; whether that could be done."""
+    """Reads ``count`` rows, whose numbers (int64) are at the address ``rows``, to the buffers' rows
+    ``first``, ``first + 1``, and so on. Returns False if `kernel` has to read one of them; what was
+    written so far is then overwritten."""
     for row in range(count):
         record = word_at(rows + 8 * row)
-        ats[row] = data + bound(starts, wide, record) + 2
-        ends[row] = data + bound(stops, wide, record)
+        ats[row] = data + offset_at(starts, wide, record) + 2
+        ends[row] = data + offset_at(stops, wide, record)
     pc = code
     while True:
         op = word_at(pc)
         if op <= N16:
-            # numbers and ids side by side are there or not together
-            octets = 0
-            behind = pc
-            while word_at(behind) <= N16:
-                octets += octets_of(word_at(behind))
-                behind += STEP
-            if not advanced(ats, ends, octets, count):
+            # One bounds check for several numbers and ids in a row.
+            width = 0
+            after = pc
+            while word_at(after) <= N16:
+                width += wire_width(word_at(after))
+                after += STEP
+            if not advance(ats, ends, width, count):
                 return False
-            while pc < behind:
+            while pc < after:
                 op = word_at(pc)
-                to = word_at(base + word_at(pc + TO)) + width_of(op) * first
-                numbers(op, to, ats, octets, count)
-                octets -= octets_of(op)
+                to = word_at(base + word_at(pc + TO)) + buffer_width(op) * first
+                read_numbers(op, to, ats, width, count)
+                width -= wire_width(op)
                 pc += STEP
         elif op == TEXT:
-            if not text(pc, base, room, first, ats, ends, froms, count):
+            if not read_text(pc, base, sizes, first, ats, ends, froms, count):
                 return False
             pc += STEP
         elif op == DONE:
             break
         else:
-            if not tagged(code, pc, base, first, ats, ends, froms, count):
+            if not read_tagged(code, pc, base, first, ats, ends, froms, count):
                 return False
             pc = code + word_at(pc + NEXT)
     trailing = 0
     for row in range(count):
         trailing |= ats[row] ^ ends[row]
-    return trailing == 0 or whole == 0
+    return trailing == 0 or exact == 0
 
 
-@inlined
-def read(
-    data: int, starts: int, ends: int, wide: int, rows: int, count: int, whole: int, state: int,
+@inline
+def read_blocks(
+    data: int, starts: int, ends: int, wide: int, rows: int, count: int, exact: int, state: int,
     ats: Any, stops: Any, froms: Any,
 ) -> None:  # fmt: skip
-    """Reads rows as `kernel.read` does, up to a block that is not plain. The last three are room
-    for int64[BLOCK]."""
-    number, good = word_at(state + LOOKED_AT), word_at(state + GOOD)
-    code, room, base = word_at(state + CODE), word_at(state + ROOMS), word_at(state + BASES)
+    """Reads the rows of a chunk as `kernel.read_rows` does, up to a block that it leaves to it.
+    ``ats``, ``stops`` and ``froms`` are scratch arrays, int64[BLOCK]."""
+    number, done = word_at(state + ROWS_SEEN), word_at(state + ROWS_READ)
+    code, sizes, base = word_at(state + CODE), word_at(state + CAPACITIES), word_at(state + BASES)
     while number < count:
         size = min(BLOCK, count - number)
         if not read_block(
-            code, data, starts, ends, wide, rows + 8 * number, size, whole, base, room, good,
+            code, data, starts, ends, wide, rows + 8 * number, size, exact, base, sizes, done,
             ats, stops, froms,
         ):  # fmt: skip
             break
-        into = word_at(base) + 8 * good
+        into = word_at(base) + 8 * done
         for row in range(size):
             put64(into + 8 * row, word_at(rows + 8 * (number + row)))
         number += size
-        good += size
-    put64(state + LOOKED_AT, number)
-    put64(state + GOOD, good)
+        done += size
+    put64(state + ROWS_SEEN, number)
+    put64(state + ROWS_READ, done)

@@ -1,6 +1,7 @@
-"""The kernel that reads all rows: a chunk of them at a time, by program.
+"""The kernel that reads a whole batch, in chunks.
 
-A chunk is small enough for the cache to hold its bytes from the first look at them to the last.
+It sorts the rows of a chunk by the program that reads them, then runs each program over its rows. A
+chunk is small enough for its bytes to stay in the processor's cache in between.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import numpy as np
 
 from kip848_spark.wire import blocks, kernel
 from kip848_spark.wire.faults import Reason
-from kip848_spark.wire.kernel import GOOD, LOOKED_AT, NEEDED, PLAIN, ROOM_OF, ROOMS
+from kip848_spark.wire.kernel import CAPACITIES, EXHAUSTED, NEEDED, PLAIN, ROWS_READ, ROWS_SEEN
 from kip848_spark.wire.memory import (
-    AHEAD,
+    PREFETCH_DISTANCE,
     big16,
-    bound,
-    compiled,
-    inlined,
+    compile_kernel,
+    inline,
     int32_at,
-    is_there,
+    is_valid,
+    offset_at,
     prefetch,
     put8,
     put32,
@@ -28,35 +29,38 @@ from kip848_spark.wire.memory import (
 )
 
 CHUNK = 4096
+"""Rows in a chunk."""
 TRUNCATED = int(Reason.TRUNCATED)
 
 
-@inlined
-def sort(  # noqa: PLR0912
+@inline
+def sort_by_program(  # noqa: PLR0912
     data: int, starts: int, ends: int, wide: int, valid: int, first: int, begin: int, end: int,
-    key_of: int, places: int, programs: Any, beyond: int, empty: int, unknown: int, versions: int,
-    reason: int, which: Any, order: Any, begins: Any,
+    key_of: int, line_of_key: int, programs: Any, fallback: int, empty: int, unknown: int,
+    versions: int, reason: int, which: Any, order: Any, begins: Any,
 ) -> None:  # fmt: skip
-    """Sorts the rows from ``begin`` to ``end`` by the program that reads them: ``order`` becomes
-    those of program 0, then those of 1, and so on; those of ``p`` begin at ``begins[p]``."""
+    """Sorts the rows from ``begin`` to ``end`` by the program that reads them.
+
+    ``order`` receives the numbers of the rows of program 0, then of program 1, and so on; those of
+    program ``p`` start at ``begins[p]``. A row that no program reads gets a reason."""
     for program in range(len(begins)):
         begins[program] = 0
     for row in range(begin, end):
-        prefetch(data + bound(ends, wide, row) + AHEAD)
+        prefetch(data + offset_at(ends, wide, row) + PREFETCH_DISTANCE)
         version = -1
         program = -1
-        place = int32_at(places + 4 * int32_at(key_of + 4 * row))
-        if place >= 0 and is_there(valid, first + row):
-            start = bound(starts, wide, row)
-            size = bound(ends, wide, row) - start
+        line = int32_at(line_of_key + 4 * int32_at(key_of + 4 * row))
+        if line >= 0 and is_valid(valid, first + row):
+            start = offset_at(starts, wide, row)
+            size = offset_at(ends, wide, row) - start
             if size < 2:
                 put8(reason + row, empty if size == 0 else TRUNCATED)
             else:
                 version = big16(data + start)
                 if 0 <= version < programs.shape[1]:
-                    program = programs[place, version]
+                    program = programs[line, version]
                 elif version > 0:
-                    program = beyond
+                    program = fallback
                 if program < 0:
                     put8(reason + row, unknown)
                 else:
@@ -75,40 +79,43 @@ def sort(  # noqa: PLR0912
     begins[0] = 0
 
 
-@inlined
-def run(
-    data: int, starts: int, ends: int, wide: int, rows: int, count: int, whole: int, reason: int,
+@inline
+def run_program(
+    data: int, starts: int, ends: int, wide: int, rows: int, count: int, exact: int, reason: int,
     reason_at: int, tags: int, state: int, ats: Any, stops: Any, froms: Any,
 ) -> bool:  # fmt: skip
-    """Runs a program over its rows of a chunk; whether there was room for them."""
-    needed = word_at(state + GOOD) + count - word_at(state + LOOKED_AT)
-    if needed > word_at(word_at(state + ROOMS)):
-        put64(state + ROOM_OF, 0)
+    """Runs a program over its rows of a chunk. False if a capacity was too small."""
+    needed = word_at(state + ROWS_READ) + count - word_at(state + ROWS_SEEN)
+    if needed > word_at(word_at(state + CAPACITIES)):
+        put64(state + EXHAUSTED, 0)
         put64(state + NEEDED, needed)
         return False
-    # Where a block was not plain the next ones may not be, either: ever more are read row by row.
+    # After a block that `blocks` could not read, `kernel` reads that block and some after it: the
+    # next ones are likely to be like it. Each failure in a row doubles their number.
     some = blocks.BLOCK
-    number = word_at(state + LOOKED_AT)
+    number = word_at(state + ROWS_SEEN)
     while number < count:
         limit = count
         if word_at(state + PLAIN):
-            blocks.read(data, starts, ends, wide, rows, count, whole, state, ats, stops, froms)
-            some = blocks.BLOCK if word_at(state + LOOKED_AT) > number else 2 * some
-            limit = min(count, word_at(state + LOOKED_AT) + some)
-        if not kernel.read(
-            data, starts, ends, wide, rows, limit, whole, reason, reason_at, tags, state
+            blocks.read_blocks(
+                data, starts, ends, wide, rows, count, exact, state, ats, stops, froms
+            )
+            some = blocks.BLOCK if word_at(state + ROWS_SEEN) > number else 2 * some
+            limit = min(count, word_at(state + ROWS_SEEN) + some)
+        if not kernel.read_rows(
+            data, starts, ends, wide, rows, limit, exact, reason, reason_at, tags, state
         ):
             return False
         number = limit
     return True
 
 
-@compiled(
+@compile_kernel(
     "int64(int64, int64, int64, int64, int64, int64, int64, int64, int64, int32[:, ::1], int64,"
     " int64, int64, int64, int64, int64, int64, int64, int64[::1], int16[::1], int64[::1],"
     " int64[::1], int64[::1])"
 )
-def read(
+def read_chunks(
     data: int,
     starts: int,
     ends: int,
@@ -117,12 +124,12 @@ def read(
     first: int,
     count: int,
     key_of: int,
-    places: int,
+    line_of_key: int,
     programs: Any,
-    beyond: int,
+    fallback: int,
     empty: int,
     unknown: int,
-    whole: int,
+    exact: int,
     versions: int,
     reason: int,
     reason_at: int,
@@ -131,44 +138,45 @@ def read(
     which: Any,
     order: Any,
     begins: Any,
-    place: Any,
+    resume_at: Any,
 ) -> int:
-    """Reads all rows, each by the program that the int16 says that it begins with.
+    """Reads all rows of a batch, each with the program for its kind of message and leading int16.
 
-    ``places`` (int32) says for each key of ``key_of`` (int32[count]; one before the first is for
-    rows without a key) the line of ``programs`` in which to look, -1 for none; ``programs[line,
-    int16]`` is the program, -1 for none, ``beyond`` that for any larger int16. ``versions``
-    (int32[count]) becomes that int16, -1 where there is none. Rows that begin in no known way get
-    the reasons ``empty`` and ``unknown``; with ``whole``, bytes behind the last field are a fault.
+    ``line_of_key`` is the address of int32: for each key in ``key_of`` (int32[count]) the line of
+    ``programs``, -1 for none; the entry before the first is for rows without a key.
+    ``programs[line, int16]`` is a program, -1 for none, and ``fallback`` the program for any larger
+    int16. ``versions`` (int32[count]) receives the int16, -1 where there is none. Rows without
+    bytes get the reason ``empty``, rows without a program ``unknown``. With ``exact``,
+    bytes after the last field are a fault.
 
-    ``states`` are the addresses of the programs' `State`, 0 for those that have none yet. Returns
-    the program that needs one, or more room; -1 if all was read. ``place`` is where to go on: the
-    chunk's first row, and the program, -1 for a chunk that is not sorted yet. The others are
-    room: ``which`` and ``order`` for a chunk, ``begins`` for one more than the programs.
-    """
+    ``states`` holds the address of each program's state (`program.StateWord`), 0 if it has none
+    yet. Returns the program that needs a state or a larger capacity, and -1 when all rows were
+    read. ``resume_at`` keeps the progress between calls: the first row of the chunk, and the
+    program, -1 if the chunk is not sorted yet. ``which`` and ``order`` (CHUNK entries) and
+    ``begins`` (one more than the programs) are scratch arrays."""
     ats, stops = np.empty(blocks.BLOCK, np.int64), np.empty(blocks.BLOCK, np.int64)
     froms = np.empty(blocks.BLOCK, np.int64)
-    while place[0] < count:
-        end = min(count, place[0] + CHUNK)
-        if place[1] < 0:
-            sort(
-                data, starts, ends, wide, valid, first, place[0], end, key_of, places, programs,
-                beyond, empty, unknown, versions, reason, which, order, begins,
+    while resume_at[0] < count:
+        end = min(count, resume_at[0] + CHUNK)
+        if resume_at[1] < 0:
+            sort_by_program(
+                data, starts, ends, wide, valid, first, resume_at[0], end, key_of, line_of_key,
+                programs, fallback, empty, unknown, versions, reason, which, order, begins,
             )  # fmt: skip
-            place[1] = 0
-        while place[1] < len(states):
-            program: int = place[1]
+            resume_at[1] = 0
+        while resume_at[1] < len(states):
+            program: int = resume_at[1]
             rows = begins[program + 1] - begins[program]
             if rows:
                 state = states[program]
                 begin = order.ctypes.data + 8 * begins[program]
-                if state == 0 or not run(
-                    data, starts, ends, wide, begin, rows, whole, reason, reason_at, tags, state,
+                if state == 0 or not run_program(
+                    data, starts, ends, wide, begin, rows, exact, reason, reason_at, tags, state,
                     ats, stops, froms,
                 ):  # fmt: skip
                     return program
-                put64(state + LOOKED_AT, 0)
-            place[1] += 1
-        place[0] = end
-        place[1] = -1
+                put64(state + ROWS_SEEN, 0)
+            resume_at[1] += 1
+        resume_at[0] = end
+        resume_at[1] = -1
     return -1

@@ -1,8 +1,8 @@
-"""Rows of bytes put together from pieces: what the encoder writes with.
+"""Byte columns, and their concatenation row by row: what the encoder writes with.
 
-A message is a run of pieces, each of which has something for every row. As long as all rows have
-the same number of bytes, pieces are columns of one block; where lengths differ, Arrow joins them.
-"""
+A message is encoded as a list of byte columns, each with some bytes for every row. Neighbouring
+columns of fixed width are written into one two-dimensional block; Arrow joins the blocks with the
+columns of variable width."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.faults import Bytes, Mask, Rows
+from kip848_spark.wire.array_types import BoolArray, Int64Array, UInt8Array
 
 
 @dataclass(frozen=True)
-class Same:
+class ConstantBytes:
     """The same bytes in every row."""
 
     octets: bytes
@@ -27,13 +27,13 @@ class Same:
     def width(self) -> int:
         return len(self.octets)
 
-    def put(self, block: Bytes, at: int) -> None:
+    def write(self, block: UInt8Array, at: int) -> None:
         block[:, at : at + self.width] = np.frombuffer(self.octets, np.uint8)
 
 
 @dataclass(frozen=True)
-class Column:
-    """A number in every row; ``dtype`` is how it is written."""
+class NumberColumn:
+    """A number in every row. ``dtype`` is its NumPy type in the message, such as ``>i4``."""
 
     dtype: str
     values: npt.NDArray[np.generic]
@@ -42,91 +42,95 @@ class Column:
     def width(self) -> int:
         return int(self.dtype[2:])
 
-    def put(self, block: Bytes, at: int) -> None:
+    def write(self, block: UInt8Array, at: int) -> None:
         rows, width = block.shape
         if rows:
             np.ndarray((rows,), self.dtype, block, at, (width,))[:] = self.values
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """As many bytes in every row: uint8[rows, width]."""
+class FixedBytes:
+    """The same number of bytes in every row: uint8[rows, width]."""
 
-    octets: Bytes
+    octets: UInt8Array
 
     @property
     def width(self) -> int:
         return int(self.octets.shape[1])
 
-    def put(self, block: Bytes, at: int) -> None:
+    def write(self, block: UInt8Array, at: int) -> None:
         block[:, at : at + self.width] = self.octets
 
 
 @dataclass(frozen=True)
-class Varied:
-    """Bytes of any length, binary[rows] without nulls."""
+class VariableBytes:
+    """Any number of bytes in every row: binary[rows] without nulls."""
 
     array: pa.Array
 
 
-Fixed = Same | Column | Matrix
-Piece = Fixed | Varied
+FixedWidth = ConstantBytes | NumberColumn | FixedBytes
+"""A column with the same number of bytes (``width``) in every row; ``write`` puts it into a block
+(uint8[rows, n]) from byte ``at`` of each row on."""
+ByteColumn = FixedWidth | VariableBytes
 
 
-def total_width(pieces: Sequence[Piece]) -> int | None:
-    """Bytes of every row; None if rows differ."""
+def row_width(columns: Sequence[ByteColumn]) -> int | None:
+    """The number of bytes in every row; None if it is not the same in all rows."""
     width = 0
-    for piece in pieces:
-        if isinstance(piece, Varied):
+    for column in columns:
+        if isinstance(column, VariableBytes):
             return None
-        width += piece.width
+        width += column.width
     return width
 
 
-def joined(pieces: Sequence[Piece], count: int) -> pa.Array:
-    """binary[count]: each row's pieces, one after the other."""
+def concat_rows(columns: Sequence[ByteColumn], count: int) -> pa.Array:
+    """binary[count]: for each row its bytes of all ``columns``, concatenated."""
     arrays: list[pa.Array] = []
-    run: list[Fixed] = []
-    for piece in pieces:
-        if isinstance(piece, Varied):
-            if run:
-                arrays.append(_binary_of(block_of(run, count)))
-                run = []
-            arrays.append(piece.array)
-        elif piece.width:
-            run.append(piece)
-    if run or not arrays:
-        arrays.append(_binary_of(block_of(run, count)))
+    fixed: list[FixedWidth] = []
+    for column in columns:
+        if isinstance(column, VariableBytes):
+            if fixed:
+                arrays.append(_block_to_binary(fill_block(fixed, count)))
+                fixed = []
+            arrays.append(column.array)
+        elif column.width:
+            fixed.append(column)
+    if fixed or not arrays:
+        arrays.append(_block_to_binary(fill_block(fixed, count)))
     if len(arrays) == 1:
         return arrays[0]
     return pc.binary_join_element_wise(*arrays, b"")
 
 
-def block_of(run: Sequence[Fixed], count: int) -> Bytes:
-    """uint8[count, width]: pieces of fixed width side by side."""
-    block = np.empty((count, sum(piece.width for piece in run)), np.uint8)
+def fill_block(fixed: Sequence[FixedWidth], count: int) -> UInt8Array:
+    """uint8[count, width]: the columns side by side."""
+    block = np.empty((count, sum(column.width for column in fixed)), np.uint8)
     at = 0
-    for piece in run:
-        piece.put(block, at)
-        at += piece.width
+    for column in fixed:
+        column.write(block, at)
+        at += column.width
     return block
 
 
-def _binary_of(block: Bytes) -> pa.Array:
+def _block_to_binary(block: UInt8Array) -> pa.Array:
     rows, width = block.shape
-    return binary(np.arange(rows + 1, dtype=np.int64) * width, pa.py_buffer(block))
+    return binary_array(np.arange(rows + 1, dtype=np.int64) * width, pa.py_buffer(block))
 
 
-def binary(offsets: Rows, content: pa.Buffer | None) -> pa.Array:
-    """binary[n] of its offsets and bytes. Raises OverflowError beyond what Arrow can number."""
+def binary_array(offsets: Int64Array, content: pa.Buffer | None) -> pa.Array:
+    """binary[n] made of int64[n + 1] offsets and the bytes. Raises OverflowError above 2 GiB, the
+    limit of 32-bit offsets."""
     if int(offsets[-1]) > 0x7FFFFFFF:
-        raise OverflowError("an Arrow array holds two gibibytes at most: encode fewer rows at once")
-    bounds = pa.py_buffer(offsets.astype(np.int32))
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, bounds, content])
+        raise OverflowError("An Arrow array holds at most 2 GiB: encode fewer rows at once.")
+    int32_offsets = pa.py_buffer(offsets.astype(np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, int32_offsets, content])
 
 
-def bounds(array: pa.Array) -> Rows:
-    """int64[n + 1]: the offsets of a binary, string or list array without its nulls' extents."""
+def array_offsets(array: pa.Array) -> Int64Array:
+    """int64[n + 1]: the offsets of a binary, string or list array, which must not have bytes or
+    elements under its nulls."""
     _, offsets = array.buffers()[:2]
     if offsets is None or not len(array):
         return np.zeros(len(array) + 1, np.int64)
@@ -135,45 +139,47 @@ def bounds(array: pa.Array) -> Rows:
     )
 
 
-def grouped(elements: Sequence[Piece], total: int, offsets: Rows) -> Piece:
-    """One piece of the elements of arrays: those from ``offsets[i]`` to ``offsets[i + 1]`` in
-    row i. They stand one behind the other already; only the bounds are others."""
-    width = total_width(elements)
+def concat_elements(elements: Sequence[ByteColumn], total: int, offsets: Int64Array) -> ByteColumn:
+    """One column for the elements of arrays: row i has the elements from ``offsets[i]`` to
+    ``offsets[i + 1]``. They are encoded in this order already, so only the offsets are new."""
+    width = row_width(elements)
     if width is None:
-        encoded = joined(elements, total)
-        return Varied(binary(bounds(encoded)[offsets], encoded.buffers()[2]))
-    block = block_of([piece for piece in elements if not isinstance(piece, Varied)], total)
+        encoded = concat_rows(elements, total)
+        return VariableBytes(binary_array(array_offsets(encoded)[offsets], encoded.buffers()[2]))
+    fixed = [column for column in elements if not isinstance(column, VariableBytes)]
+    block = fill_block(fixed, total)
     each = np.diff(offsets)
     if len(each) and (each == each[0]).all():
-        return Matrix(block.reshape(len(each), int(each[0]) * width))
-    return Varied(binary(offsets * width, pa.py_buffer(block)))
+        return FixedBytes(block.reshape(len(each), int(each[0]) * width))
+    return VariableBytes(binary_array(offsets * width, pa.py_buffer(block)))
 
 
-def spread(pieces: Sequence[Piece], there: Mask) -> Varied:
-    """``pieces`` have a row for each true one of ``there``; the others have no bytes."""
-    encoded = joined(pieces, int(there.sum()))
-    length = np.zeros(len(there) + 1, np.int64)
-    ends = bounds(encoded)
-    length[1:][there] = np.diff(ends)
-    return Varied(binary(np.cumsum(length) + ends[0], encoded.buffers()[2]))
+def expand(columns: Sequence[ByteColumn], present: BoolArray) -> VariableBytes:
+    """A column whose rows are empty where ``present`` (bool[n]) is false. ``columns`` have one row
+    for each true value."""
+    encoded = concat_rows(columns, int(present.sum()))
+    length = np.zeros(len(present) + 1, np.int64)
+    ends = array_offsets(encoded)
+    length[1:][present] = np.diff(ends)
+    return VariableBytes(binary_array(np.cumsum(length) + ends[0], encoded.buffers()[2]))
 
 
-def varints(values: Rows) -> Piece:
-    """Unsigned varints."""
-    most = int(values.max()) if len(values) else 0
-    if most < 0x80:
-        return Column(">u1", values)
+def encode_varints(values: Int64Array) -> ByteColumn:
+    """One unsigned varint in every row."""
+    largest = int(values.max()) if len(values) else 0
+    if largest < 0x80:
+        return NumberColumn(">u1", values)
     size = 1 + (values >= 1 << 7) + (values >= 1 << 14) + (values >= 1 << 21) + (values >= 1 << 28)
-    place = np.arange(int(size.max()))
-    octets = (values[:, None] >> (7 * place)) & 0x7F
-    octets |= np.where(place < size[:, None] - 1, 0x80, 0)
-    kept = octets.astype(np.uint8)[place < size[:, None]]
+    position = np.arange(int(size.max()))
+    octets = (values[:, None] >> (7 * position)) & 0x7F
+    octets |= np.where(position < size[:, None] - 1, 0x80, 0)
+    written = octets.astype(np.uint8)[position < size[:, None]]
     ends = np.concatenate([[0], np.cumsum(size)])
-    return Varied(binary(ends, pa.py_buffer(kept)))
+    return VariableBytes(binary_array(ends, pa.py_buffer(written)))
 
 
-def varint(value: int) -> bytes:
-    """One unsigned varint."""
+def encode_varint(value: int) -> bytes:
+    """An unsigned varint."""
     octets = bytearray()
     while value > 0x7F:
         octets.append(value & 0x7F | 0x80)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import constant, gather
-from kip848_spark.wire.decode import Part, Plan, decode
+from kip848_spark.wire.columns import constant, scatter
+from kip848_spark.wire.decode import DecodedRows, DecodePlan, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded, metadata_kind
 from kip848_spark.wire.tables import (
     OFFSET_COMMIT,
@@ -28,12 +28,12 @@ CLASSIC_GROUP = "group_metadata"
 class ControlPlan:
     """How control records become columns: the record plan and the embedded metadata's."""
 
-    plan: Plan
+    plan: DecodePlan
     subscription: Embedded
     assignment: Embedded
 
     @classmethod
-    def of(cls, plan: Plan) -> ControlPlan:
+    def of(cls, plan: DecodePlan) -> ControlPlan:
         return cls(
             plan,
             Embedded.of("ConsumerProtocolSubscription"),
@@ -64,7 +64,7 @@ class ControlPlan:
                 pa.field("consumer_assignment", self.assignment.arrow),
                 pa.field("metadata_kind", pa.string()),
             ]
-            return _replaced(type_, "members", pa.list_(pa.struct([*members, *added])))
+            return _replace_field(type_, "members", pa.list_(pa.struct([*members, *added])))
         if kind == "consumer_group_member_metadata" and "classic_member_metadata" in type_.names:
             classic = type_.field("classic_member_metadata").type
             protocol = classic.field("supported_protocols").type.value_type
@@ -73,14 +73,14 @@ class ControlPlan:
                 pa.field("metadata_kind", pa.string()),
             ]
             protocols = pa.list_(pa.struct([*protocol, *added]))
-            return _replaced(
+            return _replace_field(
                 type_,
                 "classic_member_metadata",
-                _replaced(classic, "supported_protocols", protocols),
+                _replace_field(classic, "supported_protocols", protocols),
             )
         return type_
 
-    def expanded(self, part: Part) -> pa.StructArray:
+    def expand(self, part: DecodedRows) -> pa.StructArray:
         """The values of ``part``, embedded consumer metadata beside its bytes."""
         array = part.as_struct()
         type_ = self._expanded_type(part.plan.kind, array.type)
@@ -153,26 +153,26 @@ def control_columns(
         if kind in columns:
             continue
         parts = [
-            (part.rows, conformed(table_column(plan.expanded(part)), type_))
+            (part.rows, conform(table_column(plan.expand(part)), type_))
             for part in decoded.values
             if part.plan.kind == kind
         ]
-        columns[kind] = gather(parts, decoded.count, type_)
+        columns[kind] = scatter(parts, decoded.count, type_)
     return columns
 
 
-def conformed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
     """``array`` with the fields of ``type_``, by name: what it lacks is null, what it has beyond
     them is dropped."""
     if array.type == type_:
         return array
     mask = array.is_null() if array.null_count else None
     if pa.types.is_list(type_):
-        elements = conformed(array.values, type_.value_type)
+        elements = conform(array.values, type_.value_type)
         return pa.ListArray.from_arrays(array.offsets, elements, type=type_, mask=mask)
     if pa.types.is_struct(type_):
         children = [
-            conformed(array.field(f.name), f.type)
+            conform(array.field(f.name), f.type)
             if f.name in array.type.names
             else pa.nulls(len(array), f.type)
             for f in type_
@@ -181,7 +181,7 @@ def conformed(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return array.cast(type_)
 
 
-def _replaced(type_: pa.StructType, name: str, field_type: pa.DataType) -> pa.StructType:
+def _replace_field(type_: pa.StructType, name: str, field_type: pa.DataType) -> pa.StructType:
     return pa.struct([pa.field(f.name, field_type if f.name == name else f.type) for f in type_])
 
 

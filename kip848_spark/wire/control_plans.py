@@ -7,19 +7,19 @@ from functools import cache
 import pyarrow as pa
 
 from kip848_spark.wire.control import ControlPlan
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import load_shipped
-from kip848_spark.wire.dialects import plan_of
+from kip848_spark.wire.dialects import load_plan
 
 
 @cache
 def control_plan(variant: str) -> ControlPlan:
     """How the control records of a dialect's variant are decoded. Raises KeyError if there is no
     such variant."""
-    return ControlPlan.of(plan_of(variant))
+    return ControlPlan.of(load_plan(variant))
 
 
-CONTROL_PLAN = ControlPlan.of(Plan.of(load_shipped()))
+CONTROL_PLAN = ControlPlan.of(DecodePlan.of(load_shipped()))
 """How control records of the shipped dialect (Kafka 4.0 and later) are decoded."""
 CONTROL_FIELDS: dict[str, pa.DataType] = CONTROL_PLAN.fields()
 """Columns of decoded control records and their Arrow types. They are those of the shipped dialect;

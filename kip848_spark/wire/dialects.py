@@ -13,18 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from kip848_spark.errors import UsageError
-from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import SHIPPED, dialects, load_dialect
 
 AUTO = "auto"
-TELLING = range(3, 9)
+DISTINCTIVE_KEY_TYPES = range(3, 9)
 """Key types whose layouts differ between dialects."""
-ENOUGH = 0.99
+MIN_SHARE_READ = 0.99
 """Share of the records that a dialect must read to be chosen."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class DialectChoice:
     """A variant of a dialect (the name of its folder), and the reason for it in a sentence."""
 
     variant: str
@@ -38,18 +38,20 @@ def check_dialect(name: str) -> None:
         raise UsageError(f"There is no dialect {name}.", f"There are {known}.")
 
 
-def candidates(name: str) -> dict[str, Plan]:
+def candidate_plans(name: str) -> dict[str, DecodePlan]:
     """The plans to choose from, by variant: one dialect's, or for ``auto`` all."""
     names = dialects() if name == AUTO else [name]
-    return {v.name: Plan.of(v) for one in names for v in load_dialect(one)}
+    return {v.name: DecodePlan.of(v) for one in names for v in load_dialect(one)}
 
 
-def plan_of(variant: str) -> Plan:
+def load_plan(variant: str) -> DecodePlan:
     """The plan of a variant."""
-    return candidates(AUTO)[variant]
+    return candidate_plans(AUTO)[variant]
 
 
-def tally(plans: Mapping[str, Plan], keys: pa.Array, values: pa.Array) -> dict[str, int]:
+def count_readable(
+    plans: Mapping[str, DecodePlan], keys: pa.Array, values: pa.Array
+) -> dict[str, int]:
     """How many of the records (key types 3 to 8, with a value) each variant reads to the end."""
     return {
         name: int(np.count_nonzero(decode(plan, keys, values).reason == 0))
@@ -57,7 +59,7 @@ def tally(plans: Mapping[str, Plan], keys: pa.Array, values: pa.Array) -> dict[s
     }
 
 
-def choose(read: Mapping[str, int], total: int) -> Choice:
+def choose_dialect(read: Mapping[str, int], total: int) -> DialectChoice:
     """The variant that reads the records best. ``read``: how many of ``total`` each one reads.
 
     With nothing to tell them apart by, the shipped one. Raises UsageError if several read all
@@ -65,7 +67,7 @@ def choose(read: Mapping[str, int], total: int) -> Choice:
     """
     if not total:
         first = SHIPPED if SHIPPED in read else min(read)
-        return Choice(first, "there is no record in which the dialects differ")
+        return DialectChoice(first, "there is no record in which the dialects differ")
     said = ", ".join(f"{name} {count:,}" for name, count in sorted(read.items()))
     evidence = f"of {total:,} records of key types 3 to 8 each reads to the last byte: {said}"
     most = max(read.values())
@@ -74,12 +76,12 @@ def choose(read: Mapping[str, int], total: int) -> Choice:
         raise UsageError(
             f"The dialect can't be told: {evidence}.", f"Name one of {_listed(best)} (--dialect)."
         )
-    if most < ENOUGH * total:
+    if most < MIN_SHARE_READ * total:
         raise UsageError(
             f"No dialect fits: {evidence}.",
             "Most records are of another layout, or damaged; --dialect shipped reads what it can.",
         )
-    return Choice(min(best), evidence)
+    return DialectChoice(min(best), evidence)
 
 
 def _dialects_of(variants: Iterable[str]) -> set[str]:

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import gather
+from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.definitions import load_embedded
 from kip848_spark.wire.faults import Reason
-from kip848_spark.wire.layout import Struct, message_layout, message_type
-from kip848_spark.wire.reader import ONE_LINE, Programs, Source
+from kip848_spark.wire.layout import StructNode, message_layout, message_type
+from kip848_spark.wire.reader import LINE_ZERO, ByteRows, ProgramTable
 
 CONSUMER = "consumer"
 """The protocol type of consumers' groups."""
@@ -53,7 +53,7 @@ def metadata_kind(
 class Embedded:
     """One kind of embedded metadata: its layout by version. Plain data: it pickles."""
 
-    layouts: tuple[Struct, ...]
+    layouts: tuple[StructNode, ...]
     arrow: pa.StructType
 
     @classmethod
@@ -65,18 +65,18 @@ class Embedded:
         return cls(layouts, pa.struct([*extra, *message_type(message)]))
 
     @cached_property
-    def programs(self) -> Programs:
+    def programs(self) -> ProgramTable:
         """One for each int16 that there is: above the newest, that one."""
         newest = len(self.layouts) - 1
-        return Programs([dict(enumerate(self.layouts))], beyond=newest)
+        return ProgramTable([dict(enumerate(self.layouts))], fallback=newest)
 
     def decode(self, blobs: pa.Array) -> pa.StructArray:
         """struct[n] of binary[n]; null where the bytes are null, empty or no such metadata."""
-        blob_of, some = Source.of(blobs).distinct()
+        blob_of, some = ByteRows.of(blobs).distinct()
         count = some.count
         found, versions, _ = self.programs.read(
-            some, np.zeros(count, np.int32), ONE_LINE, Reason.EMPTY_VALUE,
-            Reason.UNKNOWN_VALUE_VERSION, whole=False,
+            some, np.zeros(count, np.int32), LINE_ZERO, Reason.EMPTY_VALUE,
+            Reason.UNKNOWN_VALUE_VERSION, exact=False,
         )  # fmt: skip
         parts = [
             (
@@ -88,4 +88,4 @@ class Embedded:
             for each in found
         ]
         absent = blob_of < 0
-        return gather(parts, count, self.arrow).take(pa.array(blob_of, mask=absent))
+        return scatter(parts, count, self.arrow).take(pa.array(blob_of, mask=absent))

@@ -13,27 +13,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import constant, gather
+from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import constant, scatter
 from kip848_spark.wire.concat import (
-    Column,
-    Matrix,
-    Piece,
-    Same,
-    Varied,
-    binary,
-    bounds,
-    grouped,
-    joined,
-    spread,
-    total_width,
-    varint,
-    varints,
+    ByteColumn,
+    ConstantBytes,
+    FixedBytes,
+    NumberColumn,
+    VariableBytes,
+    array_offsets,
+    binary_array,
+    concat_elements,
+    concat_rows,
+    encode_varint,
+    encode_varints,
+    expand,
+    row_width,
 )
-from kip848_spark.wire.decode import Part, RecordPlan
-from kip848_spark.wire.faults import Mask, Rows
-from kip848_spark.wire.layout import VARINT, Array, Blob, Node, Number, Slot, Struct, Text, Uuid
+from kip848_spark.wire.decode import DecodedRows, RecordPlan
+from kip848_spark.wire.layout import (
+    VARINT,
+    ArrayNode,
+    BytesNode,
+    Node,
+    NumberNode,
+    Slot,
+    StringNode,
+    StructNode,
+    UuidNode,
+)
 
-Columns: TypeAlias = Mapping[str, pa.Array] | pa.StructArray
+ColumnInput: TypeAlias = Mapping[str, pa.Array] | pa.StructArray
 """Arrays by column name, as long as each other. A column that is missing has its default."""
 
 
@@ -41,12 +51,12 @@ class EncodeError(ValueError):
     """A value that the record can't carry; says which field, and the first row that has it."""
 
 
-def encode_keys(record: RecordPlan, columns: Columns) -> pa.BinaryArray:
+def encode_keys(record: RecordPlan, columns: ColumnInput) -> pa.BinaryArray:
     """binary[n]: keys of the type ``record``. Raises EncodeError."""
     return encode_message(record.key, record.key_type, columns)
 
 
-def encode_values(record: RecordPlan, version: int, columns: Columns) -> pa.BinaryArray:
+def encode_values(record: RecordPlan, version: int, columns: ColumnInput) -> pa.BinaryArray:
     """binary[n]: values of one version; null (a tombstone) where a struct is. Raises EncodeError.
 
     A field that the version lacks must be null or at its default, unless it is ignorable.
@@ -56,7 +66,7 @@ def encode_values(record: RecordPlan, version: int, columns: Columns) -> pa.Bina
     return encode_message(record.values[version], version, columns)
 
 
-def encode_part(part: Part) -> pa.BinaryArray:
+def encode_part(part: DecodedRows) -> pa.BinaryArray:
     """binary[n]: the values (of a part of keys, the keys) that ``part`` was decoded from, if
     those were canonical."""
     columns = dict(zip((slot.column for slot in part.struct.slots), part.fields, strict=True))
@@ -65,29 +75,29 @@ def encode_part(part: Part) -> pa.BinaryArray:
     return encode_values(part.plan, part.version, columns)
 
 
-def encode_message(layout: Struct, number: int, columns: Columns) -> pa.BinaryArray:
+def encode_message(layout: StructNode, number: int, columns: ColumnInput) -> pa.BinaryArray:
     """binary[n]: an int16 (a key's type, or a version) and the fields of ``layout``; null where a
     struct is. Raises EncodeError."""
-    there: Mask | None = None
+    there: BoolArray | None = None
     if isinstance(columns, pa.StructArray) and columns.null_count:
-        there = _mask(columns.is_valid())
+        there = _to_mask(columns.is_valid())
         columns = columns.filter(pa.array(there))
-    count = _count(columns)
-    head = Same(number.to_bytes(2, "big", signed=True))
-    encoded = joined([head, *_fields(layout, columns, count, "")], count)
+    count = _row_count(columns)
+    head = ConstantBytes(number.to_bytes(2, "big", signed=True))
+    encoded = concat_rows([head, *_encode_fields(layout, columns, count, "")], count)
     return (
         encoded
         if there is None
-        else gather([(np.flatnonzero(there), encoded)], len(there), encoded.type)
+        else scatter([(np.flatnonzero(there), encoded)], len(there), encoded.type)
     )
 
 
-def _mask(array: pa.BooleanArray) -> Mask:
-    mask: Mask = array.to_numpy(zero_copy_only=False)
+def _to_mask(array: pa.BooleanArray) -> BoolArray:
+    mask: BoolArray = array.to_numpy(zero_copy_only=False)
     return mask
 
 
-def _count(columns: Columns) -> int:
+def _row_count(columns: ColumnInput) -> int:
     if isinstance(columns, pa.StructArray):
         return len(columns)
     lengths = {len(array) for array in columns.values()}
@@ -99,9 +109,11 @@ def _count(columns: Columns) -> int:
 # -- structs ---------------------------------------------------------------------------------
 
 
-def _fields(struct: Struct, columns: Columns, count: int, path: str) -> list[Piece]:
-    arrays = _by_name(struct, columns, path)
-    pieces: list[Piece] = []
+def _encode_fields(
+    struct: StructNode, columns: ColumnInput, count: int, path: str
+) -> list[ByteColumn]:
+    arrays = _arrays_by_name(struct, columns, path)
+    pieces: list[ByteColumn] = []
     tagged: list[tuple[Slot, pa.Array]] = []
     for slot in struct.slots:
         array = arrays.get(slot.column)
@@ -109,20 +121,20 @@ def _fields(struct: Struct, columns: Columns, count: int, path: str) -> list[Pie
             array = pa.nulls(count, slot.arrow)
         if slot.node is None:
             if array is not None and not slot.ignorable:
-                _check_lacking(slot, array, path)
+                _check_missing_field(slot, array, path)
         elif slot.tag is not None:
             if array is not None:
                 tagged.append((slot, array))
         else:
             if array is None:
                 array = constant(slot.default, count, slot.arrow)
-            pieces += _pieces(slot.node, array, path + slot.column)
+            pieces += _encode(slot.node, array, path + slot.column)
     if struct.flexible:
-        pieces += _tags(tagged, count, path)
+        pieces += _encode_tags(tagged, count, path)
     return pieces
 
 
-def _by_name(struct: Struct, columns: Columns, path: str) -> dict[str, pa.Array]:
+def _arrays_by_name(struct: StructNode, columns: ColumnInput, path: str) -> dict[str, pa.Array]:
     if isinstance(columns, pa.StructArray):
         arrays = {field.name: columns.field(i) for i, field in enumerate(columns.type)}
     else:
@@ -130,96 +142,102 @@ def _by_name(struct: Struct, columns: Columns, path: str) -> dict[str, pa.Array]
     strange = arrays.keys() - {slot.column for slot in struct.slots}
     if strange:
         raise EncodeError(f"there is no field {path}{min(strange)}")
-    return {name: _whole(array) for name, array in arrays.items()}
+    return {name: _combined_chunks(array) for name, array in arrays.items()}
 
 
-def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combined_chunks(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
-def _check_lacking(slot: Slot, array: pa.Array, path: str) -> None:
-    other = np.flatnonzero(_mask(array.is_valid()) & _differs(array, slot.default))
+def _check_missing_field(slot: Slot, array: pa.Array, path: str) -> None:
+    other = np.flatnonzero(_to_mask(array.is_valid()) & _not_default(array, slot.default))
     if len(other):
-        raise EncodeError(f"this version has no {path}{slot.column} ({_place(path, other)})")
+        raise EncodeError(f"this version has no {path}{slot.column} ({_location(path, other)})")
 
 
-def _place(path: str, wrong: Rows) -> str:
+def _location(path: str, wrong: Int64Array) -> str:
     """Where the first of ``wrong`` is."""
     return f"{'element' if '[]' in path else 'row'} {wrong[0]}"
 
 
-def _tags(tagged: list[tuple[Slot, pa.Array]], count: int, path: str) -> list[Piece]:
-    entries: list[Piece] = []
+def _encode_tags(tagged: list[tuple[Slot, pa.Array]], count: int, path: str) -> list[ByteColumn]:
+    entries: list[ByteColumn] = []
     present = np.zeros(count, np.int64)
     for slot, array in sorted(tagged, key=lambda pair: pair[0].tag or 0):
         if slot.node is None or slot.tag is None:
             continue
-        there = _differs(array, slot.default)
+        there = _not_default(array, slot.default)
         present += there
         if there.all():
-            entries += _entry(slot.tag, slot.node, array, path + slot.column)
+            entries += _encode_tagged_field(slot.tag, slot.node, array, path + slot.column)
         elif there.any():
             kept = array.filter(pa.array(there))
-            entries.append(spread(_entry(slot.tag, slot.node, kept, path + slot.column), there))
-    return [varints(present), *entries]
+            entries.append(
+                expand(_encode_tagged_field(slot.tag, slot.node, kept, path + slot.column), there)
+            )
+    return [encode_varints(present), *entries]
 
 
-def _entry(tag: int, node: Node, array: pa.Array, path: str) -> list[Piece]:
+def _encode_tagged_field(tag: int, node: Node, array: pa.Array, path: str) -> list[ByteColumn]:
     """Tag, size and content."""
-    content = _pieces(node, array, path)
-    width = total_width(content)
+    content = _encode(node, array, path)
+    width = row_width(content)
     if width is not None:
-        return [Same(varint(tag) + varint(width)), *content]
-    whole = joined(content, len(array))
-    return [Same(varint(tag)), varints(np.diff(bounds(whole))), Varied(whole)]
+        return [ConstantBytes(encode_varint(tag) + encode_varint(width)), *content]
+    whole = concat_rows(content, len(array))
+    return [
+        ConstantBytes(encode_varint(tag)),
+        encode_varints(np.diff(array_offsets(whole))),
+        VariableBytes(whole),
+    ]
 
 
-def _differs(array: pa.Array, default: Any) -> Mask:
+def _not_default(array: pa.Array, default: Any) -> BoolArray:
     """bool[n]: the rows that are not at the default. Null is another value than the default,
     unless it is the default."""
     if default is None:
-        return _mask(array.is_valid())
+        return _to_mask(array.is_valid())
     if isinstance(default, dict):
-        same = _mask(array.is_valid())
+        same = _to_mask(array.is_valid())
         for name, value in default.items():
             if name in array.type.names:
-                same = same & ~_differs(array.field(name), value)
+                same = same & ~_not_default(array.field(name), value)
         return ~same
     if isinstance(default, list):
         equal = pc.equal(pc.list_value_length(array), len(default))
     else:
         equal = pc.equal(array, pa.scalar(default, array.type))
-    return ~_mask(equal.fill_null(False))
+    return ~_to_mask(equal.fill_null(False))
 
 
 # -- values ----------------------------------------------------------------------------------
 
 
-def _pieces(node: Node, array: pa.Array, path: str) -> list[Piece]:
+def _encode(node: Node, array: pa.Array, path: str) -> list[ByteColumn]:
     """What ``node`` is written as, for each row of ``array``."""
-    if array.null_count and not _may_be_null(node):
-        null = np.flatnonzero(_mask(array.is_null()))
-        raise EncodeError(f"{path} can't be null ({_place(path, null)})")
+    if array.null_count and not _is_nullable(node):
+        null = np.flatnonzero(_to_mask(array.is_null()))
+        raise EncodeError(f"{path} can't be null ({_location(path, null)})")
     match node:
-        case Number():
-            return [_number(node, array, path)]
-        case Uuid():
+        case NumberNode():
+            return [_encode_number(node, array, path)]
+        case UuidNode():
             content = _cast(array, node.arrow, path).buffers()[1]
             octets = np.frombuffer(content or b"", np.uint8)[array.offset * 16 :]
-            return [Matrix(octets[: len(array) * 16].reshape(len(array), 16))]
-        case Text() | Blob():
-            return _text(node, _cast(array, node.arrow, path), path)
-        case Array():
-            return _list(node, array, path)
-        case Struct():
-            return _struct(node, array, path)
+            return [FixedBytes(octets[: len(array) * 16].reshape(len(array), 16))]
+        case StringNode() | BytesNode():
+            return _encode_text(node, _cast(array, node.arrow, path), path)
+        case ArrayNode():
+            return _encode_array(node, array, path)
+        case StructNode():
+            return _encode_struct(node, array, path)
 
 
-def _may_be_null(node: Node) -> bool:
+def _is_nullable(node: Node) -> bool:
     match node:
-        case Text() | Blob() | Array():
+        case StringNode() | BytesNode() | ArrayNode():
             return node.nullable
-        case Struct():
+        case StructNode():
             return node.presence is not None
     return False
 
@@ -233,62 +251,62 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         raise EncodeError(f"{path} is {array.type} and not {type_}: {cause}") from cause
 
 
-def _number(node: Number, array: pa.Array, path: str) -> Column:
+def _encode_number(node: NumberNode, array: pa.Array, path: str) -> NumberColumn:
     values = _cast(array, node.arrow, path).to_numpy(zero_copy_only=False)
     if node.dtype == ">u2":
         wrong = np.flatnonzero((values < 0) | (values > 0xFFFF))
         if len(wrong):
             what = f"{path} is {values[wrong[0]]}, which takes more than 16 bits"
-            raise EncodeError(f"{what} ({_place(path, wrong)})")
-    return Column(node.dtype, values)
+            raise EncodeError(f"{what} ({_location(path, wrong)})")
+    return NumberColumn(node.dtype, values)
 
 
-def _text(node: Text | Blob, array: pa.Array, path: str) -> list[Piece]:
-    null: Mask | None = None
+def _encode_text(node: StringNode | BytesNode, array: pa.Array, path: str) -> list[ByteColumn]:
+    null: BoolArray | None = None
     if array.null_count:
-        null = _mask(array.is_null())
-        array = array.fill_null(b"" if isinstance(node, Blob) else "")
-    ends = bounds(array)
+        null = _to_mask(array.is_null())
+        array = array.fill_null(b"" if isinstance(node, BytesNode) else "")
+    ends = array_offsets(array)
     length = np.diff(ends)
     most = int(length.max()) if len(length) else 0
     if most > node.longest:
-        place = _place(path, np.flatnonzero(length == most))
+        place = _location(path, np.flatnonzero(length == most))
         raise EncodeError(f"{path} has {most} bytes, {node.longest} is the limit ({place})")
     content = array.buffers()[2]
-    piece: Piece
+    piece: ByteColumn
     if len(length) and most == int(length.min()):
         octets = np.frombuffer(content or b"", np.uint8)[int(ends[0]) : int(ends[-1])]
-        piece = Matrix(octets.reshape(len(length), most))
+        piece = FixedBytes(octets.reshape(len(length), most))
     else:
-        piece = Varied(binary(ends, content))
-    return [_prefix(node.prefix, length, null), piece]
+        piece = VariableBytes(binary_array(ends, content))
+    return [_encode_length(node.prefix, length, null), piece]
 
 
-def _prefix(form: str, length: Rows, null: Mask | None) -> Piece:
+def _encode_length(form: str, length: Int64Array, null: BoolArray | None) -> ByteColumn:
     """A length or count: one more where it is a varint, and then 0 for null, else -1."""
     if null is not None:
         length = np.where(null, -1, length)
     if form == VARINT:
-        return varints(length + 1)
-    return Column(form, length)
+        return encode_varints(length + 1)
+    return NumberColumn(form, length)
 
 
-def _list(node: Array, array: pa.Array, path: str) -> list[Piece]:
-    null = _mask(array.is_null()) if array.null_count else None
+def _encode_array(node: ArrayNode, array: pa.Array, path: str) -> list[ByteColumn]:
+    null = _to_mask(array.is_null()) if array.null_count else None
     count = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
     elements = array.flatten()
-    inner = _pieces(node.element, elements, f"{path}[]")
-    prefix = _prefix(node.prefix, count.astype(np.int64), null)
-    return [prefix, grouped(inner, len(elements), offsets)]
+    inner = _encode(node.element, elements, f"{path}[]")
+    prefix = _encode_length(node.prefix, count.astype(np.int64), null)
+    return [prefix, concat_elements(inner, len(elements), offsets)]
 
 
-def _struct(node: Struct, array: pa.Array, path: str) -> list[Piece]:
+def _encode_struct(node: StructNode, array: pa.Array, path: str) -> list[ByteColumn]:
     if node.presence is None:
-        return _fields(node, array, len(array), f"{path}.")
-    there = _mask(array.is_valid())
+        return _encode_fields(node, array, len(array), f"{path}.")
+    there = _to_mask(array.is_valid())
     absent = 0 if node.presence == VARINT else -1
-    marker = Column(">i1", np.where(there, 1, absent).astype(np.int8))
+    marker = NumberColumn(">i1", np.where(there, 1, absent).astype(np.int8))
     present = array.filter(pa.array(there))
-    inner = _fields(node, present, len(present), f"{path}.")
-    return [marker, *inner] if there.all() else [marker, spread(inner, there)]
+    inner = _encode_fields(node, present, len(present), f"{path}.")
+    return [marker, *inner] if there.all() else [marker, expand(inner, there)]

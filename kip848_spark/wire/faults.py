@@ -1,4 +1,4 @@
-"""Why a record could not be read: one reason a row, and the byte at which reading it ended."""
+"""Why a record could not be read: a reason for each row, and the byte at which reading stopped."""
 
 from __future__ import annotations
 
@@ -6,67 +6,70 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from kip848_spark.wire.array_types import Int32Array, Int64Array, UInt8Array
 
 
 class Reason(IntEnum):
-    """Machine-readable reasons; the lower-case name is what tables and `dump` show.
+    """Machine-readable reasons. Tables and `dump` show the lower-case name.
 
-    Bytes are read from left to right, and the first fault is the answer. ``at`` says where.
+    A record is read from left to right, and the first fault found is reported. Each description
+    ends with the byte that is reported: an offset within the key or within the value.
     """
 
     NONE = 0
     NULL_KEY = 1
-    """There is no key; at 0."""
+    """The key is null. Byte 0."""
     EMPTY_KEY = 2
-    """The key has no bytes; at 0."""
+    """The key has no bytes. Byte 0."""
     TRUNCATED = 3
-    """The record ends inside a number, an id, a length or a count; at the first byte of it."""
+    """The bytes end inside a number, an id, a length or a count. The first byte of that item."""
     TRAILING_BYTES = 4
-    """The record goes on behind its last field; at the first byte too many."""
+    """There are bytes after the last field. The first of them."""
     BAD_LENGTH = 5
-    """A length, count or size is negative, more than what is left has room for, or too much for
-    a string; at the first byte of it."""
+    """A length, count or size is negative, exceeds the bytes that are left, or exceeds the limit
+    for strings. The first byte of the length."""
     BAD_VARINT = 6
-    """A varint goes on beyond 32 bits; at the first byte of it."""
+    """A varint has more than 32 bits. The first byte of the varint."""
     BAD_UTF8 = 7
-    """A string is not strictly UTF-8; at its length."""
+    """A string is not strict UTF-8. The first byte of its length."""
     NULL_NOT_ALLOWED = 8
-    """A field is null that can't be; at its length."""
+    """A field that cannot be null is null. The first byte of its length."""
     BAD_TAG = 9
-    """A tag is not above the one before, too large, or its field shorter than its size says; at
-    the first byte of the tag."""
+    """A tag is not greater than the one before it or is too large, or its field is shorter than
+    the size says. The first byte of the tag."""
     UNKNOWN_KEY_TYPE = 10
-    """The dialect has no such key type; at 0."""
+    """The dialect has no such key type. Byte 0."""
     UNKNOWN_VALUE_VERSION = 11
-    """The key type has no such value version; at 0."""
+    """The key type has no such value version. Byte 0."""
     EMPTY_VALUE = 12
-    """The value has no bytes (and is no tombstone); at 0."""
+    """The value has no bytes, and is not null, so it is no tombstone. Byte 0."""
     BAD_PRESENCE = 13
-    """What says whether a nullable struct is there is neither yes nor no; at that."""
+    """The marker of a nullable struct is neither "present" nor "null". The marker's first byte."""
 
     @property
     def text(self) -> str:
+        """The name that tables show."""
         return self.name.lower()
 
 
-UNREADABLE = (Reason.UNKNOWN_KEY_TYPE, Reason.UNKNOWN_VALUE_VERSION)
-"""Reasons that say "newer than this program", not "damaged"."""
+UNKNOWN_REASONS = (Reason.UNKNOWN_KEY_TYPE, Reason.UNKNOWN_VALUE_VERSION)
+"""Reasons for records in a format newer than this program. All others mean damaged bytes."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What is wrong with rows: ``reason`` is uint8[n], ``at`` int64[n] (a byte of the row),
-    ``tags`` int32[n]: how many unknown tags a row that was read has."""
+    """The outcome of reading n rows.
 
-    reason: npt.NDArray[np.uint8]
-    at: Rows
-    tags: npt.NDArray[np.int32]
+    ``reason``: uint8[n], a `Reason`. ``at``: int64[n], the byte within the row at which reading
+    stopped. ``tags``: int32[n], the number of unknown tagged fields in each row that was read.
+    """
+
+    reason: UInt8Array
+    at: Int64Array
+    tags: Int32Array
 
     @classmethod
     def none(cls, count: int) -> Faults:
+        """``count`` rows without a fault."""
         return cls(np.zeros(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int32))

@@ -15,9 +15,9 @@ import orjson
 import pyarrow as pa
 
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
-from kip848_spark.wire.decode import Part, decode
+from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import Embedded
-from kip848_spark.wire.layout import Array, Blob, Node, Slot, Struct, Uuid
+from kip848_spark.wire.layout import ArrayNode, BytesNode, Node, Slot, StructNode, UuidNode
 from kip848_spark.wire.tables import error_text
 
 Render = Callable[[Any], Any]
@@ -56,7 +56,7 @@ def json_lines(
         yield orjson.dumps(line)
 
 
-def _objects(part: Part) -> Iterator[dict[str, Any]]:
+def _objects(part: DecodedRows) -> Iterator[dict[str, Any]]:
     """The JSON object of each row of ``part``: the fields that its version has."""
     columns = [
         (slot, show, part.field(slot.column).to_pylist()) for slot, show in _renders(part.struct)
@@ -74,26 +74,26 @@ def _left_out(slot: Slot, value: Any) -> bool:
     return slot.tag is not None and bool(value == slot.default)
 
 
-def _renders(struct: Struct) -> list[tuple[Slot, Render]]:
+def _renders(struct: StructNode) -> list[tuple[Slot, Render]]:
     """The fields that this version has, and how each is shown."""
     return [(slot, _render(slot.node)) for slot in struct.slots if slot.node is not None]
 
 
 def _render(node: Node) -> Render:
     match node:
-        case Uuid():
+        case UuidNode():
             return _uuid
-        case Blob():
+        case BytesNode():
             return _base64
-        case Array():
+        case ArrayNode():
             element = _render(node.element)
             return lambda values: None if values is None else [element(v) for v in values]
-        case Struct():
+        case StructNode():
             return _render_struct(node)
     return lambda value: value
 
 
-def _render_struct(struct: Struct) -> Render:
+def _render_struct(struct: StructNode) -> Render:
     renders = _renders(struct)
 
     def render(value: Any) -> Any:
@@ -116,13 +116,13 @@ def _base64(raw: bytes | None) -> str | None:
 # -- embedded metadata -----------------------------------------------------------------------
 
 
-def _values(plan: ControlPlan, part: Part) -> Iterator[dict[str, Any]]:
+def _values(plan: ControlPlan, part: DecodedRows) -> Iterator[dict[str, Any]]:
     """The JSON objects of values; consumers' metadata inside a classic group is spelled out."""
     objects = _objects(part)
     if part.plan.kind != CLASSIC_GROUP:
         yield from objects
         return
-    members = plan.expanded(part).field("members").to_pylist()
+    members = plan.expand(part).field("members").to_pylist()
     for shown, decoded in zip(objects, members, strict=True):
         for said, member in zip(shown["members"], decoded, strict=True):
             for name, embedded in (

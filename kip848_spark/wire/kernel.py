@@ -1,9 +1,9 @@
-"""The kernel that reads messages: runs a program (see `program`) over rows.
+"""The kernel that reads messages one after another: it executes a program (see `program`) for each.
 
-Each row is read byte by byte from left to right, and its first fault is the answer. The kernel is
-compiled once, and layouts are its data. Memory is given to it as addresses: every read is compared
-with the row's end, every write with the room there is; what has a value for each row has room for
-all of them from the start.
+A row is read from left to right up to its first fault. The kernel is compiled once: a layout is its
+input, not its code. It works on memory addresses. Before each read it checks that the row has so
+many bytes left, and before each write of variable size that the buffer's capacity suffices. Buffers
+with one value a row hold all rows of the batch from the start.
 """
 
 from __future__ import annotations
@@ -14,36 +14,45 @@ from kip848_spark.wire.memory import (
     big16,
     big32,
     big64,
-    bound,
-    copied,
-    inlined,
+    copy_bytes,
+    inline,
     int8_at,
     int32_at,
     is_utf8,
-    octet,
+    offset_at,
     put8,
     put16,
     put32,
     put64,
+    uint8_at,
     word_at,
 )
-from kip848_spark.wire.program import Form, Op, State, Word
+from kip848_spark.wire.program import Form, Op, OpWord, StateWord
 
-# Plain numbers, as the compiler takes them for constants.
-STEP = 8 * len(Word)
+# Plain integers, which Numba treats as compile-time constants.
+STEP = 8 * len(OpWord)
 FRAME = 8 * 5
 N1, N2, U2, N4, N8, N16 = (int(op) for op in (Op.N1, Op.N2, Op.U2, Op.N4, Op.N8, Op.N16))
 TEXT, FIXED, LIST, END_LIST = int(Op.TEXT), int(Op.FIXED), int(Op.LIST), int(Op.END_LIST)
 TAGS, END_TAG, DONE = int(Op.TAGS), int(Op.END_TAG), int(Op.DONE)
 NEXT_TAG = -1
-TO, ROW, FORM, NULLABLE = 8 * Word.TO, 8 * Word.ROW, 8 * Word.FORM, 8 * Word.NULLABLE
-NULLS, INTO, ROOM, WIDTH = 8 * Word.NULLS, 8 * Word.INTO, 8 * Word.ROOM, 8 * Word.WIDTH
-NEXT, LEAST, UTF8 = 8 * Word.NEXT, 8 * Word.LEAST, 8 * Word.UTF8
-TAG, LOW = 8 * Word.TAG, 8 * Word.LOW
-LOOKED_AT, GOOD, NEEDED = 8 * State.LOOKED_AT, 8 * State.GOOD, 8 * State.NEEDED
-ROOM_OF, ROOMS = 8 * State.ROOM, 8 * State.ROOMS
-CODE, PLAIN = 8 * State.CODE, 8 * State.PLAIN
-BASES, TABLES, STACK = 8 * State.BASES, 8 * State.TABLES, 8 * State.STACK
+TO, ROW, FORM, NULLABLE = 8 * OpWord.TO, 8 * OpWord.ROW, 8 * OpWord.FORM, 8 * OpWord.NULLABLE
+NULLS, INTO, CAPACITY, WIDTH = (
+    8 * OpWord.NULLS,
+    8 * OpWord.INTO,
+    8 * OpWord.CAPACITY,
+    8 * OpWord.WIDTH,
+)
+NEXT, MIN_BYTES, UTF8 = 8 * OpWord.NEXT, 8 * OpWord.MIN_BYTES, 8 * OpWord.UTF8
+TAG, LOW = 8 * OpWord.TAG, 8 * OpWord.LOW
+ROWS_SEEN, ROWS_READ, NEEDED = (
+    8 * StateWord.ROWS_SEEN,
+    8 * StateWord.ROWS_READ,
+    8 * StateWord.NEEDED,
+)
+EXHAUSTED, CAPACITIES = 8 * StateWord.EXHAUSTED, 8 * StateWord.CAPACITIES
+CODE, PLAIN = 8 * StateWord.CODE, 8 * StateWord.PLAIN
+BASES, TABLES, STACK = 8 * StateWord.BASES, 8 * StateWord.TABLES, 8 * StateWord.STACK
 VARINT, INT16, INT32 = int(Form.VARINT), int(Form.INT16), int(Form.INT32)
 PRESENCE = int(Form.PRESENCE)
 
@@ -55,24 +64,24 @@ BAD_PRESENCE = int(Reason.BAD_PRESENCE)
 LONGEST, HIGHEST = LONGEST_STRING, HIGHEST_TAG
 
 
-@inlined
+@inline
 def varint(at: int, end: int) -> tuple[int, int, int]:
-    """Value of an unsigned varint, where it ends, and what is wrong with it."""
+    """An unsigned varint: its value, the address after it, and a `Reason` (0 for none)."""
     if at < end:
-        byte = octet(at)
+        byte = uint8_at(at)
         if byte < 0x80:
             return byte, at + 1, 0
     return long_varint(at, end)
 
 
-@inlined
+@inline
 def long_varint(at: int, end: int) -> tuple[int, int, int]:
-    """The same, of any length."""
+    """`varint` for any length."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= end:
             return 0, at, TRUNCATED
-        byte = octet(at)
+        byte = uint8_at(at)
         at += 1
         if shift == 28 and byte > 15:
             return 0, at, BAD_VARINT
@@ -82,9 +91,10 @@ def long_varint(at: int, end: int) -> tuple[int, int, int]:
     return value, at, 0
 
 
-@inlined
+@inline
 def length(at: int, end: int, form: int) -> tuple[int, int, int]:
-    """A length, count or presence (-1 for null), where it ends, and what is wrong with it."""
+    """A length, count or presence in a `Form`: its value (-1 for null), the address after it, and a
+    `Reason` (0 for none)."""
     if form == VARINT:
         value, at, fault = varint(at, end)
         return value - 1, at, fault
@@ -108,21 +118,21 @@ def length(at: int, end: int, form: int) -> tuple[int, int, int]:
     return value, at, fault
 
 
-@inlined
-def octets_of(op: int) -> int:
-    """The bytes of a number or an id."""
+@inline
+def wire_width(op: int) -> int:
+    """The bytes that a number or an id takes in a message."""
     return 8 if op == N8 else 4 if op == N4 else 16 if op == N16 else 1 if op == N1 else 2
 
 
-@inlined
-def width_of(op: int) -> int:
-    """The bytes that it has in a buffer."""
-    return 4 if op == U2 else octets_of(op)
+@inline
+def buffer_width(op: int) -> int:
+    """The bytes that it takes in an Arrow buffer."""
+    return 4 if op == U2 else wire_width(op)
 
 
-@inlined
-def put_number(op: int, to: int, at: int) -> None:
-    """Puts the number or id that is at ``at``."""
+@inline
+def copy_number(op: int, to: int, at: int) -> None:
+    """Copies the big-endian number, or the id, at ``at`` to a buffer."""
     if op == N8:
         put64(to, big64(at))
     elif op == N4:
@@ -138,55 +148,58 @@ def put_number(op: int, to: int, at: int) -> None:
         put32(to, big16(at) & 0xFFFF)
 
 
-@inlined
-def stop(state: int, number: int, good: int, room: int, needed: int) -> bool:
-    """Notes where reading stopped, and for want of what."""
-    put64(state + LOOKED_AT, number)
-    put64(state + GOOD, good)
-    put64(state + ROOM_OF, room >> 3)
+@inline
+def suspend(state: int, number: int, done: int, capacity: int, needed: int) -> bool:
+    """Saves the progress, and which capacity has to grow before reading can be resumed."""
+    put64(state + ROWS_SEEN, number)
+    put64(state + ROWS_READ, done)
+    put64(state + EXHAUSTED, capacity >> 3)
     put64(state + NEEDED, needed)
     return False
 
 
-@inlined
-def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field would cost
-    data: int, starts: int, ends: int, wide: int, rows: int, count: int, whole: int, reason: int,
+@inline
+def read_rows(  # noqa: PLR0912, PLR0915 - one loop, as calls for each field would cost time
+    data: int, starts: int, ends: int, wide: int, rows: int, count: int, exact: int, reason: int,
     reason_at: int, tags: int, state: int,
 ) -> bool:  # fmt: skip
-    """Reads the first ``count`` rows of a chunk, whose numbers are at ``rows``, from the first that
-    was not looked at; whether there was room for them. If not, it can go on with the same row.
+    """Reads the rows of a chunk from `StateWord.ROWS_SEEN` up to ``count``; their numbers (int64)
+    are at the address ``rows``.
 
-    With ``whole``, bytes behind the last field are a fault.
+    Returns False if a capacity was too small. When that has grown, a call with the same arguments
+    resumes with the row that did not fit. With ``exact``, bytes after the last field are
+    a fault. ``reason`` (uint8), ``reason_at`` (int64) and ``tags`` (int32) are the addresses of
+    arrays with a value for each row of the batch: see `faults.Faults`.
     """
-    number, good = word_at(state + LOOKED_AT), word_at(state + GOOD)
-    code, room, base = word_at(state + CODE), word_at(state + ROOMS), word_at(state + BASES)
+    number, done = word_at(state + ROWS_SEEN), word_at(state + ROWS_READ)
+    code, sizes, base = word_at(state + CODE), word_at(state + CAPACITIES), word_at(state + BASES)
     row, stack = word_at(state + TABLES), word_at(state + STACK)
     while number < count:
         record = word_at(rows + 8 * number)
-        begin = data + bound(starts, wide, record)
-        end = data + bound(ends, wide, record)
+        begin = data + offset_at(starts, wide, record)
+        end = data + offset_at(ends, wide, record)
         at = begin + 2
-        put64(row, good)
+        put64(row, done)
         pc = code
         top = stack
         unknown = 0
         fault = 0
-        where = at
+        fault_at = at
         while True:
             op = word_at(pc)
             if op <= N16:
                 line = word_at(row + word_at(pc + ROW))
                 to = word_at(base + word_at(pc + TO))
-                where = at
-                octets = octets_of(op)
-                if octets > end - at:
+                fault_at = at
+                width = wire_width(op)
+                if width > end - at:
                     fault = TRUNCATED
                     break
-                put_number(op, to + width_of(op) * line, at)
-                at += octets
+                copy_number(op, to + buffer_width(op) * line, at)
+                at += width
                 pc += STEP
             elif op <= LIST:
-                where = at
+                fault_at = at
                 size, at, fault = length(at, end, word_at(pc + FORM))
                 if fault != 0:
                     break
@@ -210,12 +223,12 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     if size > end - at or (utf8 and size > LONGEST):
                         fault = BAD_LENGTH
                         break
-                    if before + size > word_at(room + word_at(pc + ROOM)):
-                        return stop(state, number, good, word_at(pc + ROOM), before + size)
+                    if before + size > word_at(sizes + word_at(pc + CAPACITY)):
+                        return suspend(state, number, done, word_at(pc + CAPACITY), before + size)
                     if size:
                         into = word_at(base + word_at(pc + INTO)) + before
-                        beyond = copied(into, at, size)
-                        if utf8 and beyond and not is_utf8(at, size):
+                        not_ascii = copy_bytes(into, at, size)
+                        if utf8 and not_ascii and not is_utf8(at, size):
                             fault = BAD_UTF8
                             break
                         at += size
@@ -226,20 +239,20 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                         break
                     width = word_at(pc + WIDTH)
                     if size * width > end - at:
-                        where = at + (end - at) // width * width
+                        fault_at = at + (end - at) // width * width
                         fault = TRUNCATED
                         break
-                    if before + size > word_at(room + word_at(pc + ROOM)):
-                        return stop(state, number, good, word_at(pc + ROOM), before + size)
+                    if before + size > word_at(sizes + word_at(pc + CAPACITY)):
+                        return suspend(state, number, done, word_at(pc + CAPACITY), before + size)
                     into = word_at(base + word_at(pc + INTO))
                     if width == 4:
                         for index in range(size):
                             put32(into + 4 * (before + index), big32(at + 4 * index))
                     else:
-                        kind = word_at(pc + LEAST)
+                        kind = word_at(pc + MIN_BYTES)
                         for index in range(size):
-                            to = into + width_of(kind) * (before + index)
-                            put_number(kind, to, at + width * index)
+                            to = into + buffer_width(kind) * (before + index)
+                            copy_number(kind, to, at + width * index)
                     at += size * width
                     pc += STEP
                 else:
@@ -250,28 +263,28 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     if size == 0:
                         pc = code + word_at(pc + NEXT)
                         continue
-                    # No more than these can be read, whatever is claimed.
-                    most = before + min(size, left // word_at(pc + LEAST) + 1)
-                    if most > word_at(room + word_at(pc + ROOM)):
-                        return stop(state, number, good, word_at(pc + ROOM), most)
+                    # The bytes left hold no more elements than this, whatever the count claims.
+                    needed = before + min(size, left // word_at(pc + MIN_BYTES) + 1)
+                    if needed > word_at(sizes + word_at(pc + CAPACITY)):
+                        return suspend(state, number, done, word_at(pc + CAPACITY), needed)
                     put64(row + word_at(pc + INTO), before)
                     put64(top, size)
                     top += FRAME
                     pc += STEP
             elif op == END_LIST:
-                # NEXT is the list itself
-                head = code + word_at(pc + NEXT)
+                # NEXT is the LIST operation
+                start_op = code + word_at(pc + NEXT)
                 left = word_at(top - FRAME) - 1
                 if left > 0:
                     put64(top - FRAME, left)
-                    table = row + word_at(head + INTO)
+                    table = row + word_at(start_op + INTO)
                     put64(table, word_at(table) + 1)
-                    pc = head + STEP
+                    pc = start_op + STEP
                 else:
                     top -= FRAME
-                    pc = code + word_at(head + NEXT)
+                    pc = code + word_at(start_op + NEXT)
             elif op == TAGS:
-                where = at
+                fault_at = at
                 left, at, fault = varint(at, end)
                 if fault != 0:
                     break
@@ -288,7 +301,7 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                         put32(to + 4 * line + 4, int32_at(to + 4 * line))
                     else:
                         op = word_at(code + word_at(entry + NEXT))
-                        put_number(op, to + width * line, entry + LOW)
+                        copy_number(op, to + width * line, entry + LOW)
                 if left == 0:
                     pc = code + word_at(pc + NEXT)
                     continue
@@ -297,12 +310,12 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                 put64(top - FRAME + 32, pc)
                 op = NEXT_TAG
             elif op == DONE:
-                where = at
-                if whole and at != end:
+                fault_at = at
+                if exact and at != end:
                     fault = TRAILING_BYTES
                 break
             else:  # END_TAG
-                where = word_at(top - FRAME + 24)
+                fault_at = word_at(top - FRAME + 24)
                 if at != end:
                     fault = BAD_TAG
                     break
@@ -311,11 +324,11 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                 end = word_at(top - FRAME + 16)
                 pc = word_at(top - FRAME + 32)
                 op = NEXT_TAG
-            # the next tag that the layout knows
+            # Skip to the next tag that the layout knows.
             if op == NEXT_TAG:
-                found = False
+                is_known = False
                 while left > 0:
-                    where = at
+                    fault_at = at
                     tag, at, fault = varint(at, end)
                     if fault != 0:
                         break
@@ -323,8 +336,8 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                         fault = BAD_TAG
                         break
                     before = tag
-                    start = where
-                    where = at
+                    start = fault_at
+                    fault_at = at
                     size, at, fault = varint(at, end)
                     if fault != 0:
                         break
@@ -335,9 +348,9 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     for index in range(1, known + 1):
                         entry = pc + index * STEP
                         if word_at(entry + TAG) == tag:
-                            found = True
+                            is_known = True
                             break
-                    if found:
+                    if is_known:
                         put64(top - FRAME, left)
                         put64(top - FRAME + 8, tag)
                         put64(top - FRAME + 16, end)
@@ -349,7 +362,7 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     left -= 1
                 if fault != 0:
                     break
-                if not found:
+                if not is_known:
                     top -= FRAME
                     pc = code + word_at(pc + NEXT)
                     continue
@@ -358,19 +371,19 @@ def read(  # noqa: PLR0912, PLR0915 - one loop, where a call for each field woul
                     to = word_at(base + word_at(entry + TO)) + 4 * line
                     before = int32_at(to)
                     put32(to + 4, before + 1)
-                    if before + 1 > word_at(room + word_at(entry + ROOM)):
-                        return stop(state, number, good, word_at(entry + ROOM), before + 1)
+                    if before + 1 > word_at(sizes + word_at(entry + CAPACITY)):
+                        return suspend(state, number, done, word_at(entry + CAPACITY), before + 1)
                     put64(row + word_at(entry + INTO), before)
                 pc = code + word_at(entry + NEXT)
         number += 1
         if fault != 0:
             put8(reason + record, fault)
-            put64(reason_at + 8 * record, where - begin)
+            put64(reason_at + 8 * record, fault_at - begin)
         else:
             if unknown:
                 put32(tags + 4 * record, unknown)
-            put64(word_at(base) + 8 * good, record)
-            good += 1
-    put64(state + LOOKED_AT, number)
-    put64(state + GOOD, good)
+            put64(word_at(base) + 8 * done, record)
+            done += 1
+    put64(state + ROWS_SEEN, number)
+    put64(state + ROWS_READ, done)
     return True

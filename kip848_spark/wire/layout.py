@@ -33,7 +33,7 @@ _NUMBERS = {
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberNode:
     """A big-endian number. ``dtype`` is NumPy's name of it on the wire."""
 
     dtype: str
@@ -45,7 +45,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Uuid:
+class UuidNode:
     """Sixteen bytes."""
 
     width = 16
@@ -53,7 +53,7 @@ class Uuid:
 
 
 @dataclass(frozen=True)
-class Text:
+class StringNode:
     """A string; ``compact`` if its length is a varint."""
 
     nullable: bool
@@ -68,7 +68,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Blob:
+class BytesNode:
     """Bytes; ``compact`` if their length is a varint."""
 
     nullable: bool
@@ -82,7 +82,7 @@ class Blob:
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayNode:
     """Elements one after another behind their count. ``arrow`` is the type of the list."""
 
     element: Node
@@ -114,7 +114,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Struct:
+class StructNode:
     """Fields in the order of the wire; with ``flexible``, tagged fields at the end.
 
     ``presence`` is the form of what a nullable struct begins with: 1, or if it is null -1 where
@@ -135,7 +135,7 @@ class Struct:
         return {s.tag: s for s in self.slots if s.node is not None and s.tag is not None}
 
 
-Node = Number | Uuid | Text | Blob | Array | Struct
+Node = NumberNode | UuidNode | StringNode | BytesNode | ArrayNode | StructNode
 
 VARINT = "varint"
 """A length or presence is written so, or in the number type that is named instead."""
@@ -143,10 +143,10 @@ VARINT = "varint"
 
 def fixed_width(node: Node | None) -> int | None:
     """Bytes of every value of ``node``; None if they differ."""
-    return node.width if isinstance(node, Number | Uuid) else None
+    return node.width if isinstance(node, NumberNode | UuidNode) else None
 
 
-def message_layout(message: MessageDefinition, version: int) -> Struct:
+def message_layout(message: MessageDefinition, version: int) -> StructNode:
     """The layout of ``version`` of ``message``; its Arrow type is that of every version."""
     return _struct(message.fields, version, version in message.flexible, presence=None)
 
@@ -181,7 +181,7 @@ def _element_type(definition: FieldDefinition) -> pa.DataType:
 
 def _struct(
     fields: tuple[FieldDefinition, ...], version: int, flexible: bool, presence: str | None
-) -> Struct:
+) -> StructNode:
     slots = tuple(
         Slot(
             name=f.json_name,
@@ -194,28 +194,28 @@ def _struct(
         )
         for f in fields
     )
-    return Struct(slots, flexible, presence, _struct_type(fields))
+    return StructNode(slots, flexible, presence, _struct_type(fields))
 
 
 def _node(f: FieldDefinition, version: int, flexible: bool) -> Node:
     nullable = version in f.nullable
     if f.is_array:
         element = _plain(f, version, flexible, nullable=False)
-        return Array(element, nullable, flexible, pa.list_(_element_type(f)))
+        return ArrayNode(element, nullable, flexible, pa.list_(_element_type(f)))
     return _plain(f, version, flexible, nullable)
 
 
 def _plain(f: FieldDefinition, version: int, flexible: bool, nullable: bool) -> Node:
     name = f.element_type
     if name in _NUMBERS:
-        return Number(*_NUMBERS[name])
+        return NumberNode(*_NUMBERS[name])
     match name:
         case "string":
-            return Text(nullable, flexible)
+            return StringNode(nullable, flexible)
         case "bytes":
-            return Blob(nullable, flexible)
+            return BytesNode(nullable, flexible)
         case "uuid":
-            return Uuid()
+            return UuidNode()
     presence = None
     if nullable:
         presence = VARINT if version in f.tagged else ">i1"

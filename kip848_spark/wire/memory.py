@@ -1,64 +1,96 @@
-"""What the kernels are made of: compiling and keeping them, and memory at an address.
+"""The building blocks of the kernels: compilation, and reads and writes at a memory address.
 
-A compiled kernel is kept on disk, in a folder named after the source that it was made of. Several
-processes may put the same one there. Where nothing can be written, or what was is damaged, it is
-compiled in each process.
+Numba compiles a kernel when its module is first imported, and caches the machine code on disk, in
+a folder named after a digest of the kernels' source (`runtime/kernel_cache.py`). Several processes
+may write the same file at once. Without a usable cache every process compiles the kernels itself.
+
+All functions here work on addresses and check no bounds: their callers do.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
 from llvmlite import ir
 from numba import types
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from kip848_spark.runtime import kernel_cache
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ONE, TWO, THREE, FOUR = (
+LOG = logging.getLogger(__name__)
+
+HASH_1, HASH_2, HASH_3, HASH_4 = (
     0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179, 0x3C6EF372FE94F82B, 0x510E527FADE682D1,
 )  # fmt: skip
-"""Odd numbers, to tell the pieces of what is hashed apart."""
-AHEAD = 2048
-"""Bytes by which what is read is fetched before."""
+"""Odd constants: each part of a hashed string is combined with another one."""
+PREFETCH_DISTANCE = 2048
+"""Data is prefetched this many bytes before it is read."""
 HIGH_BITS = -0x7F7F7F7F7F7F7F80
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
-def compiled(signature: str) -> Callable[[F], F]:
-    """Compiles a kernel, or takes it from the cache."""
+def compile_kernel(signature: str) -> Callable[[F], F]:
+    """A decorator that compiles a function for ``signature``, or loads its machine code from the
+    cache.
+
+    Raises NumbaError if the function does not compile. A cache that cannot be read or written is
+    no error: the function is compiled without it, and the log says so once a process.
+    """
 
     def decorate(function: F) -> F:
-        named = numba.config.CACHE_LOCATOR_CLASSES
+        classes = numba.config.CACHE_LOCATOR_CLASSES
+        kernel: F
         try:
             numba.config.CACHE_LOCATOR_CLASSES = (
-                f"{kernel_cache.__name__}.{kernel_cache.Locator.__name__}"
+                f"{kernel_cache.__name__}.{kernel_cache.KernelCacheLocator.__name__}"
             )
-            made: F = numba.njit(signature, cache=True, **_OPTIONS)(function)
-        except Exception:  # nowhere to write, or a damaged file: it can be done without
-            made = numba.njit(signature, **_OPTIONS)(function)
+            kernel = numba.njit(signature, cache=True, **_OPTIONS)(function)
+        except NumbaError:  # the kernel is wrong, not the cache
+            raise
+        except Exception as fault:  # OSError, or whatever unpickling a damaged file raises
+            # If the fault is the kernel's after all, compiling it again raises it again.
+            kernel = numba.njit(signature, **_OPTIONS)(function)
+            _log_unusable_cache(fault)
         finally:
-            numba.config.CACHE_LOCATOR_CLASSES = named
-        return made
+            numba.config.CACHE_LOCATOR_CLASSES = classes
+        return kernel
 
     return decorate
 
 
-def inlined(function: F) -> F:
-    """A function that is compiled into those that call it."""
-    made: F = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
-    return made
+def _log_unusable_cache(fault: Exception) -> None:
+    """Logs a warning, once a process: all kernels share the cache."""
+    if not _LOGGED:
+        _LOGGED.append(fault)
+        LOG.warning(
+            "The cache of compiled kernels cannot be used (%s: %s). This process compiles its "
+            "kernels itself, which takes some seconds. KIP848_CACHE names another cache folder.",
+            type(fault).__name__,
+            fault,
+        )
+
+
+_LOGGED: list[Exception] = []
+
+
+def inline(function: F) -> F:
+    """A decorator for functions that are compiled into the kernels that call them."""
+    compiled: F = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+    return compiled
 
 
 # -- memory at an address -------------------------------------------------------------------------
 
 
 def _get(bits: int, swapped: bool) -> Callable[[int], int]:
-    """int64(address): the signed integer of ``bits`` there, aligned or not."""
+    """A function int64(address): reads the signed integer of ``bits`` bits at an address, which
+    need not be aligned. ``swapped``: it is stored in big-endian byte order."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def get(_: Any, address: Any) -> Any:
@@ -71,12 +103,12 @@ def _get(bits: int, swapped: bool) -> Callable[[int], int]:
 
         return types.int64(types.int64), codegen
 
-    made: Callable[[int], int] = get
-    return made
+    typed: Callable[[int], int] = get
+    return typed
 
 
 def _put(bits: int) -> Callable[[int, int], None]:
-    """(address, value): stores the low ``bits`` there."""
+    """A function (address, value): stores the low ``bits`` bits of a value at an address."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def put(_: Any, address: Any, value: Any) -> Any:
@@ -88,13 +120,13 @@ def _put(bits: int) -> Callable[[int, int], None]:
 
         return types.void(types.int64, types.int64), codegen
 
-    made: Callable[[int, int], None] = put
-    return made
+    typed: Callable[[int, int], None] = put
+    return typed
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _mixed(_: Any, one: Any, other: Any) -> Any:
-    """int64: both halves of the product of two integers, as one."""
+def _mix(_: Any, one: Any, other: Any) -> Any:
+    """int64: the XOR of the two halves of the 128-bit product of two integers."""
 
     def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         wide, word = ir.IntType(128), ir.IntType(64)
@@ -106,21 +138,22 @@ def _mixed(_: Any, one: Any, other: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _unlike(_: Any, one: Any, other: Any, second: Any, third: Any, last: Any) -> Any:
-    """int64: not zero if the 16 bytes at two addresses differ, or those so many bytes behind."""
+def _differing_bits(_: Any, one: Any, other: Any, second: Any, third: Any, last: Any) -> Any:
+    """int64: zero if the 16 bytes at two addresses are equal, and so are those at each of the
+    offsets ``second``, ``third`` and ``last`` from them; not zero otherwise."""
 
     def codegen(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
         kind = ir.VectorType(ir.IntType(64), 2)
 
-        def piece(address: Any) -> Any:
+        def load(address: Any) -> Any:
             return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
 
         one, other, *more = arguments
-        seen = builder.xor(piece(one), piece(other))
+        bits = builder.xor(load(one), load(other))
         for shift in more:
-            unlike = builder.xor(piece(builder.add(one, shift)), piece(builder.add(other, shift)))
-            seen = builder.or_(seen, unlike)
-        halves = (builder.extract_element(seen, ir.Constant(ir.IntType(32), i)) for i in (0, 1))
+            next_bits = builder.xor(load(builder.add(one, shift)), load(builder.add(other, shift)))
+            bits = builder.or_(bits, next_bits)
+        halves = (builder.extract_element(bits, ir.Constant(ir.IntType(32), i)) for i in (0, 1))
         return builder.or_(*halves)
 
     return types.int64(*[types.int64] * 5), codegen
@@ -128,36 +161,36 @@ def _unlike(_: Any, one: Any, other: Any, second: Any, third: Any, last: Any) ->
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _prefetch(_: Any, address: Any) -> Any:
-    """Has the cache fetch what is there, if it is anything."""
+    """Prefetches the cache line at an address. An address that is not mapped does no harm."""
 
     def codegen(context: Any, builder: Any, __: Any, arguments: Any) -> Any:
         number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", (pointer,), kind)
-        how = [ir.Constant(number, value) for value in (0, 3, 1)]  # to read, often, data
+        how = [ir.Constant(number, value) for value in (0, 3, 1)]  # read, high locality, data
         builder.call(function, [builder.inttoptr(arguments[0], pointer), *how])
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen
 
 
-mixed: Callable[[int, int], int] = _mixed
+mix: Callable[[int, int], int] = _mix
 prefetch: Callable[[int], None] = _prefetch
-unlike: Callable[[int, int, int, int, int], int] = _unlike
+differing_bits: Callable[[int, int, int, int, int], int] = _differing_bits
 int8_at, int16_at = _get(8, False), _get(16, False)
 int32_at, word_at = _get(32, False), _get(64, False)
 big16, big32, big64 = _get(16, True), _get(32, True), _get(64, True)
 put8, put16, put32, put64 = _put(8), _put(16), _put(32), _put(64)
 
 
-@inlined
-def octet(address: int) -> int:
+@inline
+def uint8_at(address: int) -> int:
     return int8_at(address) & 0xFF
 
 
-@inlined
-def copied(to: int, source: int, size: int) -> int:
-    """Copies ``size`` bytes; below zero or with a high bit set if one of them is not ASCII."""
+@inline
+def copy_bytes(to: int, source: int, size: int) -> int:
+    """Copies ``size`` bytes. Returns zero if all of them are ASCII, and not zero otherwise."""
     seen = 0
     if size >= 8:
         last = size - 8
@@ -185,19 +218,22 @@ def copied(to: int, source: int, size: int) -> int:
     return seen & HIGH_BITS
 
 
-@inlined
-def same(one: int, other: int, size: int) -> bool:
-    """Whether two runs of ``size`` bytes are equal. Most are compared without a loop, as four
-    pieces that overlap: how many bytes there are is then no branch to be guessed."""
+@inline
+def equal_bytes(one: int, other: int, size: int) -> bool:
+    """Whether the ``size`` bytes at two addresses are equal.
+
+    From 16 to 64 bytes they are compared as four overlapping blocks of 16 bytes. That takes no
+    loop, and so no branch that depends on the size and would be mispredicted.
+    """
     if size < 16 or size > 64:
-        return same_long(one, other, size)
+        return equal_bytes_loop(one, other, size)
     last = size - 16
-    return unlike(one, other, min(16, last), min(32, last), last) == 0
+    return differing_bits(one, other, min(16, last), min(32, last), last) == 0
 
 
-@inlined
-def same_long(one: int, other: int, size: int) -> bool:
-    """The same, of any size."""
+@inline
+def equal_bytes_loop(one: int, other: int, size: int) -> bool:
+    """`equal_bytes` for any size."""
     at = 0
     while at + 8 <= size:
         if word_at(one + at) != word_at(other + at):
@@ -210,54 +246,54 @@ def same_long(one: int, other: int, size: int) -> bool:
     return True
 
 
-@inlined
-def hashed(at: int, size: int, seed: int) -> int:
-    """A hash of ``size`` bytes, of most without a loop."""
+@inline
+def hash_bytes(at: int, size: int, seed: int) -> int:
+    """int64: a hash of ``size`` bytes. From 16 to 64 bytes it takes no loop (see `equal_bytes`)."""
     if size < 16 or size > 64:
-        return hashed_long(at, size, seed)
+        return hash_bytes_loop(at, size, seed)
     last = at + size - 16
-    found = mixed(word_at(at) ^ seed, word_at(at + 8) ^ ONE)
-    piece = min(at + 16, last)
-    found += mixed(word_at(piece) ^ TWO, word_at(piece + 8) ^ seed)
-    piece = min(at + 32, last)
-    found += mixed(word_at(piece) ^ seed, word_at(piece + 8) ^ THREE)
-    found += mixed(word_at(last) ^ FOUR, word_at(last + 8) ^ seed)
-    return mixed(found ^ size, seed)
+    found = mix(word_at(at) ^ seed, word_at(at + 8) ^ HASH_1)
+    block = min(at + 16, last)
+    found += mix(word_at(block) ^ HASH_2, word_at(block + 8) ^ seed)
+    block = min(at + 32, last)
+    found += mix(word_at(block) ^ seed, word_at(block + 8) ^ HASH_3)
+    found += mix(word_at(last) ^ HASH_4, word_at(last + 8) ^ seed)
+    return mix(found ^ size, seed)
 
 
-@inlined
-def hashed_long(source: int, size: int, seed: int) -> int:
-    """The same, of any size."""
+@inline
+def hash_bytes_loop(source: int, size: int, seed: int) -> int:
+    """`hash_bytes` for any size."""
     found = seed ^ size
     at = 0
     while at + 8 <= size:
-        found = mixed(found ^ word_at(source + at), seed ^ ONE)
+        found = mix(found ^ word_at(source + at), seed ^ HASH_1)
         at += 8
     while at < size:
-        found = mixed(found ^ octet(source + at), seed ^ TWO)
+        found = mix(found ^ uint8_at(source + at), seed ^ HASH_2)
         at += 1
-    return mixed(found, seed ^ FOUR)
+    return mix(found, seed ^ HASH_4)
 
 
-@inlined
-def bound(bounds: int, wide: int, row: int) -> int:
-    """Where a row begins or ends: offset ``row`` of 64 bits if ``wide``, else of 32."""
-    return word_at(bounds + 8 * row) if wide else int32_at(bounds + 4 * row)
+@inline
+def offset_at(offsets: int, wide: int, row: int) -> int:
+    """Entry ``row`` of an array of offsets, which are int64 if ``wide`` and int32 otherwise."""
+    return word_at(offsets + 8 * row) if wide else int32_at(offsets + 4 * row)
 
 
-@inlined
-def is_there(valid: int, row: int) -> int:
-    """Bit ``row`` of a bitmap; 1 without one."""
+@inline
+def is_valid(valid: int, row: int) -> int:
+    """Bit ``row`` of an Arrow validity bitmap; 1 if there is no bitmap (address 0)."""
     return 1 if valid == 0 else (int8_at(valid + (row >> 3)) >> (row & 7)) & 1
 
 
-@inlined
+@inline
 def is_utf8(at: int, size: int) -> bool:
-    """Whether bytes are strictly UTF-8: no overlong forms, no surrogates, nothing beyond
-    U+10FFFF."""
+    """Whether ``size`` bytes are strict UTF-8: no overlong forms, no surrogates, no code points
+    above U+10FFFF."""
     end = at + size
     while at < end:
-        first = octet(at)
+        first = uint8_at(at)
         if first < 0x80:
             at += 1
             continue
@@ -275,11 +311,11 @@ def is_utf8(at: int, size: int) -> bool:
             low = 0x90
         elif first == 0xF4:
             high = 0x8F
-        second = octet(at + 1)
+        second = uint8_at(at + 1)
         if second < low or second > high:
             return False
         for index in range(2, more + 1):
-            if octet(at + index) & 0xC0 != 0x80:
+            if uint8_at(at + index) & 0xC0 != 0x80:
                 return False
         at += more + 1
     return True

@@ -22,11 +22,11 @@ COMPACTION = "compaction"
 UNDECIDED = "unknown"
 _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
 
-LEAST_COMPACTED = 10
+MIN_COMPACTED = 10
 """Missing offsets below which nothing is put down to compaction."""
 
-Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
 
 
 @dataclass
@@ -39,14 +39,16 @@ class _Progress:
     repeated: bool = False
 
 
-class Gaps:
+class GapFinder:
     """Looks at batch after batch of whole partitions, each in the order of its offsets."""
 
     def __init__(self, starts: Mapping[int, int]) -> None:
         """``starts``: the first offset that each partition is read from."""
         self._progress = {partition: _Progress(start) for partition, start in starts.items()}
 
-    def find(self, partition: Codes, offset: Ints, key: Codes) -> tuple[pa.Array, pa.Array]:
+    def find(
+        self, partition: Int32Array, offset: Int64Array, key: Int32Array
+    ) -> tuple[pa.Array, pa.Array]:
         """``missing_before`` (int64[n]) and ``gap_cause`` (string[n]), null where there is no gap.
 
         ``key`` (int32[n]) numbers the distinct keys of this batch. Raises ValueError if a
@@ -66,19 +68,24 @@ class Gaps:
         return pa.array(missing, mask=whole), _CAUSES.take(pa.array(cause, mask=whole))
 
     def _segment(
-        self, partition: int, offset: Ints, key: Codes, missing: Ints, cause: npt.NDArray[np.int8]
+        self,
+        partition: int,
+        offset: Int64Array,
+        key: Int32Array,
+        missing: Int64Array,
+        cause: npt.NDArray[np.int8],
     ) -> None:
         progress = self._progress.setdefault(partition, _Progress(int(offset[0])))
         missing[0] = offset[0] - progress.due
         np.subtract(offset[1:], offset[:-1] + 1, out=missing[1:])
         if int(missing.min()) < 0:
             raise ValueError(f"the records of partition {partition} are not in offset order")
-        repeat = -1 if progress.repeated else first_repeat(key)
+        repeat = -1 if progress.repeated else find_first_repeat(key)
         rows = np.flatnonzero(missing)
         if len(rows):
             gone = progress.missing + np.cumsum(missing[rows])
             there = progress.present + rows
-            guess = np.where((gone > there) & (gone >= LEAST_COMPACTED), 1, 2)
+            guess = np.where((gone > there) & (gone >= MIN_COMPACTED), 1, 2)
             cause[rows] = np.where(rows > repeat, 0, guess)
         progress.due = int(offset[-1]) + 1
         progress.present += len(offset)
@@ -86,7 +93,7 @@ class Gaps:
         progress.repeated |= repeat < len(offset)
 
 
-def first_repeat(key: Codes) -> int:
+def find_first_repeat(key: Int32Array) -> int:
     """The first row whose key was there before; ``len(key)`` if all are distinct."""
     count = len(key)
     first = np.full(int(key.max()) + 2, count)

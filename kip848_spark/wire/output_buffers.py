@@ -1,4 +1,4 @@
-"""Buffers that a program has filled, and the Arrow arrays that are made of them."""
+"""The buffers that a program fills, and the Arrow arrays that are made of them without a copy."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import pyarrow as pa
 
 from kip848_spark.wire import columns
 
-SPARE = 1.2
-"""So much more room than was taken lately is made the next time."""
+HEADROOM = 1.2
+"""The next batch's buffers are allocated this much larger than the last batch needed."""
 
 
-class Made(Protocol):
-    """What becomes an array."""
+class ArrayBuilder(Protocol):
+    """Makes one Arrow array of some of a program's buffers."""
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        """The first ``count`` values."""
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        """An array of the first ``count`` values."""
 
 
 @dataclass(frozen=True)
-class Filled:
-    """The buffers of a program, and for each of its rooms how much of it a row takes (to which
-    what was taken is added)."""
+class OutputBuffers:
+    """The filled buffers of a program that has read ``rows`` rows.
+
+    ``usage`` is the program's `Program.usage`; building the arrays updates it.
+    """
 
     buffers: list[pa.Buffer]
-    rates: list[float]
+    usage: list[float]
     rows: int
 
-    def bitmap(self, nulls: int, count: int) -> pa.Buffer | None:
-        """Of a buffer of bytes that are 1 for null; None if none is."""
+    def validity(self, nulls: int, count: int) -> pa.Buffer | None:
+        """The validity bitmap made of buffer ``nulls``, which has a byte a value: 1 for null.
+        None if no value is null, or if ``nulls`` is -1."""
         if nulls < 0:
             return None
         null = np.frombuffer(self.buffers[nulls], np.uint8, count)
@@ -39,110 +42,110 @@ class Filled:
             return None
         return pa.py_buffer(np.packbits(null == 0, bitorder="little"))
 
-    def end(self, offsets: int, count: int, room: int) -> int:
-        """Offset ``count``: how much of ``room`` was taken."""
+    def end(self, offsets: int, count: int, capacity: int) -> int:
+        """Offset ``count`` of the buffer ``offsets``: how many units of ``capacity`` are used."""
         (end,) = np.frombuffer(self.buffers[offsets], np.int32, 1, 4 * count).tolist()
-        self.rates[room] = SPARE * end / self.rows
+        self.usage[capacity] = HEADROOM * end / self.rows
         return int(end)
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """Numbers or ids."""
+class NumberBuilder:
+    """Numbers or ids, of the type ``arrow``."""
 
     arrow: pa.DataType
     buffer: int
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        return pa.Array.from_buffers(self.arrow, count, [None, filled.buffers[self.buffer]])
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        return pa.Array.from_buffers(self.arrow, count, [None, buffers.buffers[self.buffer]])
 
 
 @dataclass(frozen=True)
-class Bools:
-    """Bytes that are 0 for false."""
+class BoolBuilder:
+    """bool, of a buffer with a byte a value: 0 for false."""
 
     buffer: int
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        return pa.array(np.frombuffer(filled.buffers[self.buffer], np.uint8, count) != 0)
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        return pa.array(np.frombuffer(buffers.buffers[self.buffer], np.uint8, count) != 0)
 
 
 @dataclass(frozen=True)
-class Octets:
-    """Strings or bytes."""
+class BytesBuilder:
+    """string or binary."""
 
     arrow: pa.DataType
     offsets: int
     octets: int
     nulls: int
-    room: int
+    capacity: int
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        filled.end(self.offsets, count, self.room)
-        bitmap = filled.bitmap(self.nulls, count)
-        offsets, octets = filled.buffers[self.offsets], filled.buffers[self.octets]
-        return pa.Array.from_buffers(self.arrow, count, [bitmap, offsets, octets])
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        buffers.end(self.offsets, count, self.capacity)
+        validity = buffers.validity(self.nulls, count)
+        offsets, octets = buffers.buffers[self.offsets], buffers.buffers[self.octets]
+        return pa.Array.from_buffers(self.arrow, count, [validity, offsets, octets])
 
 
 @dataclass(frozen=True)
-class Lists:
-    """Arrays."""
+class ListBuilder:
+    """list."""
 
     arrow: pa.ListType
     offsets: int
     nulls: int
-    room: int
-    element: Made
+    capacity: int
+    element: ArrayBuilder
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        elements = self.element.array(filled, filled.end(self.offsets, count, self.room))
-        bitmap = filled.bitmap(self.nulls, count)
-        parts = [bitmap, filled.buffers[self.offsets]]
-        return pa.Array.from_buffers(self.arrow, count, parts, children=[elements])
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        elements = self.element.build(buffers, buffers.end(self.offsets, count, self.capacity))
+        own = [buffers.validity(self.nulls, count), buffers.buffers[self.offsets]]
+        return pa.Array.from_buffers(self.arrow, count, own, children=[elements])
 
 
 @dataclass(frozen=True)
-class Maybe:
-    """Values that some rows have, the others' being the ``default``."""
+class OptionalBuilder:
+    """Values that only some rows have (a nullable struct, a tagged field). ``element`` builds the
+    values that are there; the other rows get ``default``."""
 
     arrow: pa.DataType
     offsets: int
-    room: int
-    element: Made
+    capacity: int
+    element: ArrayBuilder
     default: Any
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        there = filled.end(self.offsets, count, self.room)
-        if not there:
-            return columns.shared(self.default, count, self.arrow)
-        elements = self.element.array(filled, there)
-        if there == count:
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        present = buffers.end(self.offsets, count, self.capacity)
+        if not present:
+            return columns.shared_constant(self.default, count, self.arrow)
+        elements = self.element.build(buffers, present)
+        if present == count:
             return elements
-        offsets = np.frombuffer(filled.buffers[self.offsets], np.int32, count + 1)
+        offsets = np.frombuffer(buffers.buffers[self.offsets], np.int32, count + 1)
         rows = np.flatnonzero(np.diff(offsets))
-        return columns.gather([(rows, elements)], count, self.arrow, self.default)
+        return columns.scatter([(rows, elements)], count, self.arrow, self.default)
 
 
 @dataclass(frozen=True)
-class Lacking:
-    """Null: this version has no such field."""
+class NullBuilder:
+    """Nulls, for a field that this version of the message lacks."""
 
     arrow: pa.DataType
 
-    def array(self, _: Filled, count: int) -> pa.Array:
-        return columns.nulls(count, self.arrow)
+    def build(self, _: OutputBuffers, count: int) -> pa.Array:
+        return columns.null_array(count, self.arrow)
 
 
 @dataclass(frozen=True)
-class Fields:
-    """Structs."""
+class StructBuilder:
+    """struct: one builder a field, in the order of ``arrow``."""
 
     arrow: list[pa.Field]
-    fields: tuple[Made, ...]
+    fields: tuple[ArrayBuilder, ...]
 
-    def arrays(self, filled: Filled, count: int) -> list[pa.Array]:
-        """An array a field."""
-        return [each.array(filled, count) for each in self.fields]
+    def build_fields(self, buffers: OutputBuffers, count: int) -> list[pa.Array]:
+        """One array a field."""
+        return [field.build(buffers, count) for field in self.fields]
 
-    def array(self, filled: Filled, count: int) -> pa.Array:
-        return pa.StructArray.from_arrays(self.arrays(filled, count), fields=self.arrow)
+    def build(self, buffers: OutputBuffers, count: int) -> pa.Array:
+        return pa.StructArray.from_arrays(self.build_fields(buffers, count), fields=self.arrow)

@@ -1,4 +1,4 @@
-"""How a dialect is read, and what reading gives: plain data, made once and handed around."""
+"""How the records of a dialect are decoded, and the rows that decoding yields."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.definitions import Dialect, RecordDefinition, Versions
-from kip848_spark.wire.faults import Mask, Rows
-from kip848_spark.wire.layout import Struct, message_layout, message_type
-from kip848_spark.wire.reader import Programs
+from kip848_spark.wire.layout import StructNode, message_layout, message_type
+from kip848_spark.wire.reader import ProgramTable
 
 
 @dataclass(frozen=True)
 class RecordPlan:
-    """How one kind of record is read: the layout of its key, and of each version of its value."""
+    """How one kind of record is decoded: the layout of its key, and of each version of its value.
+
+    ``value_type`` is the Arrow type that every version decodes to."""
 
     key_type: int
     kind: str
-    key: Struct
-    values: dict[int, Struct]
+    key: StructNode
+    values: dict[int, StructNode]
     value_type: pa.StructType
 
     @classmethod
@@ -36,58 +38,62 @@ class RecordPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a dialect is read. Plain data: it pickles."""
+class DecodePlan:
+    """How the records of a dialect are decoded: a `RecordPlan` for each key type. It pickles."""
 
     dialect: str
     records: dict[int, RecordPlan]
 
     @classmethod
-    def of(cls, dialect: Dialect) -> Plan:
+    def of(cls, dialect: Dialect) -> DecodePlan:
         return cls(
             dialect.name, {key: RecordPlan.of(record) for key, record in dialect.records.items()}
         )
 
     @cached_property
-    def key_programs(self) -> Programs:
-        """How keys are read, by key type."""
-        return Programs([{key_type: record.key for key_type, record in self.records.items()}])
+    def key_programs(self) -> ProgramTable:
+        """The programs for keys, by key type."""
+        return ProgramTable([{key_type: record.key for key_type, record in self.records.items()}])
 
     @cached_property
-    def value_programs(self) -> Programs:
-        """How values are read: a line a record, by version."""
-        return Programs([record.values for record in self.records.values()])
+    def value_programs(self) -> ProgramTable:
+        """The programs for values, by version, with a line for each key type."""
+        return ProgramTable([record.values for record in self.records.values()])
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows of one key type and, for values, one version. ``fields`` has ``len(rows)`` rows."""
+class DecodedRows:
+    """The decoded rows of one key type and, for values, of one version.
+
+    ``rows``: int64[m], their numbers in the batch. ``fields``: an Arrow array of m values for each
+    field of ``struct``, the layout of the key or the value."""
 
     plan: RecordPlan
     version: int
-    rows: Rows
-    struct: Struct
+    rows: Int64Array
+    struct: StructNode
     fields: list[pa.Array]
 
     def field(self, column: str) -> pa.Array:
-        """The column of that name. Raises KeyError if the message has no such field."""
+        """The array of the field that is called ``column``. Raises KeyError if there is none."""
         for slot, array in zip(self.struct.slots, self.fields, strict=True):
             if slot.column == column:
                 return array
         raise KeyError(column)
 
     def has(self, column: str) -> bool:
-        """True if the message has such a field, in whatever version."""
+        """Whether any version of the message has such a field."""
         return any(slot.column == column for slot in self.struct.slots)
 
     def as_struct(self) -> pa.StructArray:
+        """struct[m]: the fields as one array."""
         return pa.StructArray.from_arrays(self.fields, fields=list(self.struct.arrow))
 
-    def without(self, failed: Mask) -> Part:
-        """This part without those of its rows that failed."""
+    def without(self, failed: BoolArray) -> DecodedRows:
+        """These rows without those for which ``failed`` (bool[m]) is true."""
         keep = ~failed
         if keep.all():
             return self
         mask = pa.array(keep)
         fields = [array.filter(mask) for array in self.fields]
-        return Part(self.plan, self.version, self.rows[keep], self.struct, fields)
+        return DecodedRows(self.plan, self.version, self.rows[keep], self.struct, fields)

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control import ControlPlan, control_columns
-from kip848_spark.wire.decode import Decoded, Plan, decode
-from kip848_spark.wire.offset_gaps import Gaps
+from kip848_spark.wire.decode import Decoded, DecodePlan, decode
+from kip848_spark.wire.offset_gaps import GapFinder
 from kip848_spark.wire.tables import RECORD_FIELDS, TIMESTAMP, record_columns
 
 Columns = dict[str, pa.Array]
-Place = tuple[int, int]
-PLACE: dict[str, pa.DataType] = {
+RecordPosition = tuple[int, int]
+POSITION_FIELDS: dict[str, pa.DataType] = {
     "partition": pa.int32(),
     "offset": pa.int64(),
     "timestamp": TIMESTAMP,
@@ -23,12 +23,12 @@ PLACE: dict[str, pa.DataType] = {
 """Columns that say where a record is in the topic, and their Arrow types."""
 GAP_FIELDS: dict[str, pa.DataType] = {"missing_before": pa.int64(), "gap_cause": pa.string()}
 """Columns that describe the missing offsets before a record, and their Arrow types."""
-STREAM_FIELDS: dict[str, pa.DataType] = {**PLACE, **RECORD_FIELDS, **GAP_FIELDS}
+STREAM_FIELDS: dict[str, pa.DataType] = {**POSITION_FIELDS, **RECORD_FIELDS, **GAP_FIELDS}
 """The columns that `records_decoder` yields, and their Arrow types."""
 
 
 def records_decoder(
-    plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool = False
+    plan: DecodePlan, starts: Mapping[int, int], keep_commits_raw: bool = False
 ) -> BatchFunction:
     """Raw records (partition, offset, timestamp, key, value) to rows of `records`.
 
@@ -37,20 +37,20 @@ def records_decoder(
     """
 
     def run(batches: Batches) -> Batches:
-        for _, columns in read(plan, starts, keep_commits_raw, batches):
+        for _, columns in decode_batches(plan, starts, keep_commits_raw, batches):
             yield pa.RecordBatch.from_pydict(columns)
 
     return run
 
 
-def read(
-    plan: Plan, starts: Mapping[int, int], keep_commits_raw: bool, batches: Batches
+def decode_batches(
+    plan: DecodePlan, starts: Mapping[int, int], keep_commits_raw: bool, batches: Batches
 ) -> Iterator[tuple[Decoded, Columns]]:
     """What `records_decoder` does, batch by batch: what was decoded, and the rows' columns."""
-    gaps = Gaps(starts)
+    gaps = GapFinder(starts)
     previous = (-1, -1)
     for raw in batches:
-        batch, previous = _once(raw, previous)
+        batch, previous = _drop_repeats(raw, previous)
         if not batch.num_rows:
             continue
         keys, values = batch.column("key"), batch.column("value")
@@ -63,7 +63,7 @@ def read(
         yield (
             decoded,
             {
-                **{name: batch.column(name) for name in PLACE},
+                **{name: batch.column(name) for name in POSITION_FIELDS},
                 **record_columns(plan, decoded, keys, values, keep_commits_raw),
                 "missing_before": missing,
                 "gap_cause": cause,
@@ -71,7 +71,9 @@ def read(
         )
 
 
-def _once(batch: pa.RecordBatch, previous: Place) -> tuple[pa.RecordBatch, Place]:
+def _drop_repeats(
+    batch: pa.RecordBatch, previous: RecordPosition
+) -> tuple[pa.RecordBatch, RecordPosition]:
     """``batch`` without rows at the place of the row before; and the place of its last row."""
     if not batch.num_rows:
         return batch, previous
@@ -91,7 +93,7 @@ def control_decoder(plan: ControlPlan, fields: Mapping[str, pa.DataType]) -> Bat
     def run(batches: Batches) -> Batches:
         for batch in batches:
             if batch.num_rows:
-                columns = {name: batch.column(name) for name in PLACE}
+                columns = {name: batch.column(name) for name in POSITION_FIELDS}
                 columns |= control_columns(
                     plan, fields, batch.column("raw_key"), batch.column("raw_value")
                 )

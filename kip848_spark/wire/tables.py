@@ -10,15 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.columns import ZERO_UUID, gather, uuid_text
-from kip848_spark.wire.decode import NO_TYPE, Decoded, Part, Plan
-from kip848_spark.wire.faults import Mask, Reason
+from kip848_spark.wire.array_types import BoolArray
+from kip848_spark.wire.columns import ZERO_UUID, scatter, uuid_text
+from kip848_spark.wire.decode import NO_TYPE, Decoded, DecodedRows, DecodePlan
+from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import UUID
 
 OFFSET_COMMIT = "offset_commit"
 UNKNOWN = "unknown"
 TIMESTAMP = pa.timestamp("us", "UTC")
-LAST_MILLISECOND = 253_402_300_799_999
+MAX_TIMESTAMP_MS = 253_402_300_799_999
 """The end of the year 9999: a wire time after it has no timestamp."""
 
 RECORD_FIELDS: dict[str, pa.DataType] = {
@@ -84,7 +85,7 @@ def table_column(array: pa.Array) -> pa.Array:
 def timestamps(milliseconds: pa.Array) -> pa.Array:
     """timestamp[us, UTC] of int64 ms; null before 1970 and after the year 9999."""
     valid = pc.and_(
-        pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, LAST_MILLISECOND)
+        pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, MAX_TIMESTAMP_MS)
     )
     kept = pc.if_else(valid, milliseconds, pa.scalar(None, pa.int64()))
     return pc.multiply(kept, 1000).cast(TIMESTAMP)
@@ -105,7 +106,7 @@ def error_text(decoded: Decoded) -> pa.Array:
         pa.array(decoded.reason_at[rows]).cast(pa.string()),
         "",
     )
-    return gather([(rows, text)], decoded.count, pa.string())
+    return scatter([(rows, text)], decoded.count, pa.string())
 
 
 def key_column(decoded: Decoded, column: str | None, type_: pa.DataType) -> pa.Array:
@@ -116,13 +117,17 @@ def key_column(decoded: Decoded, column: str | None, type_: pa.DataType) -> pa.A
         index = 0 if column is None else names.index(column) if column in names else None
         if index is not None:
             parts.append((part.rows, part.fields[index]))
-    per_key = gather(parts, decoded.distinct, type_)
+    per_key = scatter(parts, decoded.distinct, type_)
     absent = decoded.key_of < 0
     return per_key.take(pa.array(decoded.key_of, mask=absent if absent.any() else None))
 
 
 def record_columns(
-    plan: Plan, decoded: Decoded, keys: pa.Array, values: pa.Array, keep_commits_raw: bool = False
+    plan: DecodePlan,
+    decoded: Decoded,
+    keys: pa.Array,
+    values: pa.Array,
+    keep_commits_raw: bool = False,
 ) -> dict[str, pa.Array]:
     """The columns of `RECORD_FIELDS`. ``keys`` and ``values`` are what was decoded.
 
@@ -146,27 +151,27 @@ def record_columns(
         "group_id": key_column(decoded, None, pa.string()),
         "error": error_text(decoded),
         "unknown_tags": pa.array(decoded.unknown_tags),
-        "raw_key": _only(keys, raw),
-        "raw_value": _only(values, raw),
+        "raw_key": _keep_rows(keys, raw),
+        "raw_value": _keep_rows(values, raw),
     }
     return {name: found[name] for name in RECORD_FIELDS}
 
 
-def _commit_field(commits: list[Part], field: str, count: int) -> pa.Array:
+def _commit_field(commits: list[DecodedRows], field: str, count: int) -> pa.Array:
     parts = [(part.rows, part.field(field)) for part in commits if part.has(field)]
     if field == "topic_id":
-        parts = [(rows, _named_ids(ids)) for rows, ids in parts]
-        return gather(parts, count, pa.string())
+        parts = [(rows, _topic_id_text(ids)) for rows, ids in parts]
+        return scatter(parts, count, pa.string())
     if field.endswith("timestamp"):
         parts = [
             (rows, timestamps(times) if times.null_count < len(times) else times.cast(TIMESTAMP))
             for rows, times in parts
         ]
-        return gather(parts, count, TIMESTAMP)
-    return gather(parts, count, RECORD_FIELDS[_COMMIT_VALUE[field]])
+        return scatter(parts, count, TIMESTAMP)
+    return scatter(parts, count, RECORD_FIELDS[_COMMIT_VALUE[field]])
 
 
-def _named_ids(ids: pa.Array) -> pa.Array:
+def _topic_id_text(ids: pa.Array) -> pa.Array:
     """Kafka's form of the ids; null for the zero id, which names no topic."""
     if ids.null_count == len(ids):
         return pa.nulls(len(ids), pa.string())
@@ -180,7 +185,7 @@ def row_types(decoded: Decoded) -> npt.NDArray[np.int32]:
     return np.append(decoded.key_types, np.int32(NO_TYPE))[decoded.key_of]
 
 
-def kind_column(plan: Plan, types: npt.NDArray[np.int32]) -> pa.Array:
+def kind_column(plan: DecodePlan, types: npt.NDArray[np.int32]) -> pa.Array:
     """string[n]: the kind of each key type, ``unknown`` where the plan has none."""
     known = np.fromiter(plan.records, np.int32, len(plan.records))
     index = np.searchsorted(known, types)
@@ -189,8 +194,8 @@ def kind_column(plan: Plan, types: npt.NDArray[np.int32]) -> pa.Array:
     return kinds.take(pa.array(index))
 
 
-def _only(array: pa.Array, wanted: Mask) -> pa.Array:
+def _keep_rows(array: pa.Array, wanted: BoolArray) -> pa.Array:
     if wanted.all():
         return array
     rows = np.flatnonzero(wanted)
-    return gather([(rows, array.take(pa.array(rows)))], len(array), array.type)
+    return scatter([(rows, array.take(pa.array(rows)))], len(array), array.type)

@@ -17,14 +17,14 @@ from kip848_spark.wire.layout import (
     ANY_LENGTH,
     HIGHEST_TAG,
     VARINT,
-    Array,
-    Blob,
+    ArrayNode,
+    BytesNode,
     Node,
-    Number,
+    NumberNode,
     Slot,
-    Struct,
-    Text,
-    Uuid,
+    StringNode,
+    StructNode,
+    UuidNode,
     fixed_width,
 )
 
@@ -39,7 +39,7 @@ class MalformedError(Exception):
 
 
 @dataclass
-class Item:
+class TraceItem:
     """A value and its bytes: ``start`` to ``body`` say how long it is, or whether it is there at
     all, ``body`` to ``end`` are the value itself.
 
@@ -57,7 +57,7 @@ class Item:
     value: Any = None
     tag: int | None = None
     size: int = 0
-    items: list[Item] = field(default_factory=list)
+    items: list[TraceItem] = field(default_factory=list)
     elements: list[Any] = field(default_factory=list)
 
 
@@ -70,7 +70,7 @@ class Tracer:
         self.end = len(data)
         self.unknown_tags = 0
 
-    def fields(self, node: Struct, into: list[Item]) -> None:
+    def fields(self, node: StructNode, into: list[TraceItem]) -> None:
         """The fields of a struct, its tags last."""
         for slot in node.untagged:
             if slot.node is not None:
@@ -92,24 +92,24 @@ class Tracer:
         if self.at < self.end:
             raise MalformedError(Reason.TRAILING_BYTES, self.at)
 
-    def item(self, name: str, node: Node, into: list[Item]) -> Item:
+    def item(self, name: str, node: Node, into: list[TraceItem]) -> TraceItem:
         """One value, appended to ``into``."""
-        item = Item(name, node, self.at)
+        item = TraceItem(name, node, self.at)
         into.append(item)
         match node:
-            case Number():
+            case NumberNode():
                 item.body = self.at
                 item.value = self.number(node.dtype)
                 if node.arrow == pa.bool_():
                     item.value = bool(item.value)
-            case Uuid():
+            case UuidNode():
                 item.body = self.at
                 item.value = self._octets(16)
-            case Text() | Blob():
+            case StringNode() | BytesNode():
                 self._text(node, item)
-            case Array():
+            case ArrayNode():
                 self._array(node, item)
-            case Struct():
+            case StructNode():
                 self._struct(node, item)
         item.end = self.at
         return item
@@ -120,19 +120,19 @@ class Tracer:
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def _text(self, node: Text | Blob, item: Item) -> None:
+    def _text(self, node: StringNode | BytesNode, item: TraceItem) -> None:
         length = self._length(node.prefix, node.nullable, node.longest)
         item.body = self.at
         if length is None:
             return
         item.value = octets = self._octets(length)
-        if isinstance(node, Text):
+        if isinstance(node, StringNode):
             try:
                 item.value = octets.decode("utf-8", "strict")
             except UnicodeDecodeError:
                 raise MalformedError(Reason.BAD_UTF8, item.start) from None
 
-    def _array(self, node: Array, item: Item) -> None:
+    def _array(self, node: ArrayNode, item: TraceItem) -> None:
         count = self._length(node.prefix, node.nullable, node.longest)
         item.body = self.at
         if count is None:
@@ -145,7 +145,7 @@ class Tracer:
         for index in range(count):
             self.item(str(index), node.element, item.items)
 
-    def _struct(self, node: Struct, item: Item) -> None:
+    def _struct(self, node: StructNode, item: TraceItem) -> None:
         item.value = 0
         if node.presence is not None:
             start = self.at
@@ -160,8 +160,8 @@ class Tracer:
             self.fields(node, item.items)
             item.value = len(item.items)
 
-    def _tags(self, known: dict[int, Slot], into: list[Item]) -> None:
-        tags = Item("tagged fields", None, self.at)
+    def _tags(self, known: dict[int, Slot], into: list[TraceItem]) -> None:
+        tags = TraceItem("tagged fields", None, self.at)
         into.append(tags)
         count = self._varint()
         if 2 * count > self.end - self.at:
@@ -173,10 +173,10 @@ class Tracer:
             last = self._tag(known, last, tags.items)
         tags.end = self.at
 
-    def _tag(self, known: dict[int, Slot], last: int, into: list[Item]) -> int:
+    def _tag(self, known: dict[int, Slot], last: int, into: list[TraceItem]) -> int:
         start = self.at
         tag = self._varint()
-        entry = Item(f"tag {tag}", None, start, tag=tag)
+        entry = TraceItem(f"tag {tag}", None, start, tag=tag)
         into.append(entry)
         if tag <= last or tag > HIGHEST_TAG:
             raise MalformedError(Reason.BAD_TAG, start)

@@ -17,7 +17,7 @@ from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.offset_gaps import TRANSACTION
-from kip848_spark.wire.record_stream import control_decoder, read
+from kip848_spark.wire.record_stream import control_decoder, decode_batches
 from tests.captures import read_live
 
 
@@ -97,7 +97,7 @@ def holes_of(
     partitions = set(table["partition"].to_pylist())
     begin = {partition: (starts or {}).get(partition, 0) for partition in partitions}
     batches = iter(table.combine_chunks().to_batches())
-    for _, columns in read(CONTROL_PLAN.plan, begin, False, batches):
+    for _, columns in decode_batches(CONTROL_PLAN.plan, begin, False, batches):
         causes = columns["gap_cause"].to_pylist()
         places = zip(columns["partition"].to_pylist(), columns["offset"].to_pylist(), strict=True)
         for (partition, offset), cause in zip(places, causes, strict=True):

@@ -17,7 +17,7 @@ from kip848_spark.checks.results import WARNING
 from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
-from kip848_spark.wire.record_stream import control_decoder, read
+from kip848_spark.wire.record_stream import control_decoder, decode_batches
 from tests.audit.raw_records import entry_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
@@ -58,7 +58,7 @@ def rows_for_a_task(table: pa.Table) -> list[Row]:
 
 
 def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
-    for _, columns in read(CONTROL_PLAN.plan, starts, False, iter(table.to_batches())):
+    for _, columns in decode_batches(CONTROL_PLAN.plan, starts, False, iter(table.to_batches())):
         decoded = pa.table(columns)
         for row in decoded.to_pylist():
             if row["error"] is not None and row["group_id"] is not None:

@@ -42,8 +42,8 @@ def test_unbroken_they_agree() -> None:
 
 
 def edited_fold(patch: Patch, edit: Callable[[pa.Table], pa.Table]) -> None:
-    original = fold.survivors
-    patch.setattr(fold, "survivors", lambda table: original(edit(table)))
+    original = fold.find_live_records
+    patch.setattr(fold, "find_live_records", lambda table: original(edit(table)))
 
 
 def without_tombstones(kind: str) -> Callable[[Patch], None]:
@@ -68,18 +68,18 @@ def first_record_stays(patch: Patch) -> None:
         first[code[rows[::-1]]] = rows[::-1]
         return first
 
-    patch.setattr(fold, "last_of", first_of)
+    patch.setattr(fold, "last_rows", first_of)
 
 
 def newest_record_lost(patch: Patch) -> None:
-    original = fold.survivors
+    original = fold.find_live_records
 
-    def survivors(table: pa.Table) -> Any:
+    def find_live_records(table: pa.Table) -> Any:
         mask = original(table).copy()
         mask[np.flatnonzero(mask)[-1:]] = False
         return mask
 
-    patch.setattr(fold, "survivors", survivors)
+    patch.setattr(fold, "find_live_records", find_live_records)
 
 
 def states_mixed_up(patch: Patch) -> None:
@@ -103,14 +103,14 @@ def empty_is_something(patch: Patch) -> None:
 
 
 def pending_is_nothing(patch: Patch) -> None:
-    original = assignments._exploded
+    original = assignments._explode
 
-    def exploded(carried: Any, kind: str, field: str, rows: Any, role: str) -> pa.Table:
+    def explode(carried: Any, kind: str, field: str, rows: Any, role: str) -> pa.Table:
         return original(
             carried, kind, field, rows[: 0 if role == "pending_revocation" else None], role
         )
 
-    patch.setattr(assignments, "_exploded", exploded)
+    patch.setattr(assignments, "_explode", explode)
 
 
 def epochs_shifted(patch: Patch) -> None:

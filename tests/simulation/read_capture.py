@@ -17,11 +17,11 @@ from kip848_spark.state.fold import Fold
 from kip848_spark.state.groups import groups
 from kip848_spark.state.members import members
 from kip848_spark.wire.control import ControlPlan, control_columns
-from kip848_spark.wire.decode import Decoded, Plan, decode
+from kip848_spark.wire.decode import Decoded, DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.tables import record_columns
 
-PLAN = ControlPlan.of(Plan.of(load_shipped()))
+PLAN = ControlPlan.of(DecodePlan.of(load_shipped()))
 FIELDS = PLAN.fields()
 Rows = list[dict[str, Any]]
 

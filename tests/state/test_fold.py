@@ -127,7 +127,7 @@ def test_folding_in_pieces_is_folding_at_once(some: list[Record], cuts: list[int
 
 
 def test_what_is_gathered_is_folded_when_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "LEAST_BUFFER", 3)
+    monkeypatch.setattr(folding, "MIN_BUFFER", 3)
     fold = Fold()
     some = [Record(MEMBER, "g", "a"), Record(CURRENT, "g", "a")] * 5
     for start in range(0, 10, 2):

@@ -8,9 +8,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
+from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.control import ControlPlan, control_columns
-from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.explain import explain_key, explain_value
 from kip848_spark.wire.faults import Reason
@@ -23,7 +23,7 @@ from tests.wire.scalar_comparison import Pair
 _CONTROL: dict[str, ControlPlan] = {}
 
 
-def control(dialect: Plan) -> ControlPlan:
+def control(dialect: DecodePlan) -> ControlPlan:
     if dialect.dialect not in _CONTROL:
         _CONTROL[dialect.dialect] = ControlPlan.of(dialect)
     return _CONTROL[dialect.dialect]
@@ -32,10 +32,10 @@ def control(dialect: Plan) -> ControlPlan:
 @functools.cache
 def table_fields() -> dict[str, pa.DataType]:
     """The columns of the table `group_records`."""
-    return ControlPlan.of(Plan.of(load_shipped())).fields()
+    return ControlPlan.of(DecodePlan.of(load_shipped())).fields()
 
 
-def go_other_ways(dialect: Plan, pairs: list[Pair]) -> None:
+def go_other_ways(dialect: DecodePlan, pairs: list[Pair]) -> None:
     """Each way takes the records and raises nothing; what it says agrees with the decoder."""
     keys, values = arrays(pairs)
     decoded = decode(dialect, keys, values)
@@ -54,7 +54,7 @@ def go_other_ways(dialect: Plan, pairs: list[Pair]) -> None:
     _check_embedded(dialect, [value for _, value in pairs if value])
 
 
-def _check_control(dialect: Plan, keys: pa.Array, values: pa.Array, good: np.ndarray) -> None:
+def _check_control(dialect: DecodePlan, keys: pa.Array, values: pa.Array, good: np.ndarray) -> None:
     wanted = pa.array(good)
     fields = table_fields()
     columns = control_columns(control(dialect), fields, keys.filter(wanted), values.filter(wanted))
@@ -63,7 +63,7 @@ def _check_control(dialect: Plan, keys: pa.Array, values: pa.Array, good: np.nda
         assert column.type == fields[name]
 
 
-def _check_dump(dialect: Plan, keys: pa.Array, values: pa.Array, reason: np.ndarray) -> None:
+def _check_dump(dialect: DecodePlan, keys: pa.Array, values: pa.Array, reason: np.ndarray) -> None:
     count = len(keys)
     number = np.arange(count)
     lines = json_lines(control(dialect), number.astype(np.int32), number, number, keys, values)
@@ -71,9 +71,11 @@ def _check_dump(dialect: Plan, keys: pa.Array, values: pa.Array, reason: np.ndar
         assert ("error" in orjson.loads(line)) == bool(reason[row])
 
 
-def _check_anonymized(dialect: Plan, keys: pa.Array, values: pa.Array, good: np.ndarray) -> None:
+def _check_anonymized(
+    dialect: DecodePlan, keys: pa.Array, values: pa.Array, good: np.ndarray
+) -> None:
     """What was renamed still decodes."""
-    names = Names()
+    names = NameCollector()
     rewrite(control(dialect), keys, values, names)
     new = Pseudonyms.of(names.found, b"secret")
     new_keys, new_values, kept = rewrite(control(dialect), keys, values, new)
@@ -83,7 +85,9 @@ def _check_anonymized(dialect: Plan, keys: pa.Array, values: pa.Array, good: np.
     assert not again.reason.any()
 
 
-def _check_explained(dialect: Plan, pair: Pair, reason: Reason, at: int, in_key: bool) -> None:
+def _check_explained(
+    dialect: DecodePlan, pair: Pair, reason: Reason, at: int, in_key: bool
+) -> None:
     key, value = pair
     if key is None:
         return
@@ -95,7 +99,7 @@ def _check_explained(dialect: Plan, pair: Pair, reason: Reason, at: int, in_key:
     assert said == (reason, at), f"explain says {said}, the decoder {(reason, at, in_key)}"
 
 
-def _check_embedded(dialect: Plan, blobs: list[bytes]) -> None:
+def _check_embedded(dialect: DecodePlan, blobs: list[bytes]) -> None:
     """Any bytes as embedded metadata: what the scalar codec reads, and null for the rest."""
     for name, embedded in (
         ("ConsumerProtocolSubscription", control(dialect).subscription),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kip848_spark.wire.decode import Decoded, Part, Plan, decode
+from kip848_spark.wire.decode import Decoded, DecodedRows, DecodePlan, decode
 from kip848_spark.wire.definitions import load_dialect
 from kip848_spark.wire.faults import Reason
 from tests.wire import scalar
@@ -35,11 +35,11 @@ class Row(NamedTuple):
 
 
 @functools.cache
-def plan(folder: str = "shipped") -> Plan:
+def plan(folder: str = "shipped") -> DecodePlan:
     """The plan of one variant, by the name of its folder."""
     name = {"kip_ea37": "kip", "kip_draft": "kip-draft"}.get(folder, folder)
     (found,) = (variant for variant in load_dialect(name) if variant.name == folder)
-    return Plan.of(found)
+    return DecodePlan.of(found)
 
 
 def column(name: str) -> str:
@@ -110,7 +110,7 @@ def by_columns(decoded: Decoded) -> list[Row]:
     return rows
 
 
-def _spread(parts: Sequence[Part], count: int) -> list[Any]:
+def _spread(parts: Sequence[DecodedRows], count: int) -> list[Any]:
     found: list[Any] = [None] * count
     for part in parts:
         structs = part.as_struct()

@@ -11,21 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip848_spark.kafka.snapshot import ClusterSnapshot
-from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
+from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.control import ControlPlan
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.kafka_json import json_lines
 from tests.captures import LIVE, RECORDS, read_dump, read_live
 
-PLAN = ControlPlan.of(Plan.of(load_shipped()))
+PLAN = ControlPlan.of(DecodePlan.of(load_shipped()))
 SECRET = b"only for this test"
 
 
 def renamed(capture: Path) -> tuple[pa.Table, pa.Array, pa.Array]:
     table = pq.read_table(capture / RECORDS).combine_chunks()
     keys, values = table["key"].combine_chunks(), table["value"].combine_chunks()
-    names = Names()
+    names = NameCollector()
     rewrite(PLAN, keys, values, names)
     new_keys, new_values, good = rewrite(PLAN, keys, values, Pseudonyms.of(names.found, SECRET))
     assert good.all()

@@ -12,20 +12,20 @@ from kip848_spark.wire import columns
 def test_gather() -> None:
     numbers = pa.array([1, 2, 3])
     parts = [(np.array([4, 0]), numbers.slice(0, 2)), (np.array([2]), numbers.slice(2))]
-    assert columns.gather(parts, 5, pa.int64()).to_pylist() == [2, None, 3, None, 1]
-    assert columns.gather(parts, 5, pa.int64(), -1).to_pylist() == [2, -1, 3, -1, 1]
-    assert columns.gather([], 2, pa.int64()).to_pylist() == [None, None]
-    assert columns.gather([], 2, pa.int64(), 7).to_pylist() == [7, 7]
+    assert columns.scatter(parts, 5, pa.int64()).to_pylist() == [2, None, 3, None, 1]
+    assert columns.scatter(parts, 5, pa.int64(), -1).to_pylist() == [2, -1, 3, -1, 1]
+    assert columns.scatter([], 2, pa.int64()).to_pylist() == [None, None]
+    assert columns.scatter([], 2, pa.int64(), 7).to_pylist() == [7, 7]
     every = [(np.arange(3), numbers)]
-    assert columns.gather(every, 3, pa.int64()) is numbers
+    assert columns.scatter(every, 3, pa.int64()) is numbers
     turned = [(np.array([0, 2, 1]), numbers)]
-    assert columns.gather(turned, 3, pa.int64()).to_pylist() == [1, 3, 2]
+    assert columns.scatter(turned, 3, pa.int64()).to_pylist() == [1, 3, 2]
 
 
 @pytest.mark.parametrize("default", [[], [1, 2]])
 def test_gather_with_a_list_as_default(default: list[int]) -> None:
     lists = pa.array([[5], None], pa.list_(pa.int32()))
-    found = columns.gather([(np.array([1, 2]), lists)], 4, lists.type, default)
+    found = columns.scatter([(np.array([1, 2]), lists)], 4, lists.type, default)
     assert found.to_pylist() == [default, [5], None, default]
 
 
@@ -33,7 +33,7 @@ def test_gather_with_a_struct_as_default() -> None:
     type_ = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
     structs = pa.array([None, {"a": 1, "b": ["x"]}], type_)
     default = {"a": 0, "b": []}
-    found = columns.gather([(np.array([2, 0]), structs)], 3, type_, default)
+    found = columns.scatter([(np.array([2, 0]), structs)], 3, type_, default)
     assert found.to_pylist() == [{"a": 1, "b": ["x"]}, default, None]
 
 

@@ -10,9 +10,16 @@ import pytest
 
 from kip848_spark.errors import UsageError
 from kip848_spark.wire.control import ControlPlan, control_columns
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import load_shipped
-from kip848_spark.wire.dialects import AUTO, candidates, check_dialect, choose, plan_of, tally
+from kip848_spark.wire.dialects import (
+    AUTO,
+    candidate_plans,
+    check_dialect,
+    choose_dialect,
+    count_readable,
+    load_plan,
+)
 from tests.captures import RECORDS
 from tests.wire.schema_definitions import records
 from tests.wire.strategies import Bulk
@@ -36,9 +43,9 @@ def written_in(folder: str, count: int = 40) -> tuple[pa.Array, pa.Array]:
 @pytest.mark.parametrize("folder", DIALECT_OF)
 def test_each_is_told_from_its_records(folder: str) -> None:
     keys, values = written_in(folder)
-    read = tally(candidates(AUTO), keys, values)
+    read = count_readable(candidate_plans(AUTO), keys, values)
     assert read[folder] == len(keys)
-    choice = choose(read, len(keys))
+    choice = choose_dialect(read, len(keys))
     assert choice.variant == folder
     assert f"{folder} {len(keys)}" in choice.evidence
 
@@ -48,27 +55,27 @@ def test_a_real_topic(capture: Path) -> None:
     telling = [3 <= int.from_bytes(key[:2]) <= 8 for key in table["key"].to_pylist()]
     table = table.filter(pa.array(telling)).drop_null()
     keys, values = table["key"].combine_chunks(), table["value"].combine_chunks()
-    choice = choose(tally(candidates(AUTO), keys, values), len(keys))
+    choice = choose_dialect(count_readable(candidate_plans(AUTO), keys, values), len(keys))
     assert choice.variant == "shipped"
 
 
 def test_a_few_damaged_records_do_not_matter() -> None:
-    assert choose({"shipped": 997, "kip": 400, "kip_draft": 3}, 1000).variant == "shipped"
+    assert choose_dialect({"shipped": 997, "kip": 400, "kip_draft": 3}, 1000).variant == "shipped"
 
 
 def test_no_choice_where_the_evidence_is_none() -> None:
     with pytest.raises(UsageError, match="can't be told"):
-        choose({"shipped": 10, "kip": 10, "kip_ea37": 10, "kip_draft": 0}, 10)
+        choose_dialect({"shipped": 10, "kip": 10, "kip_ea37": 10, "kip_draft": 0}, 10)
     with pytest.raises(UsageError, match="No dialect fits"):
-        choose({"shipped": 80, "kip": 40}, 100)
+        choose_dialect({"shipped": 80, "kip": 40}, 100)
 
 
 def test_variants_of_one_dialect_need_not_be_told_apart() -> None:
-    assert choose({"kip": 10, "kip_ea37": 10}, 10).variant == "kip"
+    assert choose_dialect({"kip": 10, "kip_ea37": 10}, 10).variant == "kip"
 
 
 def test_nothing_to_tell_by() -> None:
-    assert choose(dict.fromkeys(candidates(AUTO), 0), 0).variant == "shipped"
+    assert choose_dialect(dict.fromkeys(candidate_plans(AUTO), 0), 0).variant == "shipped"
 
 
 def test_unknown_dialects_are_refused() -> None:
@@ -81,9 +88,9 @@ def test_unknown_dialects_are_refused() -> None:
 @pytest.mark.parametrize("folder", ["kip", "kip_ea37", "kip_draft"])
 def test_another_dialect_fits_into_the_tables_columns(folder: str) -> None:
     """What the columns have too is kept: the epoch of a group, for one."""
-    fields = ControlPlan.of(Plan.of(load_shipped())).fields()
+    fields = ControlPlan.of(DecodePlan.of(load_shipped())).fields()
     keys, values = written_in(folder, 5)
-    columns = control_columns(ControlPlan.of(plan_of(folder)), fields, keys, values)
+    columns = control_columns(ControlPlan.of(load_plan(folder)), fields, keys, values)
     assert {name: array.type for name, array in columns.items()} == fields
     groups = [row for row in columns["consumer_group_metadata"].to_pylist() if row is not None]
     assert len(groups) >= 4

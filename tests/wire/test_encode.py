@@ -25,7 +25,7 @@ from kip848_spark.wire.encode import (
 )
 from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import message_layout, message_type
-from kip848_spark.wire.reader import ONE_LINE, Programs, Source
+from kip848_spark.wire.reader import LINE_ZERO, ByteRows, ProgramTable
 from tests.kafka_oracle import Oracle
 from tests.wire.golden import GOLDEN
 from tests.wire.scalar_comparison import Pair, as_columns, binary, plan
@@ -286,8 +286,8 @@ def test_types_that_no_record_uses_yet(tmp_path: Path) -> None:
         bytes.fromhex("0001 01 bfe0000000000000 03 01 00 00"),
         bytes.fromhex("0001 00 3ff8000000000000 00 00"),
     ]
-    (read,), _, faults = Programs([{1: layout}]).read(
-        Source.of(found), np.zeros(2, np.int32), ONE_LINE, Reason.NONE, Reason.NONE
+    (read,), _, faults = ProgramTable([{1: layout}]).read(
+        ByteRows.of(found), np.zeros(2, np.int32), LINE_ZERO, Reason.NONE, Reason.NONE
     )
     assert pa.StructArray.from_arrays(read.fields, fields=list(layout.arrow)).to_pylist() == rows
     assert not faults.reason.any()
@@ -295,4 +295,4 @@ def test_types_that_no_record_uses_yet(tmp_path: Path) -> None:
 
 def test_more_than_an_array_can_hold() -> None:
     with pytest.raises(OverflowError, match="encode fewer rows"):
-        concat.binary(np.array([0, 1 << 31]), None)
+        concat.binary_array(np.array([0, 1 << 31]), None)

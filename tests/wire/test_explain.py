@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.explain import Explained, explain_key, explain_value
 from tests.wire import scalar
 from tests.wire.schema_definitions import Record, records
 from tests.wire.strategies import Bulk, damaged
 
-PLAN = Plan.of(load_shipped())
+PLAN = DecodePlan.of(load_shipped())
 KEY_8 = bytes.fromhex("0008000167") + b"\x00\x01m"
 
 

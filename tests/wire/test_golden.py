@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire.decode import DecodePlan, decode
 from tests.kafka_oracle import Oracle
 from tests.wire.golden import GOLDEN
 from tests.wire.golden_share_streams import Golden
@@ -55,7 +55,7 @@ def test_kafka_calls_the_same_ones_canonical() -> None:
 
 def test_a_plan_pickles() -> None:
 
-    again: Plan = pickle.loads(pickle.dumps(plan()))
+    again: DecodePlan = pickle.loads(pickle.dumps(plan()))
     keys, values = zip(*PAIRS, strict=True)
     whole = by_columns(decode(plan(), binary(keys), binary(values)))
     assert by_columns(decode(again, binary(keys), binary(values))) == whole

@@ -1,4 +1,4 @@
-"""The compiled kernels: strings, distinct keys, memory that is not theirs, the cache."""
+"""The compiled kernels: strings, distinct keys, memory safety, and the cache of machine code."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core.errors import NumbaError
 
-from kip848_spark.wire import reader
-from kip848_spark.wire.decode import Plan, decode
+from kip848_spark.wire import memory, reader
+from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.program import Program
 from tests.wire.scalar_comparison import assert_held, binary, by_columns
@@ -30,7 +32,7 @@ PIECES = (
 
 
 def commit(metadata: bytes) -> tuple[bytes, bytes]:
-    """A commit with that for its metadata."""
+    """The key and the value (version 3) of a commit with this metadata."""
     key = bytes.fromhex("0001 0001 67 0001 74 00000000")
     return key, b"\0\3" + bytes(12) + len(metadata).to_bytes(2, "big") + metadata + bytes(8)
 
@@ -39,12 +41,12 @@ def commit(metadata: bytes) -> tuple[bytes, bytes]:
     st.lists(st.lists(st.sampled_from(PIECES), max_size=9).map(b"".join) | st.binary(max_size=20))
 )
 @settings(max_examples=300, deadline=None)
-def test_utf8_as_python_has_it(texts: list[bytes]) -> None:
-    """The scalar codec asks Python."""
+def test_utf8_is_accepted_as_in_python(texts: list[bytes]) -> None:
+    """The scalar codec decodes strings with Python's strict decoder."""
     assert_held([commit(text) for text in texts])
 
 
-def test_one_byte_that_is_not_ascii_at_any_place() -> None:
+def test_a_byte_that_is_not_ascii_at_every_position() -> None:
     texts = [bytes(at) + byte + bytes(size - at) for size in range(35) for at in range(size + 1)
              for byte in (b"\x80", b"\xc3\xa9")]  # fmt: skip
     reasons = [row.reason for row in assert_held([commit(text) for text in texts])]
@@ -52,7 +54,7 @@ def test_one_byte_that_is_not_ascii_at_any_place() -> None:
 
 
 def distinct(rows: list[bytes | None]) -> list[int]:
-    numbers, some = reader.Source.of(binary(rows)).distinct()
+    numbers, some = reader.ByteRows.of(binary(rows)).distinct()
     assert some.count == len(set(rows) - {None})
     return numbers.tolist()
 
@@ -63,7 +65,7 @@ def by_dictionary(rows: list[bytes | None]) -> list[int]:
 
 
 def test_distinct_strings_of_every_length() -> None:
-    """Neighbours that differ in one byte, at any place, in one length or the next."""
+    """Of each length, strings that differ in one byte, at every third position."""
     rows: list[bytes | None] = [None, b""]
     for size in range(1, 150):
         plain = bytes(size)
@@ -81,65 +83,65 @@ def test_many_distinct_strings() -> None:
     assert distinct(rows) == by_dictionary(rows)
 
 
-def test_strings_that_share_a_guess() -> None:
-    """All that a guess looks at is the same."""
+def test_strings_that_share_a_cache_entry() -> None:
+    """Strings that are equal in all bytes of the sample by which the cache is looked up."""
     rows = [b"k" * 30 + n.to_bytes(2, "big") + b"k" * 40 for n in range(3000)] * 2
     assert distinct(rows) == by_dictionary(rows)
 
 
 def test_strings_that_share_their_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a known seed this many would not be needed to find two of one slot."""
-    monkeypatch.setattr(reader, "_SEED", 1)
+    """Enough strings for collisions in the hash table, with a fixed seed."""
+    monkeypatch.setattr(reader, "_HASH_SEED", 1)
     rows = [b"%d" % n for n in range(5000)] * 2
     assert distinct(rows) == by_dictionary(rows)
 
 
 @pytest.mark.parametrize("share", [0.4, 0.002])
-def test_nothing_is_written_beside_the_buffers(
+def test_nothing_is_written_outside_the_buffers(
     monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
-    """64 bytes behind each buffer stay what they were."""
+    """A guard of 64 bytes after each buffer stays unchanged."""
     pairs = damage(mixed(31, 60), random.Random(31), share)
     keys, values = (binary(half) for half in zip(*pairs, strict=True))
-    how = Plan.of(load_shipped())
+    how = DecodePlan.of(load_shipped())
     before = by_columns(decode(how, keys, values))
     for programs in (how.key_programs, how.value_programs):
         for program in filter(None, programs.programs):
-            program.rates[:] = [1e9] * len(program.rates)  # as much as the bytes could be
-    kept: list[tuple[pa.Buffer, int]] = []
+            program.usage[:] = [1e9] * len(program.usage)  # allocate the largest buffers at once
+    allocated: list[tuple[pa.Buffer, int]] = []
 
     def guarded(size: int) -> pa.Buffer:
         buffer = pa.allocate_buffer(size + 64, resizable=True)
         np.frombuffer(buffer, np.uint8)[size:] = 0xA5
-        kept.append((buffer, size))
+        allocated.append((buffer, size))
         return buffer
 
-    def grown(*_: object) -> None:
-        raise AssertionError("there should be room enough")
+    def fail(*_: object) -> None:
+        raise AssertionError("the capacity should suffice")
 
     monkeypatch.setattr(reader, "new_buffer", guarded)
-    monkeypatch.setattr(reader.Filling, "grow", grown)
+    monkeypatch.setattr(reader.ProgramRun, "grow", fail)
     assert by_columns(decode(how, keys, values)) == before
-    assert len(kept) > 100
-    for buffer, size in kept:
+    assert len(allocated) > 100
+    for buffer, size in allocated:
         assert buffer.to_pybytes()[size:] == b"\xa5" * 64
 
 
-def test_no_room_is_larger_than_arrow_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many bytes a batch has (64-bit offsets), and whatever rows took lately: more would
-    let an offset of 32 bits become negative before anything asks for room."""
+def test_no_capacity_exceeds_arrow_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the bytes of a batch (with 64-bit offsets) and the usage of the last one. A larger
+    capacity would let 32-bit offsets overflow before it is exhausted."""
     monkeypatch.setattr(reader, "new_buffer", lambda _: pa.allocate_buffer(8, resizable=True))
-    how = Plan.of(load_shipped())
+    how = DecodePlan.of(load_shipped())
     for layout in how.value_programs.layouts:
         program = Program.of(layout)
-        program.rates[:] = [1e9] * len(program.rates)
-        filling = reader.Filling(program, 100_000, 1 << 33)
-        rooms = filling.state[filling.sizes : filling.bases]
-        assert rooms[0] == 100_000
-        assert rooms.max() <= 0x7FFFFFFF
+        program.usage[:] = [1e9] * len(program.usage)
+        one_run = reader.ProgramRun(program, 100_000, 1 << 33)
+        capacities = one_run.state[one_run.sizes : one_run.bases]
+        assert capacities[0] == 100_000
+        assert capacities.max() <= 0x7FFFFFFF
 
 
-BEHIND = """
+GUARD_PAGE = """
 import ctypes, mmap, random
 import pyarrow as pa
 from kip848_spark.wire.decode import decode
@@ -147,23 +149,23 @@ from tests.wire.scalar_comparison import binary, by_columns, plan
 from tests.wire.test_decode import damage, mixed
 
 libc = ctypes.CDLL(None, use_errno=True)
-kept = []
+mapped = []
 
-def at_the_end(data):
-    # The same bytes where the next one belongs to nobody.
+def before_guard_page(data):
+    # The same bytes, directly before an unmapped guard page.
     pages = -(-len(data) // mmap.PAGESIZE)
     memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
     first = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     end = first + pages * mmap.PAGESIZE
     assert libc.mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0
     ctypes.memmove(end - len(data), data, len(data))
-    kept.append(memory)
+    mapped.append(memory)
     return pa.foreign_buffer(end - len(data), len(data))
 
 def moved(array):
     valid, offsets, data = array.buffers()
     size = sum(len(row or b"") for row in array.to_pylist())
-    parts = [valid, offsets, at_the_end(data[:size].to_pybytes() if data else b"")]
+    parts = [valid, offsets, before_guard_page(data[:size].to_pybytes() if data else b"")]
     return pa.Array.from_buffers(array.type, len(array), parts)
 
 good = mixed(5, 4)
@@ -176,12 +178,17 @@ print("read", len(pairs))
 """
 
 
-def test_nothing_is_read_behind_the_bytes() -> None:
-    """The last byte of a batch is the last of a page, and the next page is nobody's."""
-    assert run(BEHIND).startswith("read")
+def test_nothing_is_read_after_the_bytes() -> None:
+    """The last byte of a batch is the last byte before an unmapped guard page."""
+    assert run(GUARD_PAGE).startswith("read")
 
 
 def run(script: str, **environment: str) -> str:
+    return finish(script, **environment).stdout
+
+
+def finish(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a Python program in a process of its own, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -191,7 +198,7 @@ def run(script: str, **environment: str) -> str:
         env=os.environ | environment,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return done
 
 
 DECODES = """
@@ -205,10 +212,10 @@ print(row.value["metadata"])
 """
 
 
-MEANWHILE = """
+COMPILES = """
 import os
-from kip848_spark.runtime.kernel_cache import compile_meanwhile
-compile_meanwhile()
+from kip848_spark.runtime.kernel_cache import compile_in_background
+compile_in_background()
 try:
     print("compiled", os.wait()[1])
 except ChildProcessError:
@@ -216,32 +223,62 @@ except ChildProcessError:
 """
 
 
-def test_kernels_are_kept(tmp_path: Path) -> None:
-    """What is compiled beforehand is all that decoding needs, and stays as it is."""
+def test_kernels_are_cached(tmp_path: Path) -> None:
+    """Decoding needs only what `compile_in_background` compiled, and adds nothing to it."""
     where = {"KIP848_CACHE": str(tmp_path), "NUMBA_CACHE_DIR": ""}
-    assert run(MEANWHILE, **where) == "compiled 0\n"
-    kept = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")}
-    assert {file.suffix for file in kept} == {".nbi", ".nbc"}
+    assert run(COMPILES, **where) == "compiled 0\n"
+    cached = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")}
+    assert {file.suffix for file in cached} == {".nbi", ".nbc"}
     assert run(DECODES, **where) == "text\n"
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} == kept
-    assert run(MEANWHILE, **where) == "nothing to do\n"
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} == cached
+    assert run(COMPILES, **where) == "nothing to do\n"
+
+
+UNUSABLE = "The cache of compiled kernels cannot be used"
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_file_is_done_without(tmp_path: Path, suffix: str) -> None:
-    run(DECODES, KIP848_CACHE=str(tmp_path), NUMBA_CACHE_DIR="")
+def test_a_damaged_cache_is_replaced_by_compilation(tmp_path: Path, suffix: str) -> None:
+    where = {"KIP848_CACHE": str(tmp_path), "NUMBA_CACHE_DIR": ""}
+    assert UNUSABLE not in finish(DECODES, **where).stderr
     for file in tmp_path.rglob(f"*.{suffix}"):
         file.write_bytes(file.read_bytes()[:40])
-    assert run(DECODES, KIP848_CACHE=str(tmp_path), NUMBA_CACHE_DIR="") == "text\n"
+    done = finish(DECODES, **where)
+    assert done.stdout == "text\n"
+    assert done.stderr.count(UNUSABLE) == 1
 
 
-def test_without_a_place_to_keep_them() -> None:
-    """Nothing can be made below a file."""
+def test_without_a_writable_cache_folder() -> None:
+    """No folder can be created below a file."""
     where = {"KIP848_CACHE": "/dev/null", "NUMBA_CACHE_DIR": ""}
-    assert run(DECODES, **where) == "text\n"
-    assert run(MEANWHILE, **where) == "nothing to do\n"
+    done = finish(DECODES, **where)
+    assert done.stdout == "text\n"
+    assert done.stderr.count(UNUSABLE) == 1
+    assert "NotADirectoryError" in done.stderr
+    assert run(COMPILES, **where) == "nothing to do\n"
 
 
-def test_what_only_looks_needs_no_compiler() -> None:
+def test_a_kernel_that_does_not_compile_raises(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At once: it is not taken for a fault of the cache and compiled again without it."""
+    compile_ = numba.njit
+    compiled: list[object] = []
+
+    def njit(*arguments: object, **options: object) -> object:
+        compiled.append(options.get("cache"))
+        return compile_(*arguments, **options)
+
+    def broken(address: int) -> int:
+        return address.there_is_no_such_attribute  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(memory.numba, "njit", njit)
+    with pytest.raises(NumbaError, match="there_is_no_such_attribute"):
+        memory.compile_kernel("int64(int64)")(broken)
+    assert compiled == [True]
+    assert not caplog.records
+
+
+def test_reading_modules_do_not_import_numba() -> None:
     script = "import sys, kip848_spark.cli, kip848_spark.wire.decode, kip848_spark.wire.explain\n"
     assert run(script + "print('numba' in sys.modules)") == "False\n"

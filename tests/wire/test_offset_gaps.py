@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip848_spark.wire.offset_gaps import Gaps
+from kip848_spark.wire.offset_gaps import GapFinder
 
 
-def find(gaps: Gaps, rows: list[tuple[int, int, int]]) -> list[tuple[int | None, str | None]]:
+def find(gaps: GapFinder, rows: list[tuple[int, int, int]]) -> list[tuple[int | None, str | None]]:
     """``rows`` are (partition, offset, key)."""
     partition, offset, key = (np.array(column) for column in zip(*rows, strict=True))
     missing, cause = gaps.find(partition.astype(np.int32), offset, key.astype(np.int32))
@@ -20,29 +20,29 @@ def find(gaps: Gaps, rows: list[tuple[int, int, int]]) -> list[tuple[int | None,
 
 
 def test_after_a_key_came_twice_it_is_a_transaction() -> None:
-    found = find(Gaps({0: 0}), [(0, 0, 1), (0, 2, 2), (0, 3, 1), (0, 5, 3)])
+    found = find(GapFinder({0: 0}), [(0, 0, 1), (0, 2, 2), (0, 3, 1), (0, 5, 3)])
     assert found == [(None, None), (1, "unknown"), (None, None), (1, "transaction")]
 
 
 def test_a_key_may_have_come_twice_in_an_earlier_batch() -> None:
-    gaps = Gaps({0: 0})
+    gaps = GapFinder({0: 0})
     find(gaps, [(0, 0, 1), (0, 1, 1)])
     assert find(gaps, [(0, 3, 1)]) == [(1, "transaction")]
 
 
 def test_mostly_gone_and_no_key_twice_is_compaction() -> None:
-    found = find(Gaps({0: 0}), [(0, 40, 1), (0, 60, 2), (0, 61, 3)])
+    found = find(GapFinder({0: 0}), [(0, 40, 1), (0, 60, 2), (0, 61, 3)])
     assert found == [(40, "compaction"), (19, "compaction"), (None, None)]
 
 
 def test_partitions_are_apart() -> None:
-    found = find(Gaps({0: 0, 1: 5}), [(0, 0, 1), (0, 1, 1), (1, 5, 1), (1, 7, 2)])
+    found = find(GapFinder({0: 0, 1: 5}), [(0, 0, 1), (0, 1, 1), (1, 5, 1), (1, 7, 2)])
     assert found == [(None, None)] * 3 + [(1, "unknown")]
 
 
 def test_offsets_that_fall_are_an_error() -> None:
     with pytest.raises(ValueError, match="partition 3"):
-        find(Gaps({3: 0}), [(3, 1, 1), (3, 0, 1)])
+        find(GapFinder({3: 0}), [(3, 1, 1), (3, 0, 1)])
 
 
 @given(
@@ -50,7 +50,7 @@ def test_offsets_that_fall_are_an_error() -> None:
     st.lists(st.integers(1, 19), max_size=4),
 )
 def test_every_missing_offset_is_in_one_gap(offsets: list[int], cuts: list[int]) -> None:
-    gaps = Gaps({0: 0})
+    gaps = GapFinder({0: 0})
     told: list[int] = []
     bounds = sorted({0, *(min(cut, len(offsets)) for cut in cuts), len(offsets)})
     for start, end in itertools.pairwise(bounds):

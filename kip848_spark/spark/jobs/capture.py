@@ -19,7 +19,7 @@ from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
 from kip848_spark.spark.sources import Source, capture_faults
-from kip848_spark.wire.anonymize import Names, Pseudonyms, rewrite
+from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control_plans import CONTROL_PLAN
 from kip848_spark.wire.tables import TIMESTAMP
@@ -101,7 +101,7 @@ def _pseudonyms(frame: DataFrame) -> Pseudonyms:
 
 
 def _names(batches: Batches) -> Batches:
-    names = Names()
+    names = NameCollector()
     for batch in batches:
         rewrite(CONTROL_PLAN, batch.column("key"), batch.column("value"), names)
     pairs = [(category, name) for category, some in names.found.items() for name in some]

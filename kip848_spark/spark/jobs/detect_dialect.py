@@ -12,8 +12,15 @@ from kip848_spark.kafka.topic import Range
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.sources import Source
 from kip848_spark.wire.batches import Batches, BatchFunction
-from kip848_spark.wire.decode import Plan
-from kip848_spark.wire.dialects import AUTO, TELLING, Choice, candidates, choose, tally
+from kip848_spark.wire.decode import DecodePlan
+from kip848_spark.wire.dialects import (
+    AUTO,
+    DISTINCTIVE_KEY_TYPES,
+    DialectChoice,
+    candidate_plans,
+    choose_dialect,
+    count_readable,
+)
 
 TALLY = pa.schema({"variant": pa.string(), "records": pa.int64(), "read": pa.int64()})
 
@@ -24,33 +31,33 @@ def chosen(
     ranges: Sequence[Range],
     dialect: str,
     before: str | None = None,
-) -> Choice:
+) -> DialectChoice:
     """The variant of ``dialect`` to read ``ranges`` by. ``before``: the one this lake was read by;
     it stays that for ``auto``. Passes over the records if there is a choice to make.
 
     Raises UsageError if the records don't tell.
     """
-    plans = candidates(dialect)
+    plans = candidate_plans(dialect)
     if len(plans) == 1:
-        return Choice(next(iter(plans)), "it was named")
+        return DialectChoice(next(iter(plans)), "it was named")
     if dialect == AUTO and before is not None:
-        return Choice(before, "this lake was read by it before")
+        return DialectChoice(before, "this lake was read by it before")
     key_type = F.conv(F.hex(F.substring("key", 1, 2)), 16, 10).cast("int")
     telling = (
         source.read(spark, ranges)
-        .where(key_type.isin(list(TELLING)) & F.col("value").isNotNull())
+        .where(key_type.isin(list(DISTINCTIVE_KEY_TYPES)) & F.col("value").isNotNull())
         .select("key", "value")
     )
     counts = map_in_arrow(telling, _tallies(plans), TALLY)
     rows = counts.groupBy("variant").agg(F.sum("records"), F.sum("read")).collect()
     total = max((row[1] for row in rows), default=0)
-    return choose({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)
+    return choose_dialect({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)
 
 
-def _tallies(plans: Mapping[str, Plan]) -> BatchFunction:
+def _tallies(plans: Mapping[str, DecodePlan]) -> BatchFunction:
     def run(batches: Batches) -> Batches:
         for batch in batches:
-            read = tally(plans, batch.column("key"), batch.column("value"))
+            read = count_readable(plans, batch.column("key"), batch.column("value"))
             yield pa.RecordBatch.from_pydict(
                 {
                     "variant": pa.array(list(read), pa.string()),

@@ -24,9 +24,14 @@ from kip848_spark.spark.storage.tables import LakeTables, Mode
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
-from kip848_spark.wire.faults import UNREADABLE
+from kip848_spark.wire.faults import UNKNOWN_REASONS
 from kip848_spark.wire.offset_gaps import TRANSACTION
-from kip848_spark.wire.record_stream import PLACE, STREAM_FIELDS, control_decoder, records_decoder
+from kip848_spark.wire.record_stream import (
+    POSITION_FIELDS,
+    STREAM_FIELDS,
+    control_decoder,
+    records_decoder,
+)
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
 
@@ -88,7 +93,7 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     control = records.where(
         F.col("error").isNull() & F.col("raw_key").isNotNull() & (F.col("kind") != OFFSET_COMMIT)
     ).select("partition", "offset", "timestamp", "raw_key", "raw_value")
-    schema = pa.schema([*PLACE.items(), *CONTROL_FIELDS.items()])
+    schema = pa.schema([*POSITION_FIELDS.items(), *CONTROL_FIELDS.items()])
     return map_in_arrow(control, control_decoder(plan, CONTROL_FIELDS), schema)
 
 
@@ -135,7 +140,7 @@ def _counts(
 ) -> Counts:
     """Adds up the tally, and holds it against what the source gave (a capture may have a record
     twice, a topic may not) and, if that was not what was counted, what the files hold."""
-    newer = {r.text for r in UNREADABLE}
+    newer = {r.text for r in UNKNOWN_REASONS}
     errors: dict[str, int] = {}
     tags: dict[str, int] = {}
     sums = dict.fromkeys(("decoded", "tombstones", "unknown", "quarantined"), 0)

@@ -18,7 +18,7 @@ from kip848_spark.spark.jobs.replay import control_bytes, in_order
 from kip848_spark.spark.jobs.sampling import Sampled, drawn, sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables
-from kip848_spark.state.partition_stream import carried_of, derived
+from kip848_spark.state.partition_stream import derive_rows, fold_partitions
 from kip848_spark.wire.batches import Batches
 
 MOST_RECORDS = 20_000
@@ -56,10 +56,10 @@ def state_then(lake: LakeTables, run: Run, cuts: Mapping[int, int], share: int) 
 
 def packed_then(batches: Batches) -> Batches:
     """Rows of `control_state`, sorted by partition and offset, to rows of `PACKED`."""
-    for carried in carried_of(batches):
+    for carried in fold_partitions(batches):
         if not carried.num_rows:
             continue
         partition = carried["partition"][0].as_py()
         for table in (GROUPS, MEMBERS, ASSIGNMENTS):
-            for rows in derived(table, carried, {}).to_batches():
+            for rows in derive_rows(table, carried, {}).to_batches():
                 yield pack(table, rows, partition)

@@ -20,7 +20,13 @@ from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables, Mode
 from kip848_spark.state import kinds
-from kip848_spark.state.partition_stream import CARRIED, FOLDED, STATE_FIELDS, carried_of, derived
+from kip848_spark.state.partition_stream import (
+    CONTROL_STATE,
+    FOLDED_TABLES,
+    STATE_FIELDS,
+    derive_rows,
+    fold_partitions,
+)
 from kip848_spark.wire.batches import Batches, BatchFunction
 
 
@@ -34,7 +40,7 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     lake.overwrite("offsets", _offsets(lake, commits, cluster_id))
     names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
     rows = (
-        lake.read(CARRIED)
+        lake.read(CONTROL_STATE)
         .unionByName(control_bytes(lake, run, records))
         .unionByName(_last_commits(commits))
     )
@@ -43,7 +49,7 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
 
 @dataclass(frozen=True)
 class StateJob:
-    """Rows of `control_state`, sorted by partition and offset, to the tables `FOLDED`: a
+    """Rows of `control_state`, sorted by partition and offset, to the tables `FOLDED_TABLES`: a
     `TableJob`. Rows that an earlier run carried and new ones come together.
 
     ``names`` are the names of topics by their ids. Raises OutOfOrderError if rows are not sorted.
@@ -51,15 +57,15 @@ class StateJob:
 
     names: Mapping[str, str]
 
-    tables: Sequence[str] = FOLDED
+    tables: Sequence[str] = FOLDED_TABLES
     mode: Mode = "overwrite"
 
     def in_one_pass(
         self, batches: Batches, writers: Mapping[str, TableWriter]
     ) -> list[dict[str, Any]]:
-        for carried in carried_of(batches):
+        for carried in fold_partitions(batches):
             for name, writer in writers.items():
-                writer.write(_arrays(derived(name, carried, self.names)))
+                writer.write(_arrays(derive_rows(name, carried, self.names)))
         return []
 
     def table_by_table(
@@ -69,13 +75,13 @@ class StateJob:
         for table in self.tables:
             schema = pa.schema(list(STATE_FIELDS[table].items()))
             yield table, map_in_arrow(rows, self._rows_of(table), schema)
-            rows = in_order(read(CARRIED))
+            rows = in_order(read(CONTROL_STATE))
         return []
 
     def _rows_of(self, table: str) -> BatchFunction:
         def run(batches: Batches) -> Batches:
-            for carried in carried_of(batches):
-                yield from derived(table, carried, self.names).to_batches()
+            for carried in fold_partitions(batches):
+                yield from derive_rows(table, carried, self.names).to_batches()
 
         return run
 
@@ -107,7 +113,7 @@ def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
     """The control records among ``records``, as `control_state` has them."""
     control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
     dialect = _dialects(lake, run)
-    return control.withColumn("dialect", dialect).select(*TABLES[CARRIED].fields)
+    return control.withColumn("dialect", dialect).select(*TABLES[CONTROL_STATE].fields)
 
 
 def _last_commits(commits: DataFrame) -> DataFrame:
