@@ -11,7 +11,7 @@ from kip848_spark.errors import UsageError
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.decode_table import DECODED_FIELDS, decoder
-from kip848_spark.wire.dialects import candidates, check_dialect
+from kip848_spark.wire.dialects import candidate_plans, check_dialect
 
 _PREFIX = "record_"
 
@@ -19,7 +19,7 @@ _PREFIX = "record_"
 def decode_records(records: DataFrame, dialect: str) -> DataFrame:
     """See `kip848_spark.api.decode_records`."""
     check_dialect(dialect)
-    variants = list(candidates(dialect))
+    variants = list(candidate_plans(dialect))
     if len(variants) != 1:
         raise UsageError(
             f"{dialect} does not name one dialect, and decode_records does not read the records to "

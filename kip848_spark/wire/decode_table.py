@@ -8,12 +8,18 @@ import pyarrow.compute as pc
 
 from kip848_spark.errors import UsageError
 from kip848_spark.wire.batches import Batches, BatchFunction
-from kip848_spark.wire.columns import gather
+from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
 from kip848_spark.wire.decode import decode as decode_batch
 from kip848_spark.wire.definitions import SHIPPED
-from kip848_spark.wire.dialects import TELLING, candidates, check_dialect, choose, tally
+from kip848_spark.wire.dialects import (
+    DISTINCTIVE_KEY_TYPES,
+    candidate_plans,
+    check_dialect,
+    choose_dialect,
+    count_readable,
+)
 from kip848_spark.wire.tables import OFFSET_COMMIT, RECORD_FIELDS, record_columns, row_types
 
 _RAW = ("raw_key", "raw_value")
@@ -79,21 +85,22 @@ def decoded_columns(plan: ControlPlan, keys: pa.Array, values: pa.Array) -> dict
     taken = [array.take(pa.array(rows)) for array in (keys, values)]
     control = control_columns(plan, CONTROL_FIELDS, *taken)
     return {
-        name: found[name] if name in found else gather([(rows, control[name])], len(keys), type_)
+        name: found[name] if name in found else scatter([(rows, control[name])], len(keys), type_)
         for name, type_ in DECODED_FIELDS.items()
     }
 
 
 def _plan(dialect: str, records: pa.Table) -> ControlPlan:
     check_dialect(dialect)
-    plans = candidates(dialect)
+    plans = candidate_plans(dialect)
     if len(plans) == 1:
         return control_plan(next(iter(plans)))
-    type_ = pc.binary_slice(records["key"], 0, 2)
-    types = pa.array([number.to_bytes(2, "big") for number in TELLING], pa.binary())
-    telling = records.filter(pc.and_(pc.is_in(type_, types), records["value"].is_valid()))
+    types = pa.array([number.to_bytes(2, "big") for number in DISTINCTIVE_KEY_TYPES], pa.binary())
+    is_distinctive = pc.is_in(pc.binary_slice(records["key"], 0, 2), types)
+    distinctive = records.filter(pc.and_(is_distinctive, records["value"].is_valid()))
     read = dict.fromkeys(plans, 0)
-    for batch in telling.to_batches():
-        for variant, count in tally(plans, batch.column("key"), batch.column("value")).items():
+    for batch in distinctive.to_batches():
+        counts = count_readable(plans, batch.column("key"), batch.column("value"))
+        for variant, count in counts.items():
             read[variant] += count
-    return control_plan(choose(read, telling.num_rows).variant)
+    return control_plan(choose_dialect(read, distinctive.num_rows).variant)
