@@ -38,9 +38,9 @@ def test_gather_with_a_struct_as_default() -> None:
 
 
 def test_nulls_share_their_memory() -> None:
-    few, many = columns.nulls(3, pa.int16()), columns.nulls(1000, pa.int16())
+    few, many = columns.null_array(3, pa.int16()), columns.null_array(1000, pa.int16())
     assert (len(few), few.null_count, len(many), many.null_count) == (3, 3, 1000, 1000)
-    assert columns.nulls(10, pa.int16()).buffers()[1].address == many.buffers()[1].address
+    assert columns.null_array(10, pa.int16()).buffers()[1].address == many.buffers()[1].address
 
 
 def test_uuids_as_text() -> None:

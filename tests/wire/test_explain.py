@@ -31,7 +31,7 @@ def test_a_member_assignment() -> None:
     value = bytes.fromhex("0000 00000003 00000002 01 02" + "11" * 16 + "02 00000005 00 01 00")
     half = explain_value(PLAN, KEY_8, value)
     assert half.fault is None
-    shown = [(item.name, item.says, item.first, item.end - 1) for item in half.items if item.says]
+    shown = [(item.name, item.text, item.first, item.end - 1) for item in half.items if item.text]
     assert shown == [
         ("version", "0", 0, 1),
         ("memberEpoch", "3", 2, 5),
