@@ -63,7 +63,7 @@ def simulate(
             compact=compact,
             check=check,
             workers=workers,
-            done=lambda some: progress.advance(task, some),
+            progress=lambda some: progress.advance(task, some),
         )
     minutes = outcome.span / 60_000
     err.print(

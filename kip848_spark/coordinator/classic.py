@@ -7,6 +7,7 @@ written when a generation is complete (by the leader's SyncGroup) and when the g
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from kip848_spark.coordinator.classic_group import (
@@ -39,7 +40,7 @@ def sync_key(group_id: str) -> str:
     return f"classic-sync-{group_id}"
 
 
-def forget_timers(shard: Shard, group: ClassicGroup) -> None:
+def cancel_group_timers(shard: Shard, group: ClassicGroup) -> None:
     """Stop every timer of a group that ends."""
     shard.timers.cancel(join_key(group.group_id))
     shard.timers.cancel(sync_key(group.group_id))
@@ -80,8 +81,6 @@ def sync_response(**fields: Any) -> Json:
 
 def encoded(data: bytes) -> str:
     """Bytes as JSON has them."""
-    import base64
-
     return base64.b64encode(data).decode()
 
 
@@ -139,12 +138,12 @@ def keep_classic_session(
     shard: Shard, group: ClassicGroup, member: ClassicMember, timeout: int | None = None
 ) -> None:
     """(Re)start a member's session."""
-    expire_later(
+    schedule_expiration(
         shard, group, member.member_id, member.session_timeout if timeout is None else timeout
     )
 
 
-def expire_later(shard: Shard, group: ClassicGroup, member_id: str, timeout: int) -> None:
+def schedule_expiration(shard: Shard, group: ClassicGroup, member_id: str, timeout: int) -> None:
     """End the session of a member, or the wait for one that was promised an id."""
     group_id = group.group_id
 

@@ -6,6 +6,7 @@ change of membership is a rebalance of the whole group.
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -246,8 +247,6 @@ class ClassicGroup:
     def _shown(self, data: bytes, as_json: Any) -> Any:
         if self.uses_consumer_protocol:
             return as_json(data)
-        import base64
-
         return base64.b64encode(data).decode()
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
-from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic import (
     complete_join,
     complete_sync,
-    expire_later,
     join_response,
     joined_response,
     keep_classic_session,
     maybe_complete,
     prepare_rebalance,
     rebalance_or_complete,
+    schedule_expiration,
     session_key,
     sync_response,
 )
@@ -30,34 +26,20 @@ from kip848_spark.coordinator.classic_group import (
     Ticket,
     empty_record,
 )
+from kip848_spark.coordinator.classic_on_consumer import join_consumer_group
 from kip848_spark.coordinator.config import CLASSIC_JOIN_TIMEOUT_MS
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
-from kip848_spark.coordinator.consumer_protocol import subscription_bytes
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.migration import delete_records
+from kip848_spark.coordinator.join_request import MEMBER_ID_REQUIRED_FROM, read_protocols
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Call, Shard
+from kip848_spark.coordinator.tombstones import append_consumer_group_tombstones
 
-MEMBER_ID_REQUIRED_FROM = 4
-"""From this version on a dynamic member is given its id first and joins again with it."""
 _SKIPS_ASSIGNMENT_FROM = 9
-
-
-def protocols_of(request: Json) -> tuple[tuple[str, bytes], ...]:
-    """The protocols a member offers, with its metadata for each (base64, or decoded)."""
-    offered = []
-    for row in request.get("protocols") or ():
-        metadata: Any = row.get("metadata")
-        decoded = isinstance(metadata, dict)
-        data = subscription_bytes(metadata) if decoded else base64.b64decode(metadata or "")
-        offered.append((row["name"], data))
-    return tuple(offered)
 
 
 def join(shard: Shard, call: Call) -> None:
     """Answer a JoinGroup, now or when the group has come together."""
-    from kip848_spark.coordinator.classic_on_consumer import join_consumer_group
-
     request = call.request
     group_id = request.get("groupId") or ""
     if not group_id:
@@ -80,7 +62,7 @@ def join(shard: Shard, call: Call) -> None:
         if member_id:
             raise GroupError("UNKNOWN_MEMBER_ID", f"group {group_id!r} has no members")
         if isinstance(existing, ConsumerGroup):
-            delete_records(shard, existing)
+            append_consumer_group_tombstones(shard, existing)
         group, is_new = shard.new_classic_group(group_id), True
     else:
         group, is_new = existing, False
@@ -100,7 +82,7 @@ def _join(shard: Shard, group: ClassicGroup, call: Call) -> None:
         raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group.group_id!r} is full")
     if group.state == DEAD:
         raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
-    protocols = protocols_of(request)
+    protocols = read_protocols(request)
     if not group.supports(request.get("protocolType") or "", {name for name, _ in protocols}):
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "no protocol is common to all members")
     instance_id = request.get("groupInstanceId")
@@ -114,7 +96,7 @@ def _join(shard: Shard, group: ClassicGroup, call: Call) -> None:
                 _replace_static(shard, group, call, old_id, new_id)
         elif version >= MEMBER_ID_REQUIRED_FROM:
             group.pending_joins.add(new_id)
-            expire_later(shard, group, new_id, request["sessionTimeoutMs"])
+            schedule_expiration(shard, group, new_id, request["sessionTimeoutMs"])
             shard.answer(ticket, join_response(memberId=new_id, errorCode="MEMBER_ID_REQUIRED"))
         else:
             _add(shard, group, call, new_id)
@@ -162,7 +144,7 @@ def _add(shard: Shard, group: ClassicGroup, call: Call, member_id: str) -> None:
         _rebalance_timeout(request),
         request["sessionTimeoutMs"],
         request["protocolType"],
-        protocols_of(request),
+        read_protocols(request),
         join_ticket=call.ticket,
         is_new=True,
     )
@@ -177,7 +159,7 @@ def _rebalance_timeout(request: Json) -> int:
 
 
 def _update(member: ClassicMember, request: Json, ticket: Ticket) -> None:
-    member.protocols = protocols_of(request)
+    member.protocols = read_protocols(request)
     member.rebalance_timeout = _rebalance_timeout(request)
     member.session_timeout = request["sessionTimeoutMs"]
     member.join_ticket = ticket
@@ -187,7 +169,7 @@ def _rejoin(
     shard: Shard, group: ClassicGroup, member: ClassicMember, request: Json, ticket: Ticket
 ) -> None:
     """A known member joins: that is a rebalance if it leads, changed, or one is going on."""
-    same = protocols_of(request) == member.protocols
+    same = read_protocols(request) == member.protocols
     if group.state == EMPTY:
         raise GroupError("UNKNOWN_MEMBER_ID", f"group {group.group_id!r} is empty")
     if (group.state == COMPLETING and same) or (
@@ -225,8 +207,3 @@ def _replace_static(
         prepare_rebalance(shard, group)
     else:
         maybe_complete(shard, group)
-
-
-def delete_classic(shard: Shard, group: ClassicGroup) -> None:
-    """The one tombstone of a classic group."""
-    shard.append(records.tombstone(records.CLASSIC_GROUP, group=group.group_id))

@@ -26,17 +26,20 @@ from kip848_spark.coordinator.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
+from kip848_spark.coordinator.downgrade import downgrade, may_downgrade
 from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.heartbeat import advance
+from kip848_spark.coordinator.join_request import MEMBER_ID_REQUIRED_FROM, read_protocols
+from kip848_spark.coordinator.member_timers import join_key, sync_key
 from kip848_spark.coordinator.membership import (
     check_not_full,
     check_static,
     fence,
     joining_member,
-    take_place,
+    replace_member,
 )
-from kip848_spark.coordinator.migration import downgrade, may_downgrade
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.sessions import fence_later, join_key, keep_session, sync_key
+from kip848_spark.coordinator.sessions import keep_session, schedule_fencing
 from kip848_spark.coordinator.shard import Call, Client, Shard
 from kip848_spark.coordinator.subscriptions import (
     RegexChange,
@@ -50,16 +53,13 @@ from kip848_spark.coordinator.target import before_request
 
 def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
     """JoinGroup: update the member, bump, target, one step; the epoch is its generation."""
-    from kip848_spark.coordinator.classic_join import MEMBER_ID_REQUIRED_FROM, protocols_of
-    from kip848_spark.coordinator.heartbeat import advance
-
     if shard.release.policy_bars_classic_join and shard.config.migration_disabled:
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "the migration policy forbids it")
     request, client, ticket = call.request, call.client, call.ticket
     member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
     unknown = not member_id
     check_not_full(shard, group, member_id)
-    protocols = protocols_of(request)
+    protocols = read_protocols(request)
     _check_protocols(group, request.get("protocolType"), {name for name, _ in protocols})
     if unknown:
         member_id = shard.new_uuid()
@@ -80,7 +80,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
     known, resolved, epoch_before = before_request(group, before), dict(group.resolved), group.epoch
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
-        take_place(shard, group, replaced, before)
+        replace_member(shard, group, replaced, before)
     if after.metadata() != before.metadata():
         shard.append(group.member_record(after))
     if change is not RegexChange.NONE:
@@ -113,7 +113,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
         )
         shard.timers.cancel(join_key(group.group_id, member_id))
         keep_session(shard, group, member)
-        fence_later(
+        schedule_fencing(
             shard,
             sync_key(group.group_id, member_id),
             group,
@@ -203,7 +203,7 @@ def _join_again_later(shard: Shard, group: ConsumerGroup, member: Member) -> Non
     """It is told to rejoin, and has its rebalance timeout to do so."""
     key = join_key(group.group_id, member.member_id)
     if not shard.timers.scheduled(key):
-        fence_later(shard, key, group, member, member.rebalance_timeout)
+        schedule_fencing(shard, key, group, member, member.rebalance_timeout)
 
 
 def _epoch_to_reach(group: ConsumerGroup) -> int:

@@ -36,8 +36,9 @@ from kip848_spark.coordinator.classic_on_consumer import (
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.consumer_protocol import assignment_bytes
 from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Group, Shard
+from kip848_spark.coordinator.shard import Shard
 
 
 def _check_group_id(request: Json) -> str:
@@ -47,7 +48,7 @@ def _check_group_id(request: Json) -> str:
     return group_id
 
 
-def _group(shard: Shard, request: Json) -> Group:
+def _group(shard: Shard, request: Json) -> AnyGroup:
     group_id = _check_group_id(request)
     group = shard.groups.get(group_id)
     if group is None:

@@ -20,17 +20,17 @@ from kip848_spark.coordinator.config import HEARTBEAT
 from kip848_spark.coordinator.consumer_group import JOIN, STATIC_LEAVE, ConsumerGroup, Member
 from kip848_spark.coordinator.consumer_group import MemberState as State
 from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.member_timers import rebalance_key
 from kip848_spark.coordinator.membership import (
     check_not_full,
     joining_member,
     leave,
     leaves,
-    take_place,
+    replace_member,
 )
-from kip848_spark.coordinator.migration import group_to_join
 from kip848_spark.coordinator.reconcile import Goal, Owned, reconcile
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.sessions import await_revocation, keep_session, rebalance_key
+from kip848_spark.coordinator.sessions import await_revocation, keep_session
 from kip848_spark.coordinator.shard import Client, Shard, partitions_of, rows_of
 from kip848_spark.coordinator.subscriptions import (
     RegexChange,
@@ -47,6 +47,7 @@ from kip848_spark.coordinator.target import (
     may_compute,
     update_target,
 )
+from kip848_spark.coordinator.upgrade import group_to_join
 
 
 def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> Json:
@@ -74,7 +75,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     resolved = dict(group.resolved)
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
-        take_place(shard, group, replaced, before)
+        replace_member(shard, group, replaced, before)
     if after.metadata() != before.metadata():
         shard.append(group.member_record(after))
     if change is not RegexChange.NONE:

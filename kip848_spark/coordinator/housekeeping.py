@@ -6,17 +6,21 @@ settings outlive their group.
 
 from __future__ import annotations
 
-from kip848_spark.coordinator.classic import forget_timers
+from kip848_spark.coordinator.classic import cancel_group_timers, keep_classic_session
 from kip848_spark.coordinator.classic_group import DEAD, EMPTY, STABLE, ClassicGroup
-from kip848_spark.coordinator.classic_join import delete_classic
 from kip848_spark.coordinator.config import RETENTION_CHECK, RETENTION_MINUTES
-from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, MemberState
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.migration import delete_records
 from kip848_spark.coordinator.offset_store import CommittedOffset, offset_tombstone
 from kip848_spark.coordinator.offsets import subscribes_to
+from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Group, Shard
+from kip848_spark.coordinator.sessions import await_revocation, keep_session
+from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.tombstones import (
+    append_classic_group_tombstone,
+    append_consumer_group_tombstones,
+)
 from kip848_spark.coordinator.topics import Topic
 
 _SWEEP = "expire-offsets"
@@ -40,19 +44,19 @@ def delete_groups(shard: Shard, request: Json) -> Json:
     return {"throttleTimeMs": 0, "results": rows}
 
 
-def _check_deletable(group: Group | None) -> None:
+def _check_deletable(group: AnyGroup | None) -> None:
     if group is None or group.state == DEAD:
         raise GroupError("GROUP_ID_NOT_FOUND", "there is no such group")
     if group.state != EMPTY:
         raise GroupError("NON_EMPTY_GROUP", f"group {group.group_id!r} has members")
 
 
-def _delete(shard: Shard, group: Group) -> None:
+def _delete(shard: Shard, group: AnyGroup) -> None:
     if isinstance(group, ConsumerGroup):
-        delete_records(shard, group)
+        append_consumer_group_tombstones(shard, group)
     else:
-        forget_timers(shard, group)
-        delete_classic(shard, group)
+        cancel_group_timers(shard, group)
+        append_classic_group_tombstone(shard, group)
 
 
 # Expiry
@@ -76,7 +80,7 @@ def expire(shard: Shard) -> None:
             _delete(shard, group)
 
 
-def _expire_offsets(shard: Shard, group: Group) -> bool:
+def _expire_offsets(shard: Shard, group: AnyGroup) -> bool:
     """Expire what may go; whether no offset is left, nor any pending."""
     group_id = group.group_id
     none_left = not shard.offsets.has_pending(group_id)
@@ -101,7 +105,7 @@ def _expired(shard: Shard, offset: CommittedOffset, base: int) -> bool:
     return shard.now - base >= shard.config.number(RETENTION_MINUTES) * 60_000
 
 
-def _age_base(group: Group, offset: CommittedOffset) -> int | None:
+def _age_base(group: AnyGroup, offset: CommittedOffset) -> int | None:
     """What an offset's age is counted from; ``None`` keeps it."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return offset.commit_timestamp
@@ -149,10 +153,6 @@ def _forget_offsets(shard: Shard, topic: Topic) -> None:
 
 def after_loading(shard: Shard, now: int) -> None:
     """A log is loaded: sessions start, topics are looked at anew (KIP, "Fail Over")."""
-    from kip848_spark.coordinator.classic import keep_classic_session
-    from kip848_spark.coordinator.consumer_group import MemberState
-    from kip848_spark.coordinator.sessions import await_revocation, keep_session
-
     shard.now = now
     for group in shard.groups.values():
         if isinstance(group, ClassicGroup):

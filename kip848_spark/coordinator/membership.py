@@ -15,12 +15,14 @@ from kip848_spark.coordinator.consumer_group import (
     ConsumerGroup,
     Member,
 )
+from kip848_spark.coordinator.downgrade import downgrade, may_downgrade
 from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.member_timers import cancel_timers
 from kip848_spark.coordinator.reconcile import Owned
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.sessions import cancel_timers
 from kip848_spark.coordinator.shard import Shard, rows_in_order
 from kip848_spark.coordinator.subscriptions import bump_after_removal, drop_unused_regex
+from kip848_spark.coordinator.tombstones import append_member_tombstones
 
 
 def check_not_full(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
@@ -130,32 +132,23 @@ def fence(shard: Shard, group: ConsumerGroup, members: Sequence[Member]) -> None
 
     The last member of the new protocol going may turn the group into a classic one instead.
     """
-    from kip848_spark.coordinator.migration import downgrade, may_downgrade
-
     leavers = {member.member_id for member in members}
     if may_downgrade(shard, group, leavers):
         downgrade(shard, group, leavers)
         return
     for member in members:
-        remove(shard, group, member)
+        append_member_tombstones(shard, group, member)
         cancel_timers(shard, group.group_id, member.member_id)
     for regex in dict.fromkeys(member.regex for member in members):
         drop_unused_regex(shard, group, regex)
     bump_after_removal(shard, group)
 
 
-def remove(shard: Shard, group: ConsumerGroup, member: Member) -> None:
-    """The three tombstones of a member: current assignment, target, metadata."""
-    key = {"groupId": group.group_id, "memberId": member.member_id}
-    for kind in (records.CURRENT, records.TARGET_MEMBER, records.MEMBER):
-        shard.append(records.tombstone(kind, **key))
-
-
-def take_place(shard: Shard, group: ConsumerGroup, old: Member, new: Member) -> None:
+def replace_member(shard: Shard, group: ConsumerGroup, old: Member, new: Member) -> None:
     """A static member is back under a new id: it inherits target and assignment, at epoch 0."""
     target = rows_in_order(group.target_of(old.member_id))
     cancel_timers(shard, group.group_id, old.member_id)
-    remove(shard, group, old)
+    append_member_tombstones(shard, group, old)
     shard.append(group.member_record(new))
     shard.append(records.target_member(group.group_id, new.member_id, target))
     shard.append(group.current_record(new))

@@ -28,9 +28,10 @@ from kip848_spark.coordinator.offset_store import (
     offset_record,
     offset_tombstone,
 )
+from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.replay import replay
-from kip848_spark.coordinator.shard import Group, Shard
+from kip848_spark.coordinator.shard import Shard
 
 _EPOCH_SINCE = 9
 """The OffsetCommit version that knows member epochs, and GROUP_ID_NOT_FOUND."""
@@ -132,7 +133,7 @@ def end_transaction(shard: Shard, request: Json) -> Json:
     return {"throttleTimeMs": 0, "errorCode": "NONE"}
 
 
-def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> Group:
+def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> AnyGroup:
     """The group; without one, a commit that names no epoch makes a *simple* group."""
     group_id = request.get("groupId") or ""
     if not group_id:
@@ -146,7 +147,7 @@ def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> G
 
 
 def _check_commit(
-    group: Group, request: Json, epoch: int, version: int, *, transactional: bool
+    group: AnyGroup, request: Json, epoch: int, version: int, *, transactional: bool
 ) -> Member | None:
     """Whether this member at this epoch may commit; the member if its partitions matter."""
     member_id = request.get("memberId") or ""
@@ -362,7 +363,7 @@ def delete_offsets(shard: Shard, request: Json) -> Json:
     return {"errorCode": "NONE", "throttleTimeMs": 0, "topics": rows}
 
 
-def subscribes_to(group: Group, topic: str) -> bool:
+def subscribes_to(group: AnyGroup, topic: str) -> bool:
     """Whether the group is known to ask for this topic."""
     if isinstance(group, ConsumerGroup):
         return topic in group.topic_names()

@@ -25,14 +25,16 @@ from kip848_spark.coordinator.consumer_protocol import assignment_bytes, subscri
 from kip848_spark.coordinator.faults import ReplayError
 from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.offset_store import CommittedOffset
+from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.records import Json, Partitions, Record
-from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.topics import Topic
 
 _NEWEST_VALUE = {"0": 4, "1": 4, "2": 4, "3": 0, "4": 0, "5": 0, "6": 0, "7": 0, "8": 0, "16": 0}
 
 
-def replay(shard: Shard, record: Record, log_offset: int = -1, *, producer: int = -1) -> None:
+def replay(
+    state: PartitionState, record: Record, log_offset: int = -1, *, producer: int = -1
+) -> None:
     """Apply one record; ``producer`` is the id of a transactional batch it came in, or -1."""
     kind = str(record["key"]["type"])
     applier = _APPLIERS.get(kind)
@@ -42,34 +44,36 @@ def replay(shard: Shard, record: Record, log_offset: int = -1, *, producer: int 
     if value is not None:
         version = int(value["version"])
         newest = _NEWEST_VALUE[kind]
-        if kind == "0" and not shard.release.legacy_offset_key_any_version:
+        if kind == "0" and not state.release.legacy_offset_key_any_version:
             newest = 0
         if not 0 <= version <= newest:
             raise ReplayError(f"key type {kind} with value version {version}")
         value = value["data"]
     if kind in ("0", "1"):
-        _offset(shard, record["key"]["data"], value, log_offset, producer)
+        _offset(state, record["key"]["data"], value, log_offset, producer)
     else:
-        applier(shard, record["key"]["data"], value)
+        applier(state, record["key"]["data"], value)
 
 
-def end_transaction(shard: Shard, producer: int, *, commit: bool) -> None:
+def end_transaction(state: PartitionState, producer: int, *, commit: bool) -> None:
     """A control marker in the log: the producer's pending offsets take effect, or go."""
-    shard.offsets.end_transaction(producer, commit=commit)
+    state.offsets.end_transaction(producer, commit=commit)
 
 
 # Offsets (keys 0 and 1)
 
 
-def _offset(shard: Shard, key: Json, value: Json | None, log_offset: int, producer: int) -> None:
+def _offset(
+    state: PartitionState, key: Json, value: Json | None, log_offset: int, producer: int
+) -> None:
     """A commit creates a *simple* classic group if there is none; a tombstone touches no group."""
     group_id = key["group"]
     place = (key["topic"], key["partition"])
     if value is None:
-        shard.offsets.drop(group_id, place)
+        state.offsets.drop(group_id, place)
         return
-    if group_id not in shard.groups:
-        shard.groups[group_id] = ClassicGroup(group_id, state_since=shard.now)
+    if group_id not in state.groups:
+        state.groups[group_id] = ClassicGroup(group_id, state_since=state.now)
     offset = CommittedOffset(
         value["offset"],
         value.get("leaderEpoch", -1),
@@ -79,17 +83,17 @@ def _offset(shard: Shard, key: Json, value: Json | None, log_offset: int, produc
         value.get("topicId"),
         log_offset,
     )
-    shard.offsets.put(group_id, place, offset, producer)
+    state.offsets.put(group_id, place, offset, producer)
 
 
 # Classic groups (key 2)
 
 
-def _classic_group(shard: Shard, key: Json, value: Json | None) -> None:
+def _classic_group(state: PartitionState, key: Json, value: Json | None) -> None:
     """Replaces whatever stood under that name; a tombstone removes it, whatever its type."""
     group_id = key["group"]
     if value is None:
-        shard.groups.pop(group_id, None)
+        state.groups.pop(group_id, None)
         return
     members = value.get("members") or []
     group = ClassicGroup(
@@ -124,38 +128,38 @@ def _classic_group(shard: Shard, key: Json, value: Json | None) -> None:
         )
     group.leader = value["leader"]
     group.protocol_type = value["protocolType"] or None
-    shard.groups[group_id] = group
+    state.groups[group_id] = group
 
 
 # Consumer groups
 
 
-def _group_for_value(shard: Shard, group_id: str) -> ConsumerGroup:
+def _group_for_value(state: PartitionState, group_id: str) -> ConsumerGroup:
     """The group a value belongs to: created if missing, in place of a simple classic one."""
-    group = shard.groups.get(group_id)
+    group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
     if group is not None and not group.simple:
         raise ReplayError(f"group {group_id!r} is a classic group")
-    created = ConsumerGroup(group_id, shard.release)
-    shard.groups[group_id] = created
+    created = ConsumerGroup(group_id, state.release)
+    state.groups[group_id] = created
     return created
 
 
-def _group_for_tombstone(shard: Shard, group_id: str) -> ConsumerGroup | None:
+def _group_for_tombstone(state: PartitionState, group_id: str) -> ConsumerGroup | None:
     """The group a tombstone belongs to; ``None`` means there is nothing to take away."""
-    return _group_for_value(shard, group_id) if group_id in shard.groups else None
+    return _group_for_value(state, group_id) if group_id in state.groups else None
 
 
-def _epoch(shard: Shard, key: Json, value: Json | None) -> None:
+def _epoch(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 3: the group's epoch; its tombstone ends the group, which must be empty by then."""
     group_id = key["groupId"]
     if value is not None:
-        group = _group_for_value(shard, group_id)
+        group = _group_for_value(state, group_id)
         group.epoch = value["epoch"]
         group.metadata_hash = value.get("metadataHash", 0)
         return
-    doomed = _group_for_tombstone(shard, group_id)
+    doomed = _group_for_tombstone(state, group_id)
     if doomed is None:
         return
     if doomed.members:
@@ -164,12 +168,12 @@ def _epoch(shard: Shard, key: Json, value: Json | None) -> None:
         raise ReplayError(f"group {group_id!r} is removed but has {len(doomed.targets)} targets")
     if doomed.target_epoch != LEAVE:
         raise ReplayError(f"group {group_id!r} is removed but its target's epoch is still there")
-    del shard.groups[group_id]
+    del state.groups[group_id]
 
 
-def _topic_metadata(shard: Shard, key: Json, value: Json | None) -> None:
+def _topic_metadata(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 4: 4.0's topic metadata; later releases only note that the record is there."""
-    group = (_group_for_tombstone if value is None else _group_for_value)(shard, key["groupId"])
+    group = (_group_for_tombstone if value is None else _group_for_value)(state, key["groupId"])
     if group is None:
         return
     if value is None:
@@ -180,11 +184,11 @@ def _topic_metadata(shard: Shard, key: Json, value: Json | None) -> None:
         ]
 
 
-def _member(shard: Shard, key: Json, value: Json | None) -> None:
+def _member(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 5: what a member told about itself; its assignment is kept."""
     group_id, member_id = key["groupId"], key["memberId"]
     if value is None:
-        group = _group_for_tombstone(shard, group_id)
+        group = _group_for_tombstone(state, group_id)
         old = group.members.get(member_id) if group is not None else None
         if group is None or old is None:
             return
@@ -194,7 +198,7 @@ def _member(shard: Shard, key: Json, value: Json | None) -> None:
             raise ReplayError(f"member {member_id!r} is removed but its target is not")
         group.remove_member(member_id)
         return
-    group = _group_for_value(shard, group_id)
+    group = _group_for_value(state, group_id)
     old = group.members.get(member_id)
     classic = value.get("classicMemberMetadata")
     group.put_member(
@@ -228,15 +232,15 @@ def _classic_metadata(value: Json) -> ClassicMetadata:
     )
 
 
-def _target_epoch(shard: Shard, key: Json, value: Json | None) -> None:
+def _target_epoch(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 6: the epoch the target was computed for; only the last tombstone of a group."""
     group_id = key["groupId"]
     if value is not None:
-        group = _group_for_value(shard, group_id)
+        group = _group_for_value(state, group_id)
         group.target_epoch = value["assignmentEpoch"]
         group.target_timestamp = value.get("assignmentTimestamp", 0)
         return
-    doomed = _group_for_tombstone(shard, group_id)
+    doomed = _group_for_tombstone(state, group_id)
     if doomed is None:
         return
     if doomed.targets:
@@ -245,35 +249,35 @@ def _target_epoch(shard: Shard, key: Json, value: Json | None) -> None:
     doomed.target_timestamp = 0
 
 
-def _target_member(shard: Shard, key: Json, value: Json | None) -> None:
+def _target_member(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 7: a member's target."""
     group_id, member_id = key["groupId"], key["memberId"]
     if value is not None:
-        group = _group_for_value(shard, group_id)
+        group = _group_for_value(state, group_id)
         group.set_target(
             member_id,
             {row["topicId"]: dict.fromkeys(row["partitions"]) for row in value["topicPartitions"]},
         )
         return
-    doomed = _group_for_tombstone(shard, group_id)
+    doomed = _group_for_tombstone(state, group_id)
     if doomed is not None:
         doomed.targets.pop(member_id, None)
 
 
-def _current(shard: Shard, key: Json, value: Json | None) -> None:
+def _current(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 8: a member's epochs and assignment; the tombstone keeps the member, with nothing."""
     group_id, member_id = key["groupId"], key["memberId"]
     if value is None:
-        group = _group_for_tombstone(shard, group_id)
+        group = _group_for_tombstone(state, group_id)
         old = group.members.get(member_id) if group is not None else None
         if group is None or old is None:
             return
         group.put_member(old.with_assignment(LEAVE, LEAVE, MemberState.STABLE, {}, {}))
         return
-    group = _group_for_value(shard, group_id)
+    group = _group_for_value(state, group_id)
     epoch = value["memberEpoch"]
     member = group.members.get(member_id) or Member(member_id)
-    with_epochs = shard.release.partition_epochs
+    with_epochs = state.release.partition_epochs
     group.put_member(
         member.with_assignment(
             epoch,
@@ -311,25 +315,25 @@ def _walked(rows: list[Json]) -> list[Json]:
     return [by_topic[topic] for topic in uuid_order(by_topic)]
 
 
-def _regex(shard: Shard, key: Json, value: Json | None) -> None:
+def _regex(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 16: the topics a regular expression stood for."""
     group_id, regex = key["groupId"], key["regularExpression"]
     if value is not None:
-        group = _group_for_value(shard, group_id)
+        group = _group_for_value(state, group_id)
         group.set_resolved(
             regex, ResolvedRegex(frozenset(value["topics"]), value["version"], value["timestamp"])
         )
         return
-    doomed = _group_for_tombstone(shard, group_id)
+    doomed = _group_for_tombstone(state, group_id)
     if doomed is not None:
         doomed.resolved.pop(regex, None)
 
 
-def _skip(shard: Shard, key: Json, value: Any) -> None:
+def _skip(state: PartitionState, key: Json, value: Any) -> None:
     """A share or streams group's record."""
 
 
-_APPLIERS: dict[str, Callable[[Shard, Json, Any], None]] = {
+_APPLIERS: dict[str, Callable[[PartitionState, Json, Any], None]] = {
     "0": _skip,
     "1": _skip,
     "2": _classic_group,

@@ -11,27 +11,9 @@ from collections.abc import Callable
 
 from kip848_spark.coordinator.config import SESSION
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.member_timers import rebalance_key, session_key
+from kip848_spark.coordinator.membership import fence
 from kip848_spark.coordinator.shard import Shard
-
-
-def session_key(group_id: str, member_id: str) -> str:
-    """The timer that ends a member's session."""
-    return f"session-{group_id}-{member_id}"
-
-
-def rebalance_key(group_id: str, member_id: str) -> str:
-    """The timer of a member that must revoke."""
-    return f"rebalance-{group_id}-{member_id}"
-
-
-def join_key(group_id: str, member_id: str) -> str:
-    """The timer of a classic member that was told to rejoin a consumer group."""
-    return f"join-{group_id}-{member_id}"
-
-
-def sync_key(group_id: str, member_id: str) -> str:
-    """The timer of a classic member that joined and must sync."""
-    return f"sync-{group_id}-{member_id}"
 
 
 def keep_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
@@ -39,13 +21,13 @@ def keep_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
     timeout = shard.config.for_group(group.group_id, SESSION)
     if member.classic is not None:
         timeout = member.classic.session_timeout
-    fence_later(shard, session_key(group.group_id, member.member_id), group, member, timeout)
+    schedule_fencing(shard, session_key(group.group_id, member.member_id), group, member, timeout)
 
 
 def await_revocation(shard: Shard, group: ConsumerGroup, member: Member) -> None:
     """Give a member its rebalance timeout to revoke."""
     epoch = member.epoch
-    fence_later(
+    schedule_fencing(
         shard,
         rebalance_key(group.group_id, member.member_id),
         group,
@@ -55,7 +37,7 @@ def await_revocation(shard: Shard, group: ConsumerGroup, member: Member) -> None
     )
 
 
-def fence_later(
+def schedule_fencing(
     shard: Shard,
     key: str,
     group: ConsumerGroup,
@@ -65,8 +47,6 @@ def fence_later(
     still: Callable[[Member], bool] = lambda _: True,
 ) -> None:
     """Fence a member after ``delay`` ms unless the timer is cancelled or ``still`` says no."""
-    from kip848_spark.coordinator.membership import fence
-
     group_id, member_id = group.group_id, member.member_id
 
     def expire() -> None:
@@ -77,9 +57,3 @@ def fence_later(
             fence(shard, current, [current.members[member_id]])
 
     shard.schedule(key, delay, expire)
-
-
-def cancel_timers(shard: Shard, group_id: str, member_id: str) -> None:
-    """Stop every timer of a member."""
-    for key in (session_key, rebalance_key, join_key, sync_key):
-        shard.timers.cancel(key(group_id, member_id))

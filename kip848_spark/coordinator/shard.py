@@ -19,13 +19,12 @@ from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.metrics import Metrics
-from kip848_spark.coordinator.offset_store import OffsetStore
+from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.records import Json, Record
 from kip848_spark.coordinator.releases import Release
+from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.timers import Timers
 from kip848_spark.coordinator.topics import Topics
-
-Group = ConsumerGroup | ClassicGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +53,15 @@ class Output:
     records: list[Record] = field(default_factory=list)
 
 
-class Shard:
+class Shard(PartitionState):
     """The state of one coordinator and the means to change it."""
 
     def __init__(self, release: Release, config: BrokerConfig, seed: int = 0) -> None:
-        self.release = release
+        super().__init__(release)
         self.config = config
         self.topics = Topics()
         self.timers = Timers()
         self.metrics = Metrics()
-        self.offsets = OffsetStore()
-        self.groups: dict[str, Group] = {}
-        self.now = 0
         self.log_end = 0
         self.output = Output()
         self.answering = True
@@ -75,8 +71,6 @@ class Shard:
 
     def append(self, record: Record) -> None:
         """Write a record and apply it."""
-        from kip848_spark.coordinator.replay import replay
-
         self.output.records.append(record)
         replay(self, record, self.log_end)
         self.log_end += 1

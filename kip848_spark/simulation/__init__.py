@@ -1,9 +1,9 @@
-"""Clusters that never were: clients driven against the reference coordinator, by seed."""
+"""Simulated clusters: clients that drive the reference coordinator, reproducible by seed."""
 
 from __future__ import annotations
 
 from kip848_spark.simulation.plan import ClusterPlan, plan_cluster
 from kip848_spark.simulation.profiles import PROFILES, Profile
-from kip848_spark.simulation.simulate import Outcome, simulate
+from kip848_spark.simulation.simulate import SimulationResult, simulate
 
-__all__ = ["PROFILES", "ClusterPlan", "Outcome", "Profile", "plan_cluster", "simulate"]
+__all__ = ["PROFILES", "ClusterPlan", "Profile", "SimulationResult", "plan_cluster", "simulate"]

@@ -1,7 +1,7 @@
-"""A consumer of the classic protocol: it joins, syncs, heartbeats, and joins again when told to.
+"""A consumer of the classic protocol: it joins, syncs, heartbeats, and rejoins when told to.
 
-Eager clients (``range``) give everything up before they join again, cooperative ones only what
-they are not given any more, and then they join once more. The leader computes the assignment.
+Eager clients (``range``) revoke all partitions before they rejoin. Cooperative clients revoke only
+what their new assignment lacks, and then rejoin once more. The leader computes the assignment.
 """
 
 from __future__ import annotations
@@ -18,49 +18,53 @@ from kip848_spark.coordinator.consumer_protocol import (
     write_subscription,
 )
 from kip848_spark.coordinator.records import Json
-from kip848_spark.simulation.client import BACKOFF, Client
+from kip848_spark.simulation.client import BACKOFF, SimulatedClient
 
 HEARTBEAT = 3_000
-LOOK_AGAIN = 30_000
-"""A leader that held partitions back, or took over from another, joins again after a while: who
-was to give them up may have been restarted meanwhile, and then nobody would."""
+REJOIN_AFTER = 30_000
+"""How long (ms) a leader waits before it rejoins if it withheld partitions or took over from
+another leader. The member that was to revoke them may have been restarted, and then nobody else
+would trigger a rebalance.
+"""
 _RESET = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
-Shares = dict[str, list[tuple[str, int]]]
+MemberShares = dict[str, list[tuple[str, int]]]
 
 
-class ClassicConsumer(Client):
+class ClassicConsumer(SimulatedClient):
     """One member of the classic protocol."""
 
     classic = True
 
-    def enter(self) -> None:
-        self.first_tick = self.life.now + self.life.rng.randrange(self.group.plan.commit_interval)
+    def join_group(self) -> None:
+        self.first_tick = self.partition.now + self.partition.rng.randrange(
+            self.group.plan.commit_interval
+        )
         self.member_id = ""
-        self._forget()
+        self._reset()
         self._join()
 
-    def _forget(self) -> None:
-        """Nobody knows this member any more."""
+    def _reset(self) -> None:
+        """The coordinator no longer knows this member."""
         self.set_owned({})
         self.epoch = -1
         self.protocol = ""
-        self.settle()
+        self.update_at_rest()
 
-    def _named(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        names = self.life.topic_names
+    def _owned_by_name(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        names = self.partition.topic_names
         rows = ((names[topic], numbers) for topic, numbers in self.owned.items())
         return tuple(sorted(rows))
 
     def _join(self) -> None:
-        self.turn()
+        self.cancel_pending()
         plan = self.group.plan
         cooperative = plan.cooperative
-        topics = self.asked = tuple(sorted(self.group.topics_for(self)))
-        self.seen: object = None
+        topics = self.subscribed = tuple(sorted(self.group.topics_for(self.number)))
+        self.assigned_sizes: object = None
         subscription = Subscription(
             3 if cooperative else 1,
             topics,
-            owned=self._named() if cooperative else (),
+            owned=self._owned_by_name() if cooperative else (),
             generation=self.epoch if cooperative else -1,
         )
         metadata = base64.b64encode(write_subscription(subscription)).decode()
@@ -75,9 +79,9 @@ class ClassicConsumer(Client):
                 {"name": "cooperative-sticky" if cooperative else "range", "metadata": metadata}
             ],
         }
-        self.send("JoinGroup", request, self._joined, 9)
+        self.send("JoinGroup", request, self._on_join, 9)
 
-    def _joined(self, answer: Json | None) -> None:
+    def _on_join(self, answer: Json | None) -> None:
         code = "" if answer is None else answer["errorCode"]
         if answer is None:
             self.after(BACKOFF, self._join)
@@ -85,18 +89,18 @@ class ClassicConsumer(Client):
             self.member_id = answer["memberId"]
             self._join()
         elif code == "NONE":
-            self.tell(self.life.now)
+            self.write_commits(self.partition.now)
             self.member_id, self.epoch = answer["memberId"], answer["generationId"]
             self.protocol = answer["protocolName"]
-            self.settle()
-            self.unsure = answer["skipAssignment"]
+            self.update_at_rest()
+            self.incomplete = answer["skipAssignment"]
             shares: list[Json] = []
             if answer["leader"] == self.member_id and answer["members"]:
                 shares = self._assign(answer["members"])
             self._sync(shares)
         elif code in ("UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID"):
             self.member_id = ""
-            self._forget()
+            self._reset()
             self.after(BACKOFF, self._join)
         else:
             self.after(1_000, self._join)
@@ -111,14 +115,14 @@ class ClassicConsumer(Client):
             "protocolName": self.protocol,
             "assignments": shares,
         }
-        self.send("SyncGroup", request, self._synced, 5)
+        self.send("SyncGroup", request, self._on_sync, 5)
 
-    def _synced(self, answer: Json | None) -> None:
+    def _on_sync(self, answer: Json | None) -> None:
         if answer is None:
             self._join()
         elif answer["errorCode"] == "NONE":
             given = read_assignment(base64.b64decode(answer["assignment"])).partitions
-            known = self.life.coordinator.shard.topics
+            known = self.partition.coordinator.shard.topics
             owned = {}
             for name, numbers in given:
                 topic = known.named(name)
@@ -132,13 +136,13 @@ class ClassicConsumer(Client):
                 self._revoke_then_join(owned)
                 return
             self.set_owned(owned)
-            self.settle()
-            self.after(HEARTBEAT, self._beat)
-            if self.unsure:
-                self.after(LOOK_AGAIN, self._give_up_and_join)
+            self.update_at_rest()
+            self.after(HEARTBEAT, self._heartbeat)
+            if self.incomplete:
+                self.after(REJOIN_AFTER, self._rejoin)
         elif answer["errorCode"] in _RESET:
             self.member_id = "" if answer["errorCode"] == "UNKNOWN_MEMBER_ID" else self.member_id
-            self._forget()
+            self._reset()
             self.after(BACKOFF, self._join)
         else:
             self.after(BACKOFF, self._join)
@@ -146,91 +150,99 @@ class ClassicConsumer(Client):
     def _revoke_then_join(self, owned: Mapping[str, tuple[int, ...]]) -> None:
         self.commit(lambda _: None)
 
-        def revoked() -> None:
+        def finish() -> None:
             self.set_owned(owned)
-            self.settle()
+            self.update_at_rest()
             self._join()
 
-        self.turn()
-        self.after(self._patience(), revoked)
+        self.cancel_pending()
+        self.after(self._revocation_time(), finish)
 
-    def _patience(self) -> int:
-        """How long the application takes to give partitions up."""
+    def _revocation_time(self) -> int:
+        """How long (ms) the application takes to revoke partitions."""
         if self.slow:
             self.slow = False
             return self.group.plan.rebalance_timeout + 15_000
-        return self.life.rng.randrange(10, 1_500)
+        return self.partition.rng.randrange(10, 1_500)
 
-    def _beat(self) -> None:
-        life = self.life
+    def _heartbeat(self) -> None:
+        partition = self.partition
         request: Json = {
             "groupId": self.group.plan.group_id,
             "memberId": self.member_id,
             "groupInstanceId": self.instance_id,
             "generationId": self.epoch,
         }
-        if self.cut_off or life.is_lost():
-            self.tell(life.now)
-            self.after(HEARTBEAT, self._beat)
+        if self.cut_off or partition.is_lost():
+            self.write_commits(partition.now)
+            self.after(HEARTBEAT, self._heartbeat)
             return
-        life.request("Heartbeat", request, self.sender, self._beaten, version=4, group=self.group)
+        partition.request(
+            "Heartbeat", request, self.sender, self._on_heartbeat, version=4, group=self.group
+        )
 
-    def _beaten(self, answer: Json) -> None:
+    def _on_heartbeat(self, answer: Json) -> None:
         code = answer["errorCode"]
         if code == "NONE":
-            self.after(HEARTBEAT, self._beat)
-            if self.asked != tuple(sorted(self.group.topics_for(self))) or (
-                self.seen is not None and self.seen != self._sizes()
+            self.after(HEARTBEAT, self._heartbeat)
+            if self.subscribed != tuple(sorted(self.group.topics_for(self.number))) or (
+                self.assigned_sizes is not None and self.assigned_sizes != self._topic_sizes()
             ):
-                self._give_up_and_join()
+                self._rejoin()
         elif code == "REBALANCE_IN_PROGRESS":
-            self.after(self.life.delay(), self._give_up_and_join)
+            self.after(self.partition.delay(), self._rejoin)
         else:
             if code != "ILLEGAL_GENERATION":
                 self.member_id = ""
-            self._forget()
+            self._reset()
             self.after(BACKOFF, self._join)
 
-    def _give_up_and_join(self) -> None:
+    def _rejoin(self) -> None:
         if self.group.plan.cooperative:
             self._join()
             return
         self._revoke_then_join({})
 
-    def _sizes(self) -> tuple[object, ...]:
-        """What a leader sees of the topics it assigned: if that changes, it joins again."""
-        topics = self.life.coordinator.shard.topics
+    def _topic_sizes(self) -> tuple[object, ...]:
+        """Id and partition count of each assigned topic: if they change, the leader rejoins."""
+        topics = self.partition.coordinator.shard.topics
         found = (topics.named(name) for name in self.assigned_topics)
         return tuple((topic.topic_id, topic.partitions) if topic else None for topic in found)
 
-    def goodbye(self, *, for_good: bool) -> tuple[str, int, Json] | None:
+    def leave_request(self, *, for_good: bool) -> tuple[str, int, Json] | None:
         static = self.instance_id is not None
         if not self.member_id or (static and not for_good):
             return None
         identity = {"memberId": self.member_id, "groupInstanceId": self.instance_id}
         return "LeaveGroup", 5, {"groupId": self.group.plan.group_id, "members": [identity]}
 
-    # The leader's part
+    # The leader's assignment
 
     def _assign(self, members: list[Json]) -> list[Json]:
-        """Every partition of what each asks for; cooperative: what another owns waits a round."""
-        asked: dict[str, Subscription] = {
+        """Assign every subscribed partition. A cooperative leader withholds a partition that
+        another member still owns.
+        """
+        subscriptions: dict[str, Subscription] = {
             row["memberId"]: read_subscription(base64.b64decode(row["metadata"])) for row in members
         }
-        topics = self.life.coordinator.shard.topics
-        self.assigned_topics = sorted({name for said in asked.values() for name in said.topics})
-        self.seen = self._sizes()
-        shares: Shares = {member: [] for member in sorted(asked)}
+        topics = self.partition.coordinator.shard.topics
+        self.assigned_topics = sorted(
+            {name for subscription in subscriptions.values() for name in subscription.topics}
+        )
+        self.assigned_sizes = self._topic_sizes()
+        shares: MemberShares = {member: [] for member in sorted(subscriptions)}
         owned = {
-            member: {(name, n) for name, numbers in said.owned for n in numbers}
-            for member, said in asked.items()
+            member: {(name, n) for name, numbers in subscription.owned for n in numbers}
+            for member, subscription in subscriptions.items()
             if self.group.plan.cooperative
         }
         for name in self.assigned_topics:
             topic = topics.named(name)
-            takers = [member for member in sorted(asked) if name in asked[member].topics]
+            subscribers = [
+                member for member in sorted(subscriptions) if name in subscriptions[member].topics
+            ]
             if topic is not None:
-                _share(name, topic.partitions, takers, shares, owned)
+                _share_topic(name, topic.partitions, subscribers, shares, owned)
         holder = {place: member for member, places in owned.items() for place in places}
         rows = []
         for member, places in shares.items():
@@ -239,32 +251,34 @@ class ClassicConsumer(Client):
                 if holder.get(place, member) == member:
                     by_name.setdefault(place[0], []).append(place[1])
                 else:
-                    self.unsure = True
+                    self.incomplete = True
             given = tuple((name, tuple(sorted(numbers))) for name, numbers in by_name.items())
-            data = write_assignment(ClassicAssignment(asked[member].version, given))
+            data = write_assignment(ClassicAssignment(subscriptions[member].version, given))
             rows.append({"memberId": member, "assignment": base64.b64encode(data).decode()})
         return rows
 
 
-def _share(
+def _share_topic(
     name: str,
     partitions: int,
-    takers: list[str],
-    shares: Shares,
+    subscribers: list[str],
+    shares: MemberShares,
     owned: Mapping[str, set[tuple[str, int]]],
 ) -> None:
-    """One topic among its takers, evenly; each keeps what it has, up to its share."""
-    quota, more = divmod(partitions, len(takers))
+    """Distribute one topic evenly among its subscribers; each keeps what it owns, up to
+    its share.
+    """
+    quota, more = divmod(partitions, len(subscribers))
     free = set(range(partitions))
-    room = {}
-    for i, member in enumerate(takers):
-        room[member] = quota + (i < more)
+    missing = {}
+    for i, member in enumerate(subscribers):
+        missing[member] = quota + (i < more)
         own = sorted(n for topic, n in owned.get(member, ()) if topic == name and n in free)
-        kept = own[: room[member]]
+        kept = own[: missing[member]]
         shares[member] += [(name, n) for n in kept]
-        room[member] -= len(kept)
+        missing[member] -= len(kept)
         free -= set(kept)
     left = sorted(free)
-    for member in takers:
-        taken, left = left[: room[member]], left[room[member] :]
+    for member in subscribers:
+        taken, left = left[: missing[member]], left[missing[member] :]
         shares[member] += [(name, n) for n in taken]

@@ -1,8 +1,8 @@
-"""A partition's log as the log cleaner leaves it.
+"""Compacts a partition's log as Kafka's log cleaner does.
 
-Cleaned is all but the active segment (here: the last tenth). Of what is cleaned only the last
-record of each key stays; a tombstone that stays goes too when it is older than the delete
-retention, which real clusters have at a day and which is here a quarter of the log's own time.
+The cleaner skips the active segment (here the last tenth). From the rest it keeps the last record
+of each key. It also removes tombstones older than the delete retention, which is one day by default
+in Kafka and a quarter of the log's time span here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ RETAINED = 0.25
 
 
 def clean(path: Path) -> int:
-    """Clean a partition's file in place; how many records are left. Memory: its keys."""
+    """Compact a partition's file in place; returns the number of records left. Holds all keys in
+    memory.
+    """
     source = pq.ParquetFile(path)
     count = source.metadata.num_rows
     active = count - max(1, int(count * ACTIVE))
@@ -46,7 +48,9 @@ def clean(path: Path) -> int:
 
 
 def _last_of(source: pq.ParquetFile, active: int) -> tuple[dict[bytes, int], int, int]:
-    """The last row of each key before the active segment; the log's first and last time in us."""
+    """The last row of each key before the active segment, and the log's first and last
+    time in µs.
+    """
     last: dict[bytes, int] = {}
     begin, oldest, newest = 0, None, 0
     for batch in source.iter_batches(1 << 17, columns=["timestamp", "key"]):

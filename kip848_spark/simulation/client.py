@@ -1,46 +1,43 @@
-"""What consumers of both protocols have in common: a life, what they own, and their commits."""
+"""What simulated consumers of both protocols share: their lifecycle, their partitions and their
+commits.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from kip848_spark.coordinator import Client as Sender
+from kip848_spark.coordinator import Client
 from kip848_spark.coordinator.classic import keep_classic_session
 from kip848_spark.coordinator.classic_group import PREPARING, STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.records import Json
-from kip848_spark.simulation.commits import Commits, late, ticks
+from kip848_spark.simulation.commits import Commits, commit_times, lateness
+from kip848_spark.simulation.interfaces import GroupInterface, OwnedPartitions, PartitionInterface
 
-if TYPE_CHECKING:
-    from kip848_spark.simulation.group import GroupLife
-    from kip848_spark.simulation.partition import PartitionLife
-
-Owned = dict[str, tuple[int, ...]]
-"""What a client works on: partitions by topic id."""
 REQUEST_TIMEOUT = 30_000
 BACKOFF = 100
 
 
-class Client(ABC):
+class SimulatedClient(ABC):
     """A consumer in a process of its own.
 
-    While it is *at rest*, what it commits can't be refused: it is then written in bulk, when
-    someone asks (`tell`). Otherwise each commit is a request.
+    A client is *at rest* while the coordinator cannot refuse its commits. Its commits are then
+    written in bulk by `write_commits`. Otherwise each commit is a request.
     """
 
     classic = False
 
-    def __init__(self, life: PartitionLife, group: GroupLife, name: str) -> None:
-        self.life = life
+    def __init__(self, partition: PartitionInterface, group: GroupInterface, name: str) -> None:
+        self.partition = partition
         self.group = group
-        self.number = life.next_client_number()
+        self.number = partition.next_client_number()
         self.name = name
         host = f"/10.{self.number // 62_500}.{self.number // 250 % 250}.{self.number % 250}"
-        self.sender = Sender(name, host)
+        self.sender = Client(name, host)
         self.instance_id = f"{group.plan.group_id}-{name}" if group.plan.static else None
         self.member_id = ""
         self.epoch = 0
@@ -48,140 +45,145 @@ class Client(ABC):
         self.cut_off = False
         self.slow = False
         self.known: Member | None = None
-        """The member as the coordinator had it after the last heartbeat it answered in full."""
+        """The member as the coordinator stored it after the last heartbeat that it
+        processed in full.
+        """
         self.leaving = False
-        self.born = 0
-        self.owned: Owned = {}
+        self.owned: OwnedPartitions = {}
         self.numbers = np.zeros(0, np.int64)
         self.topic_ids = np.zeros(0, np.int64)
         self.rows: list[tuple[str, int, str | None]] = []
         self.at_rest = False
-        self.told = 0
+        self.written_until = 0
         self.first_tick = 0
         text = f"by {name}" if group.plan.with_metadata else ""
         self.text = text
-        self.metadata = life.places.text(text)
-        self.asking = -1
-        self._turn = 0
+        self.metadata = partition.positions.text(text)
+        self.next_request_at = -1
+        self._schedule = 0
 
     # -- time and messages -------------------------------------------------------------------
 
-    def after(self, delay: int, deed: Callable[[], None]) -> None:
-        """Do something later, unless the client's life has changed by then (see `turn`)."""
-        turn = self._turn
+    def after(self, delay: int, action: Callable[[], None]) -> None:
+        """Run an action after a delay (ms), unless `cancel_pending` is called or the process ends
+        first.
+        """
+        schedule = self._schedule
 
-        def still() -> None:
-            if self._turn == turn and self.running:
-                deed()
+        def guarded() -> None:
+            if self._schedule == schedule and self.running:
+                action()
 
-        self.life.at(self.life.now + delay, still)
+        self.partition.at(self.partition.now + delay, guarded)
 
-    def turn(self) -> None:
-        """Whatever was to come later is off."""
-        self._turn += 1
+    def cancel_pending(self) -> None:
+        """Cancel every scheduled action and every response that is still expected."""
+        self._schedule += 1
 
     def send(
         self, api: str, request: Json, then: Callable[[Json | None], None], version: int | None
     ) -> None:
-        """Send a request now; ``then`` gets the answer, or None when none came in time."""
-        turn = self._turn
+        """Send a request now. ``then`` receives the response, or None after the request timeout."""
+        schedule = self._schedule
 
-        def answered(answer: Json | None) -> None:
-            if self._turn == turn and self.running:
+        def deliver(answer: Json | None) -> None:
+            if self._schedule == schedule and self.running:
                 then(answer)
 
-        life = self.life
-        if self.cut_off or life.is_lost():
-            life.at(life.now + REQUEST_TIMEOUT, lambda: answered(None))
+        partition = self.partition
+        if self.cut_off or partition.is_lost():
+            partition.at(partition.now + REQUEST_TIMEOUT, lambda: deliver(None))
             return
-        life.at(life.now + life.delay(), lambda: self._arrive(api, request, answered, version))
+        partition.at(
+            partition.now + partition.delay(), lambda: self._arrive(api, request, deliver, version)
+        )
 
     def _arrive(
         self, api: str, request: Json, then: Callable[[Json | None], None], version: int | None
     ) -> None:
-        life = self.life
+        partition = self.partition
 
-        def back(answer: Json) -> None:
-            if self.cut_off or life.is_lost():
-                life.at(life.now + REQUEST_TIMEOUT, lambda: then(None))
+        def reply(answer: Json) -> None:
+            if self.cut_off or partition.is_lost():
+                partition.at(partition.now + REQUEST_TIMEOUT, lambda: then(None))
             else:
-                life.at(life.now + life.delay(), lambda: then(answer))
+                partition.at(partition.now + partition.delay(), lambda: then(answer))
 
-        life.request(api, request, self.sender, back, version=version, group=self.group)
+        partition.request(api, request, self.sender, reply, version=version, group=self.group)
 
-    # -- life --------------------------------------------------------------------------------
+    # -- lifecycle ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The process starts."""
-        self.turn()
+        """Start the process."""
+        self.cancel_pending()
         self.running, self.cut_off, self.leaving = True, False, False
-        self.born = self.life.now
-        self.group.present(self)
         self.set_owned({})
-        self.enter()
+        self.join_group()
 
     @abstractmethod
-    def enter(self) -> None:
-        """Join the group."""
+    def join_group(self) -> None:
+        """Join the group for the first time since the process started."""
 
     @abstractmethod
-    def goodbye(self, *, for_good: bool) -> tuple[str, int, Json] | None:
-        """The API, version and request that tell of its leaving; None if nobody is told."""
+    def leave_request(self, *, for_good: bool) -> tuple[str, int, Json] | None:
+        """API, version and body of the request by which the client leaves; None if it
+        sends none.
+        """
 
     def stop(self, *, for_good: bool = True) -> None:
-        """The process ends in order: it commits, and says that it leaves."""
+        """Shut the process down in order: commit, then leave the group."""
         if not self.running:
             return
-        life = self.life
-        self.tell(life.now)
+        partition = self.partition
+        self.write_commits(partition.now)
         self.at_rest = False
         if self.cut_off:
             self.crash()
             return
         self.commit(lambda _: None)
-        self.turn()
+        self.cancel_pending()
         self.leaving = True
         self.running = False
         self.owned, self.rows = {}, []
-        words = self.goodbye(for_good=for_good)
-        if words is not None and not life.is_lost():
-            api, version, request = words
-            life.request(
-                api, request, self.sender, lambda _: None, version=version, group=self.group
+        request = self.leave_request(for_good=for_good)
+        if request is not None and not partition.is_lost():
+            api, version, body = request
+            partition.request(
+                api, body, self.sender, lambda _: None, version=version, group=self.group
             )
 
     def crash(self) -> None:
-        """The process is gone; nobody is told."""
-        self.tell(self.life.now)
-        self.turn()
+        """End the process without any request."""
+        self.write_commits(self.partition.now)
+        self.cancel_pending()
         self.running = False
         self.at_rest = False
         self.owned = {}
 
     def cut(self, milliseconds: int) -> None:
-        """The network to it is down for a while."""
-        self.tell(self.life.now)
+        """Cut the client off from the network for some ms."""
+        self.write_commits(self.partition.now)
         self.cut_off = True
         self.at_rest = False
-        turn = self._turn
+        schedule = self._schedule
 
-        def mended() -> None:
+        def restore() -> None:
             if self.running:
                 self.cut_off = False
-                if self._turn == turn:
-                    self.settle()
+                if self._schedule == schedule:
+                    self.update_at_rest()
 
-        self.life.at(self.life.now + milliseconds, mended)
+        self.partition.at(self.partition.now + milliseconds, restore)
 
     # -- commits -----------------------------------------------------------------------------
 
     def set_owned(self, owned: Mapping[str, Any]) -> None:
-        """The client works on these partitions from now on."""
-        life = self.life
-        self.tell(life.now)
+        """Read these partitions from now on."""
+        partition = self.partition
+        self.write_commits(partition.now)
         self.owned = {topic: tuple(sorted(numbers)) for topic, numbers in owned.items() if numbers}
         rows: list[tuple[str, int, str | None]] = []
-        named = [(life.topic_names[topic], topic) for topic in self.owned]
+        named = [(partition.topic_names[topic], topic) for topic in self.owned]
         for name, topic_id in sorted(named):
             rows += [(name, number, topic_id) for number in self.owned[topic_id]]
         self._set_rows(rows)
@@ -189,24 +191,25 @@ class Client(ABC):
             self.group.check_owners()
 
     def _set_rows(self, rows: list[tuple[str, int, str | None]]) -> None:
-        places, group_id = self.life.places, self.group.plan.group_id
+        positions, group_id = self.partition.positions, self.group.plan.group_id
         self.rows = rows
         self.numbers = np.array(
-            [places.number((group_id, name, number)) for name, number, _ in rows], np.int64
+            [positions.number((group_id, name, number)) for name, number, _ in rows], np.int64
         )
         self.topic_ids = np.array(
-            [self.life.committed_topic_id(self, name, topic) for name, _, topic in rows], np.int64
+            [self.partition.committed_topic_id(self, name, topic) for name, _, topic in rows],
+            np.int64,
         )
 
-    def look_again(self) -> None:
-        """A topic it works on is another one now, or gone."""
-        self.tell(self.life.now)
+    def on_topic_change(self) -> None:
+        """A topic that the client reads was recreated, grew or was deleted."""
+        self.write_commits(self.partition.now)
         self._set_rows(self.rows)
-        self.settle()
+        self.update_at_rest()
 
     def acceptable(self) -> bool:
-        """Whether the coordinator takes a commit from this client as it is."""
-        group = self.life.coordinator.shard.groups.get(self.group.plan.group_id)
+        """Whether the coordinator would accept a commit of this client now."""
+        group = self.partition.coordinator.shard.groups.get(self.group.plan.group_id)
         if isinstance(group, ConsumerGroup):
             member = group.members.get(self.member_id)
             return (
@@ -223,9 +226,9 @@ class Client(ABC):
             )
         return False
 
-    def settle(self) -> None:
-        """See whether the client is at rest now; if it isn't, its commits are requests."""
-        life = self.life
+    def update_at_rest(self) -> None:
+        """Determine whether the client is at rest. If it is not, schedule a commit by request."""
+        partition = self.partition
         at_rest = (
             self.running
             and not self.cut_off
@@ -233,62 +236,64 @@ class Client(ABC):
             and self.group.plan.kind != "transactional"
             and bool(self.rows)
             and self.acceptable()
-            and all(life.exists(self, name, topic) for name, _, topic in self.rows)
+            and all(partition.exists(self, name, topic) for name, _, topic in self.rows)
         )
         if at_rest and not self.at_rest:
-            self.told = life.now
+            self.written_until = partition.now
         elif self.at_rest and not at_rest:
-            self.tell(life.now)
+            self.write_commits(partition.now)
         self.at_rest = at_rest
         if not at_rest and self.running and self.rows:
-            self._ask_next()
+            self._schedule_request()
 
-    def unsettle(self, before: int) -> None:
-        """The coordinator thinks otherwise of the client since ``before``: see anew."""
+    def leave_rest(self, before: int) -> None:
+        """If the coordinator would refuse the client's commits since ``before`` (ms), commit by
+        requests.
+        """
         if self.at_rest and not self.acceptable():
-            self.tell(before)
+            self.write_commits(before)
             self.at_rest = False
-            self._ask_next()
+            self._schedule_request()
 
-    def tell(self, until: int) -> None:
-        """Write what was committed up to a time."""
-        if not self.at_rest or until <= self.told:
+    def write_commits(self, until: int) -> None:
+        """Write what the client has committed in bulk up to a time in ms."""
+        if not self.at_rest or until <= self.written_until:
             return
-        times = ticks(
-            self.first_tick, self.group.plan.commit_interval, self.told, until, self.number
+        times = commit_times(
+            self.first_tick, self.group.plan.commit_interval, self.written_until, until, self.number
         )
-        self.told = until
+        self.written_until = until
         if len(times) == 0:
             return
-        self.life.add_commits(self, self.commits_at(times))
+        self.partition.add_commits(self, self.commits_at(times))
         if self.classic:
             self._keep_session(int(times[-1]))
 
     def upcoming(self, until: int) -> Commits | None:
-        """What the client will commit from now to a time, if it is left alone."""
+        """What the client will commit until a time if nothing happens to it; None if nothing."""
         interval = self.group.plan.commit_interval
-        times = ticks(self.first_tick, interval, self.told, until, self.number)
+        times = commit_times(self.first_tick, interval, self.written_until, until, self.number)
         return self.commits_at(times) if len(times) else None
 
     def commits_at(self, times: Any) -> Commits:
         """What the client commits at these times."""
-        places, width = self.life.places, len(self.numbers)
+        positions, width = self.partition.positions, len(self.numbers)
         count = len(times) * width
-        offsets = places.offsets(self.numbers, times)
+        offsets = positions.offsets(self.numbers, times)
         return Commits(
             time=np.repeat(times, width),
             client=np.full(count, self.number, np.int64),
             row=np.arange(count),
-            place=np.tile(self.numbers, len(times)),
+            key_number=np.tile(self.numbers, len(times)),
             offset=offsets.reshape(-1),
-            leader=np.tile(places.leaders(self.numbers), len(times)),
+            leader=np.tile(positions.leaders(self.numbers), len(times)),
             metadata=np.full(count, self.metadata, np.int64),
             topic_id=np.tile(self.topic_ids, len(times)),
         )
 
     def _keep_session(self, at: int) -> None:
-        """A commit keeps a classic member's session, as a heartbeat does."""
-        shard = self.life.coordinator.shard
+        """A commit extends a classic member's session, as a heartbeat does."""
+        shard = self.partition.coordinator.shard
         group = shard.groups.get(self.group.plan.group_id)
         if isinstance(group, ClassicGroup) and self.member_id in group.members:
             key = f"classic-session-{group.group_id}-{self.member_id}"
@@ -299,29 +304,29 @@ class Client(ABC):
                 keep_classic_session(shard, group, member)
                 shard.now = now
 
-    # Commits one by one
+    # Commits by request
 
-    def _ask_next(self) -> None:
-        """Commit at the next interval by a request, unless the client is at rest by then."""
-        if self.asking > self.life.now:
+    def _schedule_request(self) -> None:
+        """Send a commit request at the next interval, unless the client is at rest by then."""
+        if self.next_request_at > self.partition.now:
             return
         interval = self.group.plan.commit_interval
-        number = max(0, (self.life.now - self.first_tick) // interval) + 1
-        delay = late(np.array([number]), self.number, interval)
+        number = max(0, (self.partition.now - self.first_tick) // interval) + 1
+        delay = lateness(np.array([number]), self.number, interval)
         at = self.first_tick + number * interval + int(delay[0])
-        self.asking = at
-        self.life.at(at, self._ask)
+        self.next_request_at = at
+        self.partition.at(at, self._commit_by_request)
 
-    def _ask(self) -> None:
+    def _commit_by_request(self) -> None:
         if not self.running or self.at_rest:
             return
         if self.cut_off or not self.rows:
             return
         self.commit(lambda _: None)
-        self.settle()
+        self.update_at_rest()
 
     def commit(self, then: Callable[[Json | None], None]) -> None:
-        """Commit what the client has read so far, by a request of its own."""
+        """Send a commit of the current positions as a request."""
         if not self.rows:
             then({})
             return

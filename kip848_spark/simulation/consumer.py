@@ -1,36 +1,40 @@
-"""A consumer of the new protocol: it heartbeats, and does what the answers say.
+"""A consumer of the new protocol: it heartbeats and follows the responses.
 
-KIP-848 "Consumer": what an assignment takes away is committed and revoked first, which takes the
-application a while; then the client says what it owns. Fenced, it drops everything and joins anew.
+KIP-848 "Consumer": partitions that a new assignment lacks are first committed and revoked, which
+takes the application some time; then the client reports what it owns. A fenced client drops all
+partitions and joins again.
 """
 
 from __future__ import annotations
 
 from kip848_spark.coordinator.records import Json
-from kip848_spark.simulation.client import BACKOFF, Client, Owned
+from kip848_spark.simulation.client import BACKOFF, SimulatedClient
+from kip848_spark.simulation.interfaces import OwnedPartitions
 
 HEARTBEAT = 5_000
-SLOW = 15_000
-"""A slow application revokes so much later than its rebalance timeout."""
-_LOST = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND")
+SLOW_EXTRA = 15_000
+"""How much longer (ms) than its rebalance timeout a slow application takes to revoke partitions."""
+_FENCED = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND")
 
 
-class Consumer(Client):
+class Consumer(SimulatedClient):
     """One member of the new protocol."""
 
-    def enter(self) -> None:
-        self.member_id = self.life.new_uuid()
-        self.first_tick = self.life.now + self.life.rng.randrange(self.group.plan.commit_interval)
+    def join_group(self) -> None:
+        self.member_id = self.partition.new_uuid()
+        self.first_tick = self.partition.now + self.partition.rng.randrange(
+            self.group.plan.commit_interval
+        )
         self._join()
 
     def _join(self) -> None:
         self.epoch = 0
-        self.wanted: Owned | None = None
-        self.busy = False
-        self.said_all = False
+        self.target: OwnedPartitions | None = None
+        self.reconciling = False
+        self.sent_full = False
         self.set_owned({})
-        self.settle()
-        self._beat(full=True)
+        self.update_at_rest()
+        self._heartbeat(full=True)
 
     def _request(self, *, full: bool, owned: bool) -> Json:
         request: Json = {
@@ -41,10 +45,12 @@ class Consumer(Client):
         }
         if full:
             group = self.group
-            self.said = self._subscription()
+            self.last_subscription = self._subscription()
             request |= {
                 "rebalanceTimeoutMs": group.plan.rebalance_timeout,
-                "subscribedTopicNames": None if group.regex else sorted(group.topics_for(self)),
+                "subscribedTopicNames": None
+                if group.regex
+                else sorted(group.topics_for(self.number)),
                 "serverAssignor": group.assignor,
                 "rackId": f"rack-{self.number % 3}" if group.plan.number % 4 == 0 else None,
             }
@@ -57,115 +63,119 @@ class Consumer(Client):
             ]
         return request
 
-    def _beat(self, *, full: bool = False, owned: bool = False) -> None:
-        """Heartbeat now. What waits for a later one is off: there is one at a time."""
-        self.turn()
-        self.said_all = full or self.said_all
+    def _heartbeat(self, *, full: bool = False, owned: bool = False) -> None:
+        """Send a heartbeat now and cancel the scheduled one: only one is in flight at a time."""
+        self.cancel_pending()
+        self.sent_full = full or self.sent_full
         request = self._request(full=full, owned=owned)
-        self.send("ConsumerGroupHeartbeat", request, self._answered, 1)
+        self.send("ConsumerGroupHeartbeat", request, self._on_answer, 1)
 
-    def _tick(self) -> None:
-        """The regular heartbeat; one that changes nothing is not sent the long way."""
-        life = self.life
-        if self.said != self._subscription():
-            self._beat(full=True)
+    def _regular_heartbeat(self) -> None:
+        """The regular heartbeat. If it can change nothing, it takes a shortcut past the simulated
+        network.
+        """
+        partition = self.partition
+        if self.last_subscription != self._subscription():
+            self._heartbeat(full=True)
             return
-        if self.cut_off or life.is_lost():
-            self._beat()
+        if self.cut_off or partition.is_lost():
+            self._heartbeat()
             return
         epoch = self.epoch
         request = self._request(full=False, owned=False)
-        if life.only_keeps_session(request, self):
-            self.after(HEARTBEAT, self._tick)
+        if partition.only_keeps_session(request, self):
+            self.after(HEARTBEAT, self._regular_heartbeat)
             return
-        quiet = life.beat(request, self)
-        same = quiet["errorCode"] == "NONE" and quiet["memberEpoch"] == epoch
-        if same and quiet["assignment"] is None:
-            self.after(HEARTBEAT, self._tick)
+        answer = partition.heartbeat(request, self)
+        same = answer["errorCode"] == "NONE" and answer["memberEpoch"] == epoch
+        if same and answer["assignment"] is None:
+            self.after(HEARTBEAT, self._regular_heartbeat)
             return
-        turn = self._turn
+        schedule = self._schedule
 
-        def heard() -> None:
-            if self._turn == turn and self.running:
-                self._answered(None if self.cut_off else quiet)
+        def deliver() -> None:
+            if self._schedule == schedule and self.running:
+                self._on_answer(None if self.cut_off else answer)
 
-        life.at(life.now + life.delay(), heard)
+        partition.at(partition.now + partition.delay(), deliver)
 
-    def _answered(self, answer: Json | None) -> None:
+    def _on_answer(self, answer: Json | None) -> None:
         if answer is None:
-            self.after(BACKOFF, lambda: self._beat(full=True))
+            self.after(BACKOFF, lambda: self._heartbeat(full=True))
         elif answer["errorCode"] == "NONE":
-            self._told(answer)
-        elif answer["errorCode"] in _LOST:
+            self._apply_answer(answer)
+        elif answer["errorCode"] in _FENCED:
             self.after(BACKOFF, self._rejoin)
-        else:  # UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION and the like
-            self.group.refused(self, answer["errorCode"])
+        else:  # such as UNRELEASED_INSTANCE_ID or INVALID_REGULAR_EXPRESSION
+            self.group.on_refused(answer["errorCode"])
             self.after(2_000, self._rejoin)
 
     def _rejoin(self) -> None:
         self.set_owned({})
         self._join()
 
-    def _told(self, answer: Json) -> None:
+    def _apply_answer(self, answer: Json) -> None:
         if answer["memberEpoch"] != self.epoch:
-            self.tell(self.life.now)
+            self.write_commits(self.partition.now)
             self.epoch = answer["memberEpoch"]
         if answer["assignment"] is not None:
-            self.wanted = {
+            self.target = {
                 row["topicId"]: tuple(sorted(row["partitions"]))
                 for row in answer["assignment"]["topicPartitions"]
                 if row["partitions"]
             }
-        self.settle()
-        if self.wanted is not None and self.wanted != self.owned and not self.busy:
+        self.update_at_rest()
+        if self.target is not None and self.target != self.owned and not self.reconciling:
             self._reconcile()
-        elif not self.said_all:
-            self._beat(full=True)
+        elif not self.sent_full:
+            self._heartbeat(full=True)
             return
-        self.after(HEARTBEAT, self._tick)
+        self.after(HEARTBEAT, self._regular_heartbeat)
 
-    # Taking over what is wanted
+    # Reconciliation
 
     def _reconcile(self) -> None:
-        """Revoke what is not wanted any more; heartbeats go on meanwhile."""
-        self.busy = True
-        wanted = self.wanted or {}
+        """Revoke what the target lacks; heartbeats continue meanwhile."""
+        self.reconciling = True
+        target = self.target or {}
         lost = any(
-            not set(numbers) <= set(wanted.get(topic, ())) for topic, numbers in self.owned.items()
+            not set(numbers) <= set(target.get(topic, ())) for topic, numbers in self.owned.items()
         )
         delay = 2
         if lost:
             self.commit(lambda _: None)
-            delay = self.life.rng.randrange(10, 1_500)
+            delay = self.partition.rng.randrange(10, 1_500)
             if self.slow:
                 self.slow = False
-                delay = self.group.plan.rebalance_timeout + SLOW
-        life, epoch, member_id = self.life, self.epoch, self.member_id
+                delay = self.group.plan.rebalance_timeout + SLOW_EXTRA
+        partition, epoch, member_id = self.partition, self.epoch, self.member_id
 
-        def revoked() -> None:
-            alive = self.running and self.busy and self.member_id == member_id
+        def finish() -> None:
+            alive = self.running and self.reconciling and self.member_id == member_id
             if alive and self.epoch >= epoch > 0:
-                self._revoked()
+                self._take_over()
 
-        life.at(life.now + delay, revoked)
+        partition.at(partition.now + delay, finish)
 
-    def _revoked(self) -> None:
-        self.busy = False
-        self.set_owned(self.wanted or {})
-        self.settle()
-        self._beat(owned=True)
+    def _take_over(self) -> None:
+        self.reconciling = False
+        self.set_owned(self.target or {})
+        self.update_at_rest()
+        self._heartbeat(owned=True)
 
-    # The end
+    # Leaving
 
-    def goodbye(self, *, for_good: bool) -> tuple[str, int, Json] | None:
+    def leave_request(self, *, for_good: bool) -> tuple[str, int, Json] | None:
         if self.epoch <= 0:
             return None
-        leaves_for_a_while = self.instance_id is not None and not for_good
-        epoch = -2 if leaves_for_a_while else -1
+        leaves_temporarily = self.instance_id is not None and not for_good
+        epoch = -2 if leaves_temporarily else -1
         request = self._request(full=False, owned=False) | {"memberEpoch": epoch}
         return "ConsumerGroupHeartbeat", 1, request
 
     def _subscription(self) -> tuple[object, ...]:
-        """What the application asks for: the next heartbeat says all of it if it changed."""
+        """What the application subscribes to: if it changed, the next heartbeat reports
+        all of it.
+        """
         group = self.group
-        return group.regex, group.assignor, group.topics_for(self)
+        return group.regex, group.assignor, group.topics_for(self.number)

@@ -1,4 +1,4 @@
-"""The coordinator's records as bytes, through the vectorized encoder."""
+"""Encodes the coordinator's records with the vectorized encoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EMBEDDED = {
     "metadata": subscription_bytes,
     "assignment": assignment_bytes,
 }
-"""Fields that hold consumer-protocol metadata, by name; a record shows them decoded."""
+"""Fields that hold consumer-protocol metadata, by name; records show them decoded."""
 
 
 @cache
@@ -35,12 +35,14 @@ def _definitions() -> dict[int, tuple[MessageDefinition, MessageDefinition, Reco
 
 
 def plan_of(key_type: int) -> RecordPlan:
-    """How records of this type are written."""
+    """The encoding plan of a record type."""
     return _definitions()[key_type][2]
 
 
 def encode_records(records: Sequence[Record]) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """Keys and values (binary[n]; null for a tombstone) of records as `dump` prints them."""
+    """Keys and values (binary[n]; null for a tombstone) of records in the form `kip848
+    dump` prints.
+    """
     by_type: dict[int, list[int]] = {}
     by_version: dict[tuple[int, int], list[int]] = {}
     for row, record in enumerate(records):
@@ -80,7 +82,7 @@ def _type_of(definition: MessageDefinition) -> pa.StructType:
 
 
 def _plain(field: FieldDefinition, row: Mapping[str, Any]) -> Any:
-    """The field of a row as Arrow takes it."""
+    """The field of a row as an Arrow value."""
     value = row.get(field.json_name, field.default)
     if value is field.default or value is None:
         return value

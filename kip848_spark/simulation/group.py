@@ -1,113 +1,108 @@
-"""A group's life: its clients, what they ask for, and how they commit."""
+"""A simulated group: its clients, their subscriptions, and their commits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kip848_spark.coordinator.classic_group import EMPTY, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.records import Json
 from kip848_spark.simulation.classic import ClassicConsumer
-from kip848_spark.simulation.client import Client
+from kip848_spark.simulation.client import SimulatedClient
 from kip848_spark.simulation.consumer import Consumer
+from kip848_spark.simulation.interfaces import ClientInterface, GroupInterface, PartitionInterface
 from kip848_spark.simulation.invariants import BrokenInvariantError
 from kip848_spark.simulation.plan import GroupPlan
-
-if TYPE_CHECKING:
-    from kip848_spark.simulation.partition import PartitionLife
 
 MOST_CLIENTS = 12
 TRANSACTION_TIMEOUT = 60_000
 
 
-class ManualConsumer(Client):
-    """A consumer that was given its partitions by hand: it only commits."""
+class ManualConsumer(SimulatedClient):
+    """A consumer with manually assigned partitions: it only commits."""
 
-    def enter(self) -> None:
-        self.first_tick = self.life.now + self.life.rng.randrange(self.group.plan.commit_interval)
-        topics = self.life.coordinator.shard.topics
+    def join_group(self) -> None:
+        self.first_tick = self.partition.now + self.partition.rng.randrange(
+            self.group.plan.commit_interval
+        )
+        topics = self.partition.coordinator.shard.topics
         found = (topics.named(name) for name in self.group.topics)
         self.epoch = -1
         self.set_owned({t.topic_id: range(t.partitions) for t in found if t is not None})
-        self.settle()
+        self.update_at_rest()
 
     def acceptable(self) -> bool:
-        group = self.life.coordinator.shard.groups.get(self.group.plan.group_id)
+        group = self.partition.coordinator.shard.groups.get(self.group.plan.group_id)
         return isinstance(group, ClassicGroup) and group.state == EMPTY
 
-    def goodbye(self, *, for_good: bool) -> None:
+    def leave_request(self, *, for_good: bool) -> None:
         return None
 
     def stop(self, *, for_good: bool = True) -> None:
         self.crash()
 
 
-class GroupLife:
-    """One group and the processes that belong to it."""
+class SimulatedGroup:
+    """One group and the client processes that belong to it."""
 
-    def __init__(self, life: PartitionLife, plan: GroupPlan) -> None:
-        self.life = life
+    def __init__(self, partition: PartitionInterface, plan: GroupPlan) -> None:
+        self.partition = partition
         self.plan = plan
         self.classic = plan.kind == "classic"
         self.topics = plan.topics
-        self.odd: dict[int, tuple[str, ...]] = {}
-        """Clients that ask for other topics than the rest."""
+        self.subscription_overrides: dict[int, tuple[str, ...]] = {}
+        """Topics of clients, by number, that do not subscribe to the group's usual topics."""
         self.regex: str | None = None
-        self.assignor: str | None = life.rng.choice((None, None, None, "range", "uniform"))
-        self.clients: list[Client] = []
+        self.assignor: str | None = partition.rng.choice((None, None, None, "range", "uniform"))
+        self.clients: list[SimulatedClient] = []
         self.busy_until = 0
         self._names = 0
 
     # Clients
 
-    def new_client(self, *, classic: bool | None = None) -> Client:
-        """Another process of the group, not yet started."""
+    def new_client(self, *, classic: bool | None = None) -> SimulatedClient:
+        """Create another client of the group; it is not started yet."""
         self._names += 1
-        kind: Callable[[PartitionLife, GroupLife, str], Client] = Consumer
+        kind: Callable[[PartitionInterface, GroupInterface, str], SimulatedClient] = Consumer
         if self.plan.kind == "simple":
             kind = ManualConsumer
         elif self.classic if classic is None else classic:
             kind = ClassicConsumer
-        client = kind(self.life, self, f"{self.plan.group_id.rsplit('-', 1)[0]}-{self._names}")
+        client = kind(self.partition, self, f"{self.plan.group_id.rsplit('-', 1)[0]}-{self._names}")
         self.clients.append(client)
         return client
 
-    def present(self, client: Client) -> None:
-        """The client lives."""
-        if client not in self.clients:
-            self.clients.append(client)
-
-    def remove(self, client: Client) -> None:
-        """The client does not come back."""
+    def remove(self, client: SimulatedClient) -> None:
+        """Remove a client for good."""
         if client in self.clients:
             self.clients.remove(client)
-        self.odd.pop(client.number, None)
+        self.subscription_overrides.pop(client.number, None)
 
-    def up(self) -> list[Client]:
-        """The clients that run."""
+    def running_clients(self) -> list[SimulatedClient]:
+        """The clients whose process is running."""
         return [client for client in self.clients if client.running]
 
-    def topics_for(self, client: Client) -> tuple[str, ...]:
-        """What a client asks for."""
-        return self.odd.get(client.number, self.topics)
+    def topics_for(self, client: int) -> tuple[str, ...]:
+        """The topics that a client, given by its number, subscribes to."""
+        return self.subscription_overrides.get(client, self.topics)
 
-    def refused(self, client: Client, code: str) -> None:
-        """A join was refused for what it asks."""
+    def on_refused(self, code: str) -> None:
+        """A client's heartbeat was refused with this error code."""
         if code == "INVALID_REGULAR_EXPRESSION":
             self.regex = None
 
     def check_owners(self) -> None:
-        """No partition is worked on by two clients of the new protocol that are members.
+        """Raise BrokenInvariantError if two clients that are members read one partition.
 
-        A classic client may be expelled while its JoinGroup is under way and be a member again
-        when that arrives, with partitions in hand that are another's by then.
+        Only clients of the consumer protocol are checked. A classic client may be removed while its
+        JoinGroup is in flight and be a member again when it arrives, still reading partitions that
+        now belong to another member.
         """
-        group = self.life.coordinator.shard.groups.get(self.plan.group_id)
-        if self.life.invariants is None or not isinstance(group, ConsumerGroup):
+        group = self.partition.coordinator.shard.groups.get(self.plan.group_id)
+        if self.partition.invariants is None or not isinstance(group, ConsumerGroup):
             return
-        owners: dict[tuple[str, int], Client] = {}
-        for client in self.up():
+        owners: dict[tuple[str, int], SimulatedClient] = {}
+        for client in self.running_clients():
             if client.classic or client.member_id not in group.members:
                 continue
             for topic, numbers in client.owned.items():
@@ -116,27 +111,34 @@ class GroupLife:
                     if other is not client:
                         raise BrokenInvariantError(
                             f"group {self.plan.group_id!r}: {other.name} and {client.name} both "
-                            f"work on {self.life.topic_names[topic]}-{number}"
+                            f"work on {self.partition.topic_names[topic]}-{number}"
                         )
 
     # Commits
 
-    def commit(self, client: Client, then: Callable[[Json | None], None]) -> None:
-        """Commit what a client has read by now."""
+    def write_commits(self, until: int) -> None:
+        """Write what the group's clients have committed in bulk up to a time in ms."""
+        for client in self.clients:
+            client.write_commits(until)
+
+    def commit(self, client: ClientInterface, then: Callable[[Json | None], None]) -> None:
+        """Send a commit of a client's current positions."""
         if self.plan.kind == "transactional":
             self._commit_in_transaction(client, then)
             return
-        request = self.commit_request(client, self.life.now)
+        request = self.commit_request(client, self.partition.now)
         version = 10 if self.by_id else 9
-        self.life.request("OffsetCommit", request, client.sender, then, version=version, group=self)
+        self.partition.request(
+            "OffsetCommit", request, client.sender, then, version=version, group=self
+        )
 
     @property
     def by_id(self) -> bool:
-        """Whether its commits name topics by their id."""
-        return self.plan.commits_by_id and self.life.coordinator.release.offset_topic_ids
+        """Whether the group's commits name topics by id."""
+        return self.plan.commits_by_id and self.partition.coordinator.release.offset_topic_ids
 
-    def commit_request(self, client: Client, at: int) -> Json:
-        """OffsetCommit of what a client has read by a time."""
+    def commit_request(self, client: ClientInterface, at: int) -> Json:
+        """The OffsetCommit request of a client's positions at a time in ms."""
         return {
             "groupId": self.plan.group_id,
             "generationIdOrMemberEpoch": client.epoch,
@@ -145,28 +147,30 @@ class GroupLife:
             "topics": self._topics(client, at),
         }
 
-    def _topics(self, client: Client, at: int) -> list[Json]:
-        places = self.life.places
+    def _topics(self, client: ClientInterface, at: int) -> list[Json]:
+        positions = self.partition.positions
         topics: dict[str, Json] = {}
-        for (name, number, topic_id), place in zip(
+        for (name, number, topic_id), key_number in zip(
             client.rows, client.numbers.tolist(), strict=True
         ):
             topic = topics.setdefault(name, {"topicId": topic_id} if self.by_id else {"name": name})
             topic.setdefault("partitions", []).append(
                 {
                     "partitionIndex": number,
-                    "committedOffset": places.offset(place, at),
-                    "committedLeaderEpoch": places.leader(place),
+                    "committedOffset": positions.offset(key_number, at),
+                    "committedLeaderEpoch": positions.leader(key_number),
                     "committedMetadata": client.text,
                 }
             )
         return list(topics.values())
 
-    def _commit_in_transaction(self, client: Client, then: Callable[[Json | None], None]) -> None:
-        life = self.life
-        committed = life.rng.random() < 0.85
-        producer = life.next_producer()
-        places = self._topics(client, life.now)
+    def _commit_in_transaction(
+        self, client: ClientInterface, then: Callable[[Json | None], None]
+    ) -> None:
+        partition = self.partition
+        committed = partition.rng.random() < 0.85
+        producer = partition.next_producer()
+        topics = self._topics(client, partition.now)
         request: Json = {
             "transactionalId": f"{self.plan.group_id}-{client.number}",
             "groupId": self.plan.group_id,
@@ -176,13 +180,14 @@ class GroupLife:
             "memberId": client.member_id,
             "groupInstanceId": client.instance_id,
             "topics": [
-                {"name": life.name_of(topic), "partitions": topic["partitions"]} for topic in places
+                {"name": partition.name_of(topic), "partitions": topic["partitions"]}
+                for topic in topics
             ],
         }
-        life.open_transactions[producer] = committed
-        life.request(
+        partition.open_transactions[producer] = committed
+        partition.request(
             "TxnOffsetCommit", request, client.sender, then, version=5, group=self,
             visible=committed,
         )  # fmt: skip
-        patience = life.delay() + 20 if committed or client.number % 2 else TRANSACTION_TIMEOUT
-        life.at(life.now + patience, lambda: life.end_transaction(producer))
+        delay = partition.delay() + 20 if committed or client.number % 2 else TRANSACTION_TIMEOUT
+        partition.at(partition.now + delay, lambda: partition.end_transaction(producer))

@@ -1,7 +1,9 @@
-"""The log of one partition while it is written: rows come out of order of time and leave in it.
+"""The log of one partition while it is written: rows arrive out of time order and are written in
+order.
 
-A row is a record, or a transaction's marker, which takes an offset and is no record. Commits in
-bulk come late: only what is older than a time by which everyone has told is put in its place.
+A row is a record, or a transaction marker, which takes an offset but is not a record. Bulk commits
+arrive late, so offsets are assigned only up to a time by which every client has written its
+commits.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kip848_spark.coordinator.records import Record
-from kip848_spark.simulation.commits import Commits, KeyTable, Places, encode_commits
+from kip848_spark.simulation.commits import Commits, EncodedKeys, ReadPositions, encode_commits
 from kip848_spark.simulation.encoding import encode_records
 
 TOPIC = "__consumer_offsets"
@@ -29,18 +31,19 @@ SCHEMA = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""The columns that Spark's Kafka source gives, as `capture` keeps them."""
+"""The columns of Spark's Kafka source, as `kip848 capture` stores them."""
 ROW_GROUP = 1 << 17
 
 BY_TIMER, BY_TICK, BY_REQUEST = 0, 1, 2
-"""What comes first of rows of one millisecond."""
+"""The order of rows within one millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row that is not a bulk commit: its time, what wrote it, and the record.
+class LogRow:
+    """A row that is not a bulk commit: its time (ms), its cause and its record.
 
-    No record: a marker. Not ``visible``: a record of a transaction that is aborted.
+    A row without a record is a transaction marker. A row that is not ``visible`` is a record of an
+    aborted transaction.
     """
 
     at: int
@@ -52,36 +55,38 @@ class Row:
 class Log:
     """One partition of the topic, written to one Parquet file."""
 
-    def __init__(self, path: Path, partition: int, places: Places, version: int) -> None:
+    def __init__(self, path: Path, partition: int, positions: ReadPositions, version: int) -> None:
         self.partition = partition
-        self.places = places
+        self.positions = positions
         self.version = version
         self.next_offset = 0
         self.records = 0
         self._waiting = 0
-        self._rows: list[Row] = []
+        self._rows: list[LogRow] = []
         self._commits: list[Commits] = []
-        self._keys = KeyTable()
+        self._keys = EncodedKeys()
         self._pending: list[pa.Table] = []
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd", compression_level=1)
 
-    def add(self, row: Row) -> None:
-        """A record of the coordinator's."""
+    def add(self, row: LogRow) -> None:
+        """Add a record of the coordinator."""
         self._rows.append(row)
         self._waiting += row.record is not None and row.visible
 
     def add_commits(self, commits: Commits) -> None:
-        """Commits in bulk."""
+        """Add bulk commits."""
         self._commits.append(commits)
         self._waiting += len(commits.time)
 
     @property
-    def told(self) -> int:
-        """How many records there are, with those that have no offset yet."""
+    def total_records(self) -> int:
+        """The number of records, including those that have no offset yet."""
         return self.records + self._waiting
 
-    def settle(self, least: int = 1) -> None:
-        """Give everything added so far its offset, in order of time, if it is so many records."""
+    def assign_offsets(self, least: int = 1) -> None:
+        """Assign offsets, in order of time, to all rows added so far if there are at least
+        ``least`` records.
+        """
         if self._waiting < least:
             return
         self._waiting = 0
@@ -99,13 +104,13 @@ class Log:
             self._pending.append(self._table(rows, commits, order, offsets))
             self._write(ROW_GROUP)
 
-    def rest(self, most: int) -> None:
-        """Keep no more than about so many records in memory."""
-        self.settle(most)
+    def flush(self, most: int) -> None:
+        """Keep at most about ``most`` records in memory."""
+        self.assign_offsets(most)
         self._write(most)
 
     def close(self) -> None:
-        """The file is complete."""
+        """Complete the file."""
         self._write(1)
         self._writer.close()
 
@@ -115,21 +120,27 @@ class Log:
             self._pending = []
 
     def _table(
-        self, rows: list[Row], commits: list[Commits], order: npt.NDArray[np.int64],
+        self, rows: list[LogRow], commits: list[Commits], order: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
     ) -> pa.Table:  # fmt: skip
-        """The rows ``order`` of both, which are numbered one after the other."""
+        """The rows ``order``, where the numbers of ``commits`` follow those of ``rows``."""
         given = [row.record for row in rows if row.record is not None]
         keys, values = encode_records(given)
-        place = np.cumsum([row.record is not None for row in rows]) - 1 if rows else np.zeros(0)
+        record_number = (
+            np.cumsum([row.record is not None for row in rows]) - 1 if rows else np.zeros(0)
+        )
         index = np.where(
             order < len(rows),
-            place.astype(np.int64)[np.minimum(order, max(len(rows) - 1, 0))] if len(rows) else 0,
+            record_number.astype(np.int64)[np.minimum(order, max(len(rows) - 1, 0))]
+            if len(rows)
+            else 0,
             order - len(rows) + len(given),
         )
         times = np.concatenate([np.array([row.at for row in rows], np.int64), *_times(commits)])
         if commits:
-            more_keys, more_values = encode_commits(commits, self.places, self._keys, self.version)
+            more_keys, more_values = encode_commits(
+                commits, self.positions, self._keys, self.version
+            )
             keys = pa.concat_arrays([keys, more_keys])
             values = pa.concat_arrays([values, more_values])
         taken = pa.array(index)
@@ -150,8 +161,8 @@ def _times(commits: list[Commits]) -> list[npt.NDArray[np.int64]]:
     return [each.time for each in commits]
 
 
-def _order(rows: list[Row], commits: list[Commits]) -> npt.NDArray[np.int64]:
-    """The numbers of rows and of commits behind them, in the order of the log."""
+def _order(rows: list[LogRow], commits: list[Commits]) -> npt.NDArray[np.int64]:
+    """The numbers of rows, then of commits, in the order of the log."""
     count = sum(len(each.time) for each in commits)
     time = np.concatenate([np.array([row.at for row in rows], np.int64), *_times(commits)])
     cause = np.full(len(time), BY_TICK, np.int64)

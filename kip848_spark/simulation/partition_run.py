@@ -1,4 +1,4 @@
-"""One partition while it is simulated: its life, its log, and the end of both."""
+"""One partition from the start of its simulation to the end of its log."""
 
 from __future__ import annotations
 
@@ -9,106 +9,109 @@ from typing import Any
 import numpy as np
 
 from kip848_spark.simulation.cleaner import clean
-from kip848_spark.simulation.commits import Commits, Integers, Places
+from kip848_spark.simulation.commits import Commits, Integers, ReadPositions
 from kip848_spark.simulation.log import Log
-from kip848_spark.simulation.partition import Entry, PartitionLife
+from kip848_spark.simulation.partition import SimulatedPartition, TraceEntry
 from kip848_spark.simulation.plan import START, ClusterPlan
-from kip848_spark.simulation.schedule import begin
-from kip848_spark.simulation.truth import Rows, truth_of
+from kip848_spark.simulation.schedule import start_schedule
+from kip848_spark.simulation.truth import TruthRows, collect_truth
 
 BATCH = 1 << 15
-"""Records that are encoded together."""
-REST = 1 << 13
-"""More records than these do not wait in memory while other partitions are simulated."""
-LONGEST_TALLY, SHORTEST_TALLY = 120_000, 1_000
-"""How often clients tell of their commits in bulk, in ms of simulated time."""
-AHEAD = 5_000
-"""How far ahead the commits of members at rest are known, in ms."""
+"""Number of records that are encoded together."""
+MOST_PENDING = 1 << 13
+"""At most this many records wait in memory while other partitions are simulated."""
+LONGEST_INTERVAL, SHORTEST_INTERVAL = 120_000, 1_000
+"""How often clients write their bulk commits, in ms of simulated time."""
+LOOKAHEAD = 5_000
+"""How far ahead (ms) the commits of members at rest are computed."""
 
 
 @dataclass(frozen=True)
-class Lived:
-    """One partition, done: its records, and its rows of the truth."""
+class PartitionResult:
+    """A finished partition: its number of records, and its rows of the expected tables."""
 
     partition: int
     records: int
-    truth: dict[str, Rows]
+    truth: dict[str, TruthRows]
 
 
-class Recording:
-    """A partition from its first record on: `run_until` some times, `calm_down`, then `end`."""
+class PartitionRun:
+    """Runs one partition: call `run_until` any number of times, then `wind_down`, then `end`."""
 
     def __init__(
         self,
         plan: ClusterPlan,
-        partition: int,
+        number: int,
         path: Path,
         *,
         check: bool = True,
-        trace: list[Entry] | None = None,
+        trace: list[TraceEntry] | None = None,
     ) -> None:
         self.path = path
-        places = Places(START)
-        self.log = Log(path, partition, places, 3 if plan.release == "4.0" else 4)
-        self.life = PartitionLife(plan, partition, self.log, places, check=check, trace=trace)
-        self._tally = int(1_000 * BATCH / plan.rate_of(partition))
-        self._tally = min(LONGEST_TALLY, max(SHORTEST_TALLY, self._tally))
-        begin(self.life)
+        positions = ReadPositions(START)
+        self.log = Log(path, number, positions, 3 if plan.release == "4.0" else 4)
+        self.partition = SimulatedPartition(
+            plan, number, self.log, positions, check=check, trace=trace
+        )
+        self._interval = int(1_000 * BATCH / plan.rate_of(number))
+        self._interval = min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, self._interval))
+        start_schedule(self.partition)
 
     def run_until(self, until: int) -> int:
-        """Let everything happen that is due by then; how many records there are."""
-        while self.life.now < until:
-            self.life.run_until(min(until, self.life.now + self._tally))
-            self.life.sync()
-            self.log.settle(BATCH)
-        self.log.rest(REST)
-        return self.log.told
+        """Simulate up to a time (ms); returns the number of records so far."""
+        while self.partition.now < until:
+            self.partition.run_until(min(until, self.partition.now + self._interval))
+            self.partition.sync()
+            self.log.assign_offsets(BATCH)
+        self.log.flush(MOST_PENDING)
+        return self.log.total_records
 
-    def calm_down(self) -> None:
-        """No more deeds, no lost messages, no open transactions."""
-        self.life.calm = True
+    def wind_down(self) -> None:
+        """Start no more events, lose no more messages, and end all open transactions."""
+        self.partition.winding_down = True
         self._end_transactions()
 
     def _end_transactions(self) -> None:
-        for producer in sorted(self.life.open_transactions):
-            self.life.end_transaction(producer)
+        for producer in sorted(self.partition.open_transactions):
+            self.partition.end_transaction(producer)
 
     def upcoming(self) -> tuple[int, Integers]:
-        """Up to when the commits of members at rest are known, which is before the next timer,
-        and the time of each one's records, in order. Times are in ms."""
+        """The commits of members at rest that are already certain: up to when, and the sorted times
+        of their records. All times are in ms and lie before the next timer.
+        """
         until = self._known_until()
-        parts = [commits.time for _, commits in self._commits(until)]
+        parts = [commits.time for _, commits in self._upcoming_commits(until)]
         return until, np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
     def _known_until(self) -> int:
-        due = self.life.coordinator.shard.timers.next_due()
-        ahead = self.life.now + AHEAD
+        due = self.partition.coordinator.shard.timers.next_due()
+        ahead = self.partition.now + LOOKAHEAD
         return ahead if due is None else min(ahead, due - 1)
 
-    def _commits(self, until: int) -> list[tuple[Any, Commits]]:
-        clients = [c for group in self.life.groups for c in group.clients if c.at_rest]
+    def _upcoming_commits(self, until: int) -> list[tuple[Any, Commits]]:
+        clients = [c for group in self.partition.groups for c in group.clients if c.at_rest]
         found = ((client, client.upcoming(until)) for client in clients)
         return [(client, commits) for client, commits in found if commits is not None]
 
-    def end(self, at: int, commits: int, *, compact: bool = False) -> Lived:
-        """The log ends at a time, with so many of the commits that are `upcoming`."""
-        life = self.life
+    def end(self, at: int, commits: int, *, compact: bool = False) -> PartitionResult:
+        """End the log at a time (ms), after the first ``commits`` of the `upcoming` commits."""
+        partition = self.partition
         if commits:
-            self._take(commits)
-        life.now = at
-        for group in life.groups:
+            self._write_upcoming(commits)
+        partition.now = at
+        for group in partition.groups:
             for client in group.clients:
                 client.at_rest = False
         self._end_transactions()
-        life.sync()
-        self.log.settle()
+        partition.sync()
+        self.log.assign_offsets()
         self.log.close()
         records = clean(self.path) if compact else self.log.records
-        return Lived(life.partition, records, truth_of(life))
+        return PartitionResult(partition.number, records, collect_truth(partition))
 
-    def _take(self, count: int) -> None:
-        """The first of the upcoming commits, in the order of the log."""
-        parts = self._commits(self._known_until())
+    def _write_upcoming(self, count: int) -> None:
+        """Write the first upcoming commits, in the order of the log."""
+        parts = self._upcoming_commits(self._known_until())
         time, number, row = (
             np.concatenate([getattr(commits, name) for _, commits in parts])
             for name in ("time", "client", "row")
@@ -118,4 +121,4 @@ class Recording:
         ends = np.cumsum([len(commits.time) for _, commits in parts])
         for (client, commits), mask in zip(parts, np.split(taken, ends[:-1]), strict=True):
             if mask.any():
-                self.life.add_commits(client, commits.where(mask))
+                self.partition.add_commits(client, commits.where(mask))

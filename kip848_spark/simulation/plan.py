@@ -1,7 +1,7 @@
-"""What a simulated cluster consists of: its topics and their life, its groups and their place.
+"""The plan of a simulated cluster: its topics and how they change, its groups and their partitions.
 
-Partitions of ``__consumer_offsets`` share nothing but the topics, so each one is simulated on its
-own, from a seed of its own: the same plan gives the same bytes however many processes work on it.
+Partitions of ``__consumer_offsets`` share only the user's topics, so each one is simulated
+separately from a seed of its own. The same plan gives the same bytes with any number of processes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kip848_spark.errors import UsageError
 from kip848_spark.simulation.profiles import Profile, profile_named
 
 START = 1_767_225_600_000
-"""Where simulated time begins: 2026-01-01 00:00 UTC."""
+"""When simulated time begins: 2026-01-01 00:00 UTC, in ms."""
 RECORDS_A_GROUP = 25_000
 LEAST_RECORDS = 500
-"""A group of fewer records would end before it has come together."""
+"""With fewer records, a group would end before its first rebalance has completed."""
 MOST_GROUPS = 500
 SOON, SLOW_START = 1_000, 20_000
-"""The least and the most ms within which all groups start."""
+"""All groups start within this time (ms): lower and upper limit."""
 DAY = 86_400_000
 
 _WORDS = (
@@ -38,7 +38,7 @@ _SERVICES = (
 
 @dataclass(frozen=True)
 class TopicEvent:
-    """A topic as it is from ``at`` on; without partitions it is gone."""
+    """A topic as it is from ``at`` (ms) on; 0 partitions means it was deleted."""
 
     at: int
     name: str
@@ -48,7 +48,7 @@ class TopicEvent:
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """One group: ``kind`` is consumer, classic, simple or transactional."""
+    """One group; ``kind`` is consumer, classic, simple or transactional. Times are in ms."""
 
     number: int
     group_id: str
@@ -63,12 +63,12 @@ class GroupPlan:
     session_timeout: int
     rebalance_timeout: int
     weight: float
-    """Commits a second, roughly."""
+    """Approximate commits per second."""
 
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """A whole cluster, and how many records it writes in all."""
+    """A whole cluster, and how many records it writes in total."""
 
     profile: Profile
     release: str
@@ -76,22 +76,24 @@ class ClusterPlan:
     records: int
     partitions: int
     topics: tuple[TopicEvent, ...]
-    """As the cluster begins."""
+    """The topics that exist at the start."""
     groups: tuple[GroupPlan, ...]
 
     @property
-    def places(self) -> list[int]:
-        """The partitions that have a group."""
+    def used_partitions(self) -> list[int]:
+        """The partitions of ``__consumer_offsets`` that have a group."""
         return sorted({partition_of(group.group_id, self.partitions) for group in self.groups})
 
     @property
     def first_starts(self) -> int:
-        """Within how many ms all groups start: most of the time they are there."""
+        """Time (ms) within which all groups start, so that they exist for most of the
+        simulation.
+        """
         rate = sum(group.weight for group in self.groups)
         return max(SOON, min(SLOW_START, int(1_000 * self.records / rate / 4)))
 
     def rate_of(self, partition: int) -> float:
-        """Records a second in one partition, roughly."""
+        """Approximate records per second in one partition."""
         return sum(group.weight for group in self.groups_in(partition))
 
     def groups_in(self, partition: int) -> list[GroupPlan]:
@@ -103,7 +105,7 @@ class ClusterPlan:
         ]
 
     def topic_events(self) -> Iterator[TopicEvent]:
-        """How the topics change, in order of time, without end."""
+        """The changes of topics, in order of time, without end."""
         rng = random.Random(f"topics {self.seed}")
         now = START
         sizes = {event.name: event for event in self.topics}
@@ -129,7 +131,7 @@ class ClusterPlan:
 
 
 def partition_of(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that a group lives in."""
+    """The partition of ``__consumer_offsets`` that holds a group's records."""
     code = string_hash(group_id)
     return 0 if code == -(2**31) else abs(code) % partitions
 
@@ -154,24 +156,27 @@ def plan_cluster(
     groups: int | None = None,
     busiest: float = 0.0,
 ) -> ClusterPlan:
-    """The cluster of that seed. ``busiest``: about which share of all records one partition has,
-    below 1; its groups commit as often as that takes (0: as often as others). Raises UsageError."""
-    life = profile_named(profile)
+    """Plan the cluster of a seed.
+
+    ``busiest`` is the approximate share (below 1) of all records in one partition, whose groups
+    then commit more often; 0 leaves the intervals as they are. Raises UsageError.
+    """
+    traits = profile_named(profile)
     release = release_named(release).name
     if release == "kip":
         raise UsageError(
-            "The KIP's own records are not of the shipped dialect.",
+            "Records of the KIP's text are not in the shipped dialect.",
             "Simulate release 4.0, 4.1, 4.2 or 4.3.",
         )
     if partitions < 1 or (groups is not None and groups < 1):
-        raise UsageError("A cluster has at least one partition and one group.")
+        raise UsageError("A cluster needs at least one partition and one group.")
     count = groups or min(max(records // RECORDS_A_GROUP, 4), MOST_GROUPS)
     if groups is None:
         count = max(1, min(count, records // LEAST_RECORDS))
     if records < count * LEAST_RECORDS:
         raise UsageError(
             f"{records} records are too few for {count} groups.",
-            f"A group takes at least {LEAST_RECORDS}.",
+            f"Each group needs at least {LEAST_RECORDS}.",
         )
     rng = random.Random(f"cluster {seed} {profile}")
     topics = tuple(
@@ -183,34 +188,34 @@ def plan_cluster(
         )
         for i in range(max(4, min(count, 200)))
     )
-    plans = tuple(_group(rng, life, number, topics) for number in range(count))
+    plans = tuple(_group(rng, traits, number, topics) for number in range(count))
     if busiest:
         plans = _with_busiest(plans, partitions, busiest)
-    return ClusterPlan(life, release, seed, records, partitions, topics, plans)
+    return ClusterPlan(traits, release, seed, records, partitions, topics, plans)
 
 
 def _group(
-    rng: random.Random, life: Profile, number: int, topics: tuple[TopicEvent, ...]
+    rng: random.Random, traits: Profile, number: int, topics: tuple[TopicEvent, ...]
 ) -> GroupPlan:
     chosen = rng.sample(topics, min(len(topics), rng.choice((1, 1, 2, 3))))
     name = f"{chosen[0].name}-{rng.choice(_SERVICES)}-{number}"
     what = rng.random()
-    kind = "classic" if rng.random() < life.classic else "consumer"
-    if what < life.simple:
+    kind = "classic" if rng.random() < traits.classic else "consumer"
+    if what < traits.simple:
         kind = "simple"
-    elif what < life.simple + life.transactional:
+    elif what < traits.simple + traits.transactional:
         kind = "transactional"
     interval = rng.choice((5_000, 5_000, 5_000, 2_000, 10_000))
     size = sum(topic.partitions for topic in chosen)
-    if kind == "transactional":  # each goes through the coordinator
+    if kind == "transactional":  # each of them passes through the coordinator
         interval = 30_000
     return GroupPlan(
         number=number,
         group_id=name,
         kind=kind,
         topics=tuple(topic.name for topic in chosen),
-        clients=rng.randint(*life.clients) if kind != "simple" else 1,
-        static=rng.random() < life.static and kind in ("classic", "consumer"),
+        clients=rng.randint(*traits.clients) if kind != "simple" else 1,
+        static=rng.random() < traits.static and kind in ("classic", "consumer"),
         cooperative=rng.random() < 0.5,
         commit_interval=interval,
         commits_by_id=rng.random() < 0.5,
@@ -224,18 +229,20 @@ def _group(
 def _with_busiest(
     groups: tuple[GroupPlan, ...], partitions: int, share: float
 ) -> tuple[GroupPlan, ...]:
-    """The same groups, but those of one partition commit so often that it has that share of all
-    commits; transactions, each of which goes through the coordinator, stay as they are."""
-    places = [partition_of(group.group_id, partitions) for group in groups]
+    """Shorten the commit intervals of one partition's groups so that it has the given share of all
+    commits. Transactional groups are unchanged, since each of their commits passes through the
+    coordinator.
+    """
+    homes = [partition_of(group.group_id, partitions) for group in groups]
     weights: dict[int, float] = {}
-    for group, place in zip(groups, places, strict=True):
+    for group, home in zip(groups, homes, strict=True):
         if group.kind != "transactional":
-            weights[place] = weights.get(place, 0.0) + group.weight
-    if not weights or len(set(places)) == 1:
+            weights[home] = weights.get(home, 0.0) + group.weight
+    if not weights or len(set(homes)) == 1:
         return groups
-    most = max(sorted(weights), key=lambda place: weights[place])
-    others = sum(g.weight for g, place in zip(groups, places, strict=True) if place != most)
-    fixed = sum(g.weight for g, place in zip(groups, places, strict=True) if place == most)
+    most = max(sorted(weights), key=lambda home: weights[home])
+    others = sum(g.weight for g, home in zip(groups, homes, strict=True) if home != most)
+    fixed = sum(g.weight for g, home in zip(groups, homes, strict=True) if home == most)
     fixed -= weights[most]
     factor = max(others * share / (1 - share) - fixed, 0.0) / weights[most] or 1.0
     return tuple(
@@ -244,7 +251,7 @@ def _with_busiest(
             commit_interval=max(1, round(group.commit_interval / factor)),
             weight=group.weight * factor,
         )
-        if place == most and group.kind != "transactional"
+        if home == most and group.kind != "transactional"
         else group
-        for group, place in zip(groups, places, strict=True)
+        for group, home in zip(groups, homes, strict=True)
     )

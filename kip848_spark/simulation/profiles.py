@@ -1,4 +1,4 @@
-"""What life in a cluster is like: how many clients of which kind, and what happens to them."""
+"""Profiles: how many clients of which kind a cluster has, and how often each event occurs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class Profile:
 
     name: str
     about: str
-    deeds: Mapping[str, int]
-    """What happens to a group, by weight; the names are those of `deeds.DEEDS`."""
-    deed_interval: int
-    """The mean time between two deeds in one group."""
+    events: Mapping[str, int]
+    """Events that happen to a group, by weight; the names are the keys of `events.EVENTS`."""
+    event_interval: int
+    """Mean time between two events in one group."""
     classic: float
-    """Share of groups that begin with the classic protocol."""
+    """Share of groups that start with the classic protocol."""
     simple: float = 0.05
-    """Share of groups without members: consumers that were assigned their partitions by hand."""
+    """Share of groups without members: consumers with manually assigned partitions."""
     transactional: float = 0.05
     """Share of groups whose offsets are committed in transactions."""
     static: float = 0.25
     """Share of groups whose members have instance ids."""
     topic_interval: int = 20 * MINUTE
-    """The mean time between two changes of the cluster's topics."""
+    """Mean time between two changes of topics in the cluster."""
     topics_go: bool = False
-    """Topics are deleted and come back under another id, too."""
+    """Whether topics are also deleted and recreated with another id."""
     loss: float = 0.0005
-    """Share of requests that get lost, and of responses."""
+    """Share of requests, and of responses, that the network loses."""
     delay: tuple[int, int] = (1, 12)
-    """How long a message is under way."""
+    """Lower and upper limit of a message's network delay."""
     clients: tuple[int, int] = (2, 6)
     retention_minutes: int = 10_080
 
@@ -46,14 +46,14 @@ PROFILES: dict[str, Profile] = {
     for profile in (
         Profile(
             "steady",
-            "a quiet cluster: a deployment now and then, a crash, a topic that grows",
+            "a quiet cluster: occasional deployments, crashes and topics that grow",
             {"rolling": 4, "bounce": 3, "crash": 1, "scale_up": 1, "scale_down": 1},
-            deed_interval=30 * MINUTE,
+            event_interval=30 * MINUTE,
             classic=0.3,
         ),
         Profile(
             "churn",
-            "members come, go, crash and are redeployed all the time",
+            "members join, leave, crash and are redeployed all the time",
             {
                 "rolling": 4,
                 "bounce": 8,
@@ -66,23 +66,23 @@ PROFILES: dict[str, Profile] = {
                 "stop": 1,
                 "assignor": 1,
             },
-            deed_interval=80 * SECOND,
+            event_interval=80 * SECOND,
             classic=0.3,
             topic_interval=10 * MINUTE,
             retention_minutes=30,
         ),
         Profile(
             "migration",
-            "classic groups are moved to the new protocol member by member, some of them back",
+            "classic groups move to the new protocol member by member, some of them back",
             {"migrate": 6, "rolling": 1, "bounce": 3, "crash": 1, "scale_up": 1, "scale_down": 1},
-            deed_interval=5 * MINUTE,
+            event_interval=5 * MINUTE,
             classic=0.9,
             simple=0.03,
             transactional=0.03,
         ),
         Profile(
             "chaos",
-            "everything at once, over a network that loses messages",
+            "all events, over a network that loses messages",
             {
                 "rolling": 3,
                 "bounce": 6,
@@ -100,7 +100,7 @@ PROFILES: dict[str, Profile] = {
                 "forget": 2,
                 "migrate": 4,
             },
-            deed_interval=75 * SECOND,
+            event_interval=75 * SECOND,
             classic=0.4,
             simple=0.08,
             transactional=0.1,
@@ -118,5 +118,5 @@ PROFILES: dict[str, Profile] = {
 def profile_named(name: str) -> Profile:
     """The profile of that name. Raises UsageError."""
     if name not in PROFILES:
-        raise UsageError(f"There is no profile {name}.", f"There are {', '.join(PROFILES)}.")
+        raise UsageError(f"There is no profile {name}.", f"Use one of: {', '.join(PROFILES)}.")
     return PROFILES[name]

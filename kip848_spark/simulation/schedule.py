@@ -1,47 +1,47 @@
-"""The course of things in a partition: its beginning, and when the next thing happens."""
+"""Starts a partition's topics and clients, and schedules its random events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kip848_spark.simulation.events import DEEDS
-from kip848_spark.simulation.group import GroupLife
-from kip848_spark.simulation.partition import PartitionLife
+from kip848_spark.simulation.events import EVENTS
+from kip848_spark.simulation.group import SimulatedGroup
+from kip848_spark.simulation.partition import SimulatedPartition
 from kip848_spark.simulation.plan import START, TopicEvent
 
 
-def begin(life: PartitionLife) -> None:
-    """Topics are there, clients start, and deeds begin."""
-    for event in life.plan.topics:
-        life.change_topic(event)
-    for group in life.groups:
-        start = START + life.rng.randrange(2, life.plan.first_starts)
+def start_schedule(partition: SimulatedPartition) -> None:
+    """Create the topics, start the clients and schedule the first events."""
+    for event in partition.plan.topics:
+        partition.change_topic(event)
+    for group in partition.groups:
+        start = START + partition.rng.randrange(2, partition.plan.first_starts)
         for i in range(group.plan.clients):
             client = group.new_client()
-            life.at(start + i * life.rng.randrange(50, 3_000), client.start)
-        _next_deed(life, group)
-    _next_topic(life, life.plan.topic_events())
+            partition.at(start + i * partition.rng.randrange(50, 3_000), client.start)
+        _schedule_event(partition, group)
+    _schedule_topic_event(partition, partition.plan.topic_events())
 
 
-def _next_deed(life: PartitionLife, group: GroupLife) -> None:
-    delay = int(life.rng.expovariate(1 / life.profile.deed_interval)) + 1_000
+def _schedule_event(partition: SimulatedPartition, group: SimulatedGroup) -> None:
+    delay = int(partition.rng.expovariate(1 / partition.profile.event_interval)) + 1_000
 
-    def deed() -> None:
-        if not life.calm and life.now >= group.busy_until:
-            names = list(life.profile.deeds)
-            (name,) = life.rng.choices(names, list(life.profile.deeds.values()))
-            DEEDS[name](group)
-        _next_deed(life, group)
+    def happen() -> None:
+        if not partition.winding_down and partition.now >= group.busy_until:
+            names = list(partition.profile.events)
+            (name,) = partition.rng.choices(names, list(partition.profile.events.values()))
+            EVENTS[name](group)
+        _schedule_event(partition, group)
 
-    life.at(life.now + delay, deed)
+    partition.at(partition.now + delay, happen)
 
 
-def _next_topic(life: PartitionLife, events: Iterator[TopicEvent]) -> None:
+def _schedule_topic_event(partition: SimulatedPartition, events: Iterator[TopicEvent]) -> None:
     event = next(events)
 
     def change() -> None:
-        if not life.calm:
-            life.change_topic(event)
-        _next_topic(life, events)
+        if not partition.winding_down:
+            partition.change_topic(event)
+        _schedule_topic_event(partition, events)
 
-    life.at(event.at, change)
+    partition.at(event.at, change)

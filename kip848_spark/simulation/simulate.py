@@ -1,7 +1,8 @@
-"""A cluster simulated partition by partition, and written: the capture, and the truth beside it.
+"""Simulates a cluster and writes a capture of it, with the expected results beside it.
 
-A capture is a folder: ``partition-NN.parquet`` for each partition that has a group, the origin, and
-in ``_truth/`` (a name that readers of a folder of Parquet skip) what the log should be read as.
+A capture is a folder: ``partition-NN.parquet`` for each partition that has a group, the file that
+identifies the origin, and ``_truth/`` with the expected results. Readers of a folder of Parquet
+files skip names that start with an underscore.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ import orjson
 
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.capture_origin import ORIGIN, Origin, derived_id
-from kip848_spark.simulation.cluster import Cluster, run_to_end, spread
+from kip848_spark.simulation.cluster import SimulatedCluster, run_to_end, start_cluster
 from kip848_spark.simulation.log import TOPIC, Log
-from kip848_spark.simulation.partition import Entry, PartitionLife
-from kip848_spark.simulation.partition_run import Lived, Recording
+from kip848_spark.simulation.partition import SimulatedPartition, TraceEntry
+from kip848_spark.simulation.partition_run import PartitionResult, PartitionRun
 from kip848_spark.simulation.plan import START, ClusterPlan
 
 TRUTH = "_truth"
-GROUPS_WORK = 4
-"""A group's members take as much time as so many commits a second, beside those it makes."""
-WORTH_A_PROCESS = 50_000
-"""Fewer records are simulated faster than a process starts."""
+GROUP_WORK = 4
+"""The simulation work of a group's members, expressed in commits per second, beside its commits."""
+RECORDS_PER_PROCESS = 50_000
+"""Below this number of records, starting further processes takes longer than it saves."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A capture: how many records of how many groups, how much time they span in ms."""
+class SimulationResult:
+    """A written capture; ``span`` is its simulated time in ms."""
 
     records: int
     groups: int
@@ -49,38 +50,41 @@ def simulate(
     compact: bool = False,
     check: bool = True,
     workers: int | None = None,
-    done: Callable[[int], None] = lambda records: None,
-) -> Outcome:
-    """Simulate a cluster and write its capture to a new folder; ``done`` is told of records.
+    progress: Callable[[int], None] = lambda records: None,
+) -> SimulationResult:
+    """Simulate a cluster and write its capture to a new folder.
 
-    Raises UsageError if there is something at ``out`` already.
+    ``progress`` is called with the number of new records after each step. Raises UsageError if
+    ``out`` already exists and is not an empty folder.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} is there already.", "Name a new or empty folder with --out.")
+        raise UsageError(f"{out} already exists.", "Pass a new or empty folder with --out.")
     (out / TRUTH).mkdir(parents=True)
-    makes = {
-        place: partial(Recording, plan, place, out / f"partition-{place:02d}.parquet", check=check)
-        for place in plan.places
+    factories = {
+        number: partial(
+            PartitionRun, plan, number, out / f"partition-{number:02d}.parquet", check=check
+        )
+        for number in plan.used_partitions
     }
-    processes = min(workers or os.cpu_count() or 1, len(makes))
-    if plan.records < WORTH_A_PROCESS:
+    processes = min(workers or os.cpu_count() or 1, len(factories))
+    if plan.records < RECORDS_PER_PROCESS:
         processes = 1
-    work = {p: plan.rate_of(p) + GROUPS_WORK * len(plan.groups_in(p)) for p in plan.places}
-    with spread(makes, work, processes) as cluster:
-        end = run_to_end(cluster, plan.places, plan.groups, plan.records, done)
-        ends = {
-            place: partial(
-                Recording.end, at=end.at, commits=end.commits.get(place, 0), compact=compact
+    work = {p: plan.rate_of(p) + GROUP_WORK * len(plan.groups_in(p)) for p in plan.used_partitions}
+    with start_cluster(factories, work, processes) as cluster:
+        end = run_to_end(cluster, plan.used_partitions, plan.groups, plan.records, progress)
+        final_tasks = {
+            number: partial(
+                PartitionRun.end, at=end.at, commits=end.commits.get(number, 0), compact=compact
             )
-            for place in plan.places
+            for number in plan.used_partitions
         }
-        lives: dict[int, Lived] = dict(cluster.each(ends))
+        results: dict[int, PartitionResult] = dict(cluster.each(final_tasks))
     tables: dict[str, list[dict[str, Any]]] = {}
-    for place in plan.places:
-        for name, rows in lives[place].truth.items():
+    for number in plan.used_partitions:
+        for name, rows in results[number].truth.items():
             tables.setdefault(name, []).extend(rows)
-    records = sum(lived.records for lived in lives.values())
-    tables["topics"] = _topics(plan, end.calm)
+    records = sum(result.records for result in results.values())
+    tables["topics"] = _topics(plan, end.quiet_since)
     content = hashlib.blake2b(f"{plan.profile.name} {plan.release} {plan.partitions}".encode())
     for name, rows in tables.items():
         lines = b"".join(orjson.dumps(row) + b"\n" for row in rows)
@@ -99,12 +103,13 @@ def simulate(
         "ended_at": end.at,
     }
     (out / TRUTH / "about.json").write_bytes(orjson.dumps(about, option=orjson.OPT_INDENT_2))
-    return Outcome(records, len(plan.groups), end.at - START, len(tables["rebalances"]))
+    return SimulationResult(records, len(plan.groups), end.at - START, len(tables["rebalances"]))
 
 
 def _origin(content: bytes, end: int) -> Origin:
-    """Ids out of a digest of the plan and the truth. Compaction does not change them; a longer
-    simulation of the same seed, whose last records differ, has other ones."""
+    """Cluster and topic ids from a digest of the plan and the expected results. Compaction does not
+    change them; a longer simulation of the same seed has other ids.
+    """
     return Origin(
         topic=TOPIC,
         cluster_id=derived_id(b"cluster" + content),
@@ -115,23 +120,24 @@ def _origin(content: bytes, end: int) -> Origin:
 
 def run(
     plan: ClusterPlan,
-    partition: int,
+    number: int,
     path: Path,
     *,
     check: bool = True,
-    trace: list[Entry] | None = None,
-) -> tuple[PartitionLife, Log]:
-    """Simulate one partition alone, until it has all the records of the plan; what is left of it,
-    and the log, closed."""
-    recording = Recording(plan, partition, path, check=check, trace=trace)
-    cluster = Cluster({partition: lambda: recording})
-    end = run_to_end(cluster, [partition], plan.groups_in(partition), plan.records)
-    recording.end(end.at, end.commits.get(partition, 0))
-    return recording.life, recording.log
+    trace: list[TraceEntry] | None = None,
+) -> tuple[SimulatedPartition, Log]:
+    """Simulate one partition alone until it has all the records of the plan; returns its final
+    state and its closed log.
+    """
+    partition_run = PartitionRun(plan, number, path, check=check, trace=trace)
+    cluster = SimulatedCluster({number: lambda: partition_run})
+    end = run_to_end(cluster, [number], plan.groups_in(number), plan.records)
+    partition_run.end(end.at, end.commits.get(number, 0))
+    return partition_run.partition, partition_run.log
 
 
 def _topics(plan: ClusterPlan, end: int) -> list[dict[str, Any]]:
-    """Every change of a topic up to a time: there is none once the cluster has calmed down."""
+    """Every change of a topic up to a time (ms); there is none while the cluster winds down."""
     rows = []
     for event in plan.topics:
         rows.append(event)

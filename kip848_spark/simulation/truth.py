@@ -1,7 +1,8 @@
-"""What a simulated partition came to: the state a broker would load, and how it got there.
+"""The expected results of a simulated partition: the state a broker would load, and the rebalances.
 
-Rows have the columns of the tables of the same names. The state of a classic group is what its
-last record says, as a broker has only that; ``live_state`` is what the coordinator itself knew.
+Rows have the columns of the tables of the same names. The state of a classic group is the one in
+its last record, as a broker would load it; ``live_state`` is the state that the coordinator held in
+memory.
 """
 
 from __future__ import annotations
@@ -11,29 +12,31 @@ from typing import Any
 
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
-from kip848_spark.simulation.partition import PartitionLife
+from kip848_spark.simulation.partition import SimulatedPartition
 
-Rows = list[dict[str, Any]]
+TruthRows = list[dict[str, Any]]
 _STATES = {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions", 127: "unknown"}
 
 
-def truth_of(life: PartitionLife) -> dict[str, Rows]:
-    """Rows by the name of their table: groups, members, assignments, offsets, rebalances."""
-    out: dict[str, Rows] = {
+def collect_truth(partition: SimulatedPartition) -> dict[str, TruthRows]:
+    """Rows by table name: groups, members, assignments, offsets, rebalances."""
+    out: dict[str, TruthRows] = {
         "groups": [],
         "members": [],
         "assignments": [],
         "offsets": [],
-        "rebalances": [{"partition": life.partition, **row} for row in life.history.rebalances],
+        "rebalances": [
+            {"partition": partition.number, **row} for row in partition.history.rebalances
+        ],
     }
-    shard = life.coordinator.shard
-    loaded = set(shard.groups) & (set(life.written) | set(shard.offsets.committed))
+    shard = partition.coordinator.shard
+    loaded = set(shard.groups) & (set(partition.last_values) | set(shard.offsets.committed))
     for group_id in sorted(loaded):
         group = shard.groups[group_id]
         if isinstance(group, ConsumerGroup):
-            _consumer(out, life, group)
+            _consumer(out, partition, group)
         else:
-            _classic(out, life, group)
+            _classic(out, partition, group)
     for group_id, places in sorted(shard.offsets.committed.items()):
         for (topic, number), offset in sorted(places.items()):
             out["offsets"].append(
@@ -51,8 +54,10 @@ def truth_of(life: PartitionLife) -> dict[str, Rows]:
     return out
 
 
-def _consumer(out: dict[str, Rows], life: PartitionLife, group: ConsumerGroup) -> None:
-    said = life.written.get(group.group_id)  # nothing until there is an epoch record
+def _consumer(
+    out: dict[str, TruthRows], partition: SimulatedPartition, group: ConsumerGroup
+) -> None:
+    value = partition.last_values.get(group.group_id)  # None before the first epoch record
     out["groups"].append(
         {
             "group_id": group.group_id,
@@ -61,9 +66,9 @@ def _consumer(out: dict[str, Rows], life: PartitionLife, group: ConsumerGroup) -
             "protocol_type": "consumer",
             "epoch": group.epoch,
             "target_epoch": group.target_epoch,
-            "metadata_hash": said.get("metadataHash", 0) if said else None,
+            "metadata_hash": value.get("metadataHash", 0) if value else None,
             "members": len(group.members),
-            "partition": life.partition,
+            "partition": partition.number,
             "live_state": group.state,
         }
     )
@@ -95,15 +100,15 @@ def _consumer(out: dict[str, Rows], life: PartitionLife, group: ConsumerGroup) -
                         "group_id": group.group_id,
                         "member_id": member_id,
                         "topic_id": topic_id,
-                        "topic": life.topic_names.get(topic_id),
+                        "topic": partition.topic_names.get(topic_id),
                         "topic_partition": number,
                         "role": role,
                     }
                 )
 
 
-def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> None:
-    value: dict[str, Any] = life.written.get(group.group_id) or {}
+def _classic(out: dict[str, TruthRows], partition: SimulatedPartition, group: ClassicGroup) -> None:
+    value: dict[str, Any] = partition.last_values.get(group.group_id) or {}
     members = value.get("members", [])
     out["groups"].append(
         {
@@ -115,7 +120,7 @@ def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> 
             "target_epoch": None,
             "metadata_hash": None,
             "members": len(members),
-            "partition": life.partition,
+            "partition": partition.number,
             "live_state": group.state,
         }
     )
@@ -135,7 +140,7 @@ def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> 
                 "is_classic": True,
             }
         )
-        for topic, number in _given(member):
+        for topic, number in _assigned_partitions(member):
             out["assignments"].append(
                 {
                     "group_id": group.group_id,
@@ -148,7 +153,7 @@ def _classic(out: dict[str, Rows], life: PartitionLife, group: ClassicGroup) -> 
             )
 
 
-def _given(member: dict[str, Any]) -> Iterator[tuple[str, int]]:
+def _assigned_partitions(member: dict[str, Any]) -> Iterator[tuple[str, int]]:
     assignment = member["assignment"]
     rows = assignment["assignedPartitions"] if isinstance(assignment, dict) else []
     yield from sorted((row["topic"], n) for row in rows for n in row["partitions"])

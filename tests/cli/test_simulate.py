@@ -29,4 +29,4 @@ def test_what_is_wrong_is_said(kip848: Command, tmp_path: Path) -> None:
     assert (few.code, "too few" in few.err) == (2, True)
     (tmp_path / "file").write_text("")
     there = kip848("simulate", "--profile", "chaos", "--out", str(tmp_path))
-    assert (there.code, "is there already" in there.err) == (2, True)
+    assert (there.code, "already exists" in there.err) == (2, True)

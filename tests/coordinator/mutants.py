@@ -110,7 +110,9 @@ MUTANTS: dict[str, Mutant] = {
     "goes back an epoch": lambda: patch.object(heartbeat, "reconcile", _epoch_back),
     "assigns a partition twice": lambda: patch.dict(target.ASSIGNORS, uniform=_takes_all),
     "assigns not all": lambda: patch.dict(target.ASSIGNORS, uniform=_forgets_a_partition),
-    "leaves no tombstones": lambda: patch.object(membership, "remove", _remove_without_tombstones),
+    "leaves no tombstones": lambda: patch.object(
+        membership, "append_member_tombstones", _remove_without_tombstones
+    ),
     "no bump when a member goes": lambda: patch.object(membership, "bump_after_removal", _no_bump),
     "blind to topics": lambda: patch.object(heartbeat, "refresh_metadata", _no_bump),
     "never a new target": lambda: patch.object(heartbeat, "update_target", _no_bump),

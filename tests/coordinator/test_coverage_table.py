@@ -12,7 +12,7 @@ CODE = ROOT / "kip848_spark" / "coordinator"
 TESTS = [ROOT / "tests" / "coordinator", ROOT / "kip848_spark"]
 NO_RULES = {
     *("__init__.py", "faults.py", "model.py", "records.py", "script.py", "shard.py", "timers.py"),
-    *("consumer_protocol.py", "javahash.py", "releases.py"),
+    *("consumer_protocol.py", "javahash.py", "releases.py", "partition_state.py"),
 }
 """Modules that hold no rule of the KIP: forms, plumbing, and which release has which rule."""
 BESIDE = {"consumer", "classic", "upgrade", "downgrade", "disabled", "migrations"}

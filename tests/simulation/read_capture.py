@@ -1,4 +1,4 @@
-"""A simulated capture read back by the decoder and folded, without Spark."""
+"""Reads a simulated capture with the decoder and replays it, without Spark."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def partitions(capture: Path) -> dict[int, pa.Table]:
 
 
 def truth(capture: Path, table: str) -> Rows:
-    """A table of the truth."""
+    """A table of the expected results."""
     lines = (capture / TRUTH / f"{table}.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
 def decoded(table: pa.Table) -> Decoded:
-    """What the decoder makes of records."""
+    """The decoded records."""
     table = table.combine_chunks()
     return decode(PLAN.plan, table["key"].chunk(0), table["value"].chunk(0))
 
 
 def state(capture: Path) -> dict[str, Rows]:
-    """Groups, members, assignments and offsets as the log of a capture gives them."""
+    """Groups, members, assignments and offsets, replayed from a capture's log."""
     out: dict[str, Rows] = {"groups": [], "members": [], "assignments": [], "offsets": []}
     for table in partitions(capture).values():
         keys, values = (table.combine_chunks()[name].chunk(0) for name in ("key", "value"))
@@ -75,7 +75,7 @@ def state(capture: Path) -> dict[str, Rows]:
 def _fold(
     table: pa.Table, plain: pa.Table, is_commit: Any, keys: pa.Array, values: pa.Array
 ) -> pa.Table:
-    """The control records and each group's last commit, folded."""
+    """Replay the control records and each group's last commit."""
     control = pa.array(~is_commit)
     columns = control_columns(PLAN, FIELDS, keys.filter(control), values.filter(control))
     place = {name: table[name].filter(control) for name in ("partition", "offset", "timestamp")}
@@ -98,9 +98,9 @@ def _fold(
         "group_id": known,
         "tombstone": pa.repeat(False, some.num_rows),
     }
-    whole = pa.concat_tables([rows, pa.table(extra)], promote_options="default")
+    combined = pa.concat_tables([rows, pa.table(extra)], promote_options="default")
     fold = Fold()
-    fold.add(whole.sort_by("offset").combine_chunks())
+    fold.add(combined.sort_by("offset").combine_chunks())
     carried = fold.carried()
     assert carried is not None
     return carried

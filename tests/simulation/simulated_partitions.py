@@ -1,4 +1,4 @@
-"""Simulated partitions for tests: they live for a while, and are left alone until they rest."""
+"""Simulated partitions for tests: they run for some time, and then until every group is stable."""
 
 from __future__ import annotations
 
@@ -8,84 +8,90 @@ from typing import Any
 from kip848_spark.coordinator.classic_group import STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.simulation.classic import ClassicConsumer
-from kip848_spark.simulation.commits import Places
-from kip848_spark.simulation.group import GroupLife
+from kip848_spark.simulation.commits import ReadPositions
+from kip848_spark.simulation.group import SimulatedGroup
 from kip848_spark.simulation.log import Log
-from kip848_spark.simulation.partition import PartitionLife
+from kip848_spark.simulation.partition import SimulatedPartition
 from kip848_spark.simulation.plan import START, ClusterPlan, plan_cluster
-from kip848_spark.simulation.schedule import begin
+from kip848_spark.simulation.schedule import start_schedule
 
 RELEASES = ("4.0", "4.1", "4.2", "4.3")
 PROFILES = ("chaos", "churn", "migration", "steady")
-REST = 25 * 60_000
-"""The longest deed (a rolling restart of twelve), and then sessions, rebalances and heartbeats."""
+SETTLE_MS = 25 * 60_000
+"""The longest event (a rolling restart of twelve processes), then sessions and rebalances."""
 
 
-def small(
+def plan_small(
     profile: str, seed: int, release: str, records: int = 2_000, groups: int = 2
 ) -> ClusterPlan:
     """A cluster of a few groups in one partition."""
     return plan_cluster(profile, records, seed, release=release, partitions=1, groups=groups)
 
 
-def lived(plan: ClusterPlan, folder: Path, minutes: int) -> PartitionLife:
-    """One partition after so many minutes of its profile."""
-    places = Places(START)
-    log = Log(folder / "log.parquet", 0, places, 3 if plan.release == "4.0" else 4)
-    life = PartitionLife(plan, 0, log, places)
-    begin(life)
-    life.run_until(START + minutes * 60_000)
-    return life
+def simulate_minutes(plan: ClusterPlan, folder: Path, minutes: int) -> SimulatedPartition:
+    """One partition after some minutes of simulated time."""
+    positions = ReadPositions(START)
+    log = Log(folder / "log.parquet", 0, positions, 3 if plan.release == "4.0" else 4)
+    partition = SimulatedPartition(plan, 0, log, positions)
+    start_schedule(partition)
+    partition.run_until(START + minutes * 60_000)
+    return partition
 
 
-def check_comes_to_rest(life: PartitionLife) -> None:
-    """Once nothing happens any more, every group with clients has given them all its partitions."""
-    life.calm = True
-    life.run_until(life.now + REST)
-    for group in life.groups:
-        if group.plan.kind == "simple" or not group.up():
+def check_converges(partition: SimulatedPartition) -> None:
+    """Without events, every group with clients becomes stable and assigns every partition."""
+    partition.winding_down = True
+    partition.run_until(partition.now + SETTLE_MS)
+    for group in partition.groups:
+        if group.plan.kind == "simple" or not group.running_clients():
             continue
-        state = life.coordinator.shard.groups[group.plan.group_id]
+        state = partition.coordinator.shard.groups[group.plan.group_id]
         if isinstance(state, ConsumerGroup):
-            _check_consumer(life, group, state)
+            _check_consumer(partition, group, state)
         else:
-            _check_classic(life, group, state)
+            _check_classic(partition, group, state)
 
 
-def _check_consumer(life: PartitionLife, group: GroupLife, state: ConsumerGroup) -> None:
-    assert state.state == "Stable", "left alone, a group comes to rest"
-    running = {client.member_id: client for client in group.up()}
-    assert state.members.keys() == running.keys(), "its members are the clients that run"
+def _check_consumer(
+    partition: SimulatedPartition, group: SimulatedGroup, state: ConsumerGroup
+) -> None:
+    assert state.state == "Stable", "without events, a group becomes stable"
+    running = {client.member_id: client for client in group.running_clients()}
+    assert state.members.keys() == running.keys(), "the members are the running clients"
     given: list[tuple[str, int]] = []
     for member_id, member in state.members.items():
         assigned = {t: tuple(sorted(n)) for t, n in member.assigned.items() if n}
-        assert running[member_id].owned == assigned, "a client works on what it was given"
+        assert running[member_id].owned == assigned, "a client reads its assigned partitions"
         given += [(topic, n) for topic, numbers in assigned.items() for n in numbers]
     wanted = [
         (topic.topic_id, number)
         for name in state.topic_names()
-        if (topic := life.coordinator.shard.topics.named(name)) is not None
+        if (topic := partition.coordinator.shard.topics.named(name)) is not None
         for number in range(topic.partitions)
     ]
     assert sorted(given) == sorted(wanted), "every partition has one owner"
 
 
-def _check_classic(life: PartitionLife, group: GroupLife, state: Any) -> None:
+def _check_classic(partition: SimulatedPartition, group: SimulatedGroup, state: Any) -> None:
     assert isinstance(state, ClassicGroup)
-    assert state.state == STABLE, "left alone, a group comes to rest"
-    running = {client.member_id: client for client in group.up()}
-    assert state.members.keys() == running.keys(), "its members are the clients that run"
-    given = [(t, n) for client in group.up() for t, ns in client.owned.items() for n in ns]
+    assert state.state == STABLE, "without events, a group becomes stable"
+    running = {client.member_id: client for client in group.running_clients()}
+    assert state.members.keys() == running.keys(), "the members are the running clients"
+    given = [
+        (t, n) for client in group.running_clients() for t, ns in client.owned.items() for n in ns
+    ]
     wanted = [
         (topic.topic_id, number)
-        for name in {name for client in group.up() for name in group.topics_for(client)}
-        if (topic := life.coordinator.shard.topics.named(name)) is not None
+        for name in {
+            name for client in group.running_clients() for name in group.topics_for(client.number)
+        }
+        if (topic := partition.coordinator.shard.topics.named(name)) is not None
         for number in range(topic.partitions)
     ]
     assert len(given) == len(set(given)), "no partition has two owners"
     leader = running[state.leader or ""]
     assert isinstance(leader, ClassicConsumer)
-    # After a downgrade without a rebalance nobody knows that it leads. Then no client sees a topic
-    # grow, as with Kafka's own clients.
-    if leader.seen is not None:
+    # After a downgrade without a rebalance no client knows that it is the leader. Then no client
+    # notices that a topic grew, as with Kafka's own clients.
+    if leader.assigned_sizes is not None:
         assert set(given) >= set(wanted), "every partition has an owner"

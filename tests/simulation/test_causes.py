@@ -1,4 +1,4 @@
-"""Why classic groups rebalanced, by `_truth`, against the log and the requests that were made."""
+"""The causes of classic rebalances in `_truth`, checked against the log and the requests."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.simulation.partition import Entry
+from kip848_spark.simulation.partition import TraceEntry
 from kip848_spark.simulation.simulate import run
 from kip848_spark.state import kinds
 from kip848_spark.wire.control import control_columns
 from tests.simulation.read_capture import FIELDS, PLAN, Rows
-from tests.simulation.simulated_partitions import small
+from tests.simulation.simulated_partitions import plan_small
 
 TIMEOUTS = {"session_timeout", "rebalance_timeout"}
 KEEP_A_SESSION = ("Heartbeat", "JoinGroup")
-"""SyncGroup keeps one only once it is answered, offset commits only if they are accepted."""
+"""SyncGroup extends a session only once it is answered, an offset commit only if accepted."""
 
 
 def classic_records(table: pa.Table) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
-    """Of each record of key 2: the group, the time in ms, and the value (None: a tombstone)."""
+    """Group, time in ms and value (None for a tombstone) of each record of key 2."""
     table = table.combine_chunks()
     columns = control_columns(PLAN, FIELDS, table["key"].chunk(0), table["value"].chunk(0))
     times = table["timestamp"].cast(pa.int64()).to_pylist()
@@ -33,10 +33,10 @@ def classic_records(table: pa.Table) -> Iterator[tuple[str, int, dict[str, Any] 
             yield group, time // 1_000, value
 
 
-def gone(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
-    """Members that were there before and are not now, nor came back under another id."""
-    there = {member["member_id"] for member in now["members"]}
-    back = {member["group_instance_id"] for member in now["members"]} - {None}
+def removed_members(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    """Members that are missing afterwards and did not return under another id."""
+    there = {member["member_id"] for member in after["members"]}
+    back = {member["group_instance_id"] for member in after["members"]} - {None}
     return {
         member["member_id"]
         for member in before["members"]
@@ -45,15 +45,15 @@ def gone(before: dict[str, Any], now: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("profile", ["chaos", "churn", "migration"])
-def test_who_goes_from_a_classic_group_is_named(profile: str, tmp_path: Path) -> None:
-    """Each member that the next generation lacks is named by that generation's rebalance; unless a
-    LeaveGroup named it, a timer took it out, and it was silent for its whole session."""
+def test_removed_classic_members_are_named(profile: str, tmp_path: Path) -> None:
+    """A member that the next generation lacks is named by that generation's rebalance. Unless a
+    LeaveGroup named it, a timer removed it after a whole session without requests."""
     timeouts = left = 0
     for seed in range(5):
-        trace: list[Entry] = []
+        trace: list[TraceEntry] = []
         path = tmp_path / f"{seed}.parquet"
-        life, _ = run(small(profile, seed, "4.3", 12_000, groups=3), 0, path, trace=trace)
-        truth: Rows = [row for row in life.history.rebalances if row["type"] == "classic"]
+        partition, _ = run(plan_small(profile, seed, "4.3", 12_000, groups=3), 0, path, trace=trace)
+        truth: Rows = [row for row in partition.history.rebalances if row["type"] == "classic"]
         assert all(row["members"] for row in truth)
         rebalances = {(row["group_id"], row["epoch"], row["converged_at"]): row for row in truth}
         leavers = {
@@ -68,7 +68,7 @@ def test_who_goes_from_a_classic_group_is_named(profile: str, tmp_path: Path) ->
             if value is None:
                 continue
             last[group] = value
-            for member in gone(before, value) if before else ():
+            for member in removed_members(before, value) if before else ():
                 row = rebalances[group, value["generation"], at]
                 assert member in row["members"], (seed, row)
                 if leavers.get((group, member), at + 1) <= at:
@@ -85,7 +85,7 @@ def test_who_goes_from_a_classic_group_is_named(profile: str, tmp_path: Path) ->
                         and entry[4].get("memberId") == member
                         and entry[0] < row["converged_at"]
                     )
-                    (plan,) = (one.plan for one in life.groups if one.plan.group_id == group)
+                    (plan,) = (one.plan for one in partition.groups if one.plan.group_id == group)
                     assert row["started_at"] - heard >= plan.session_timeout, (seed, row)
     assert timeouts
     assert left

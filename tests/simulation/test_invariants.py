@@ -1,4 +1,4 @@
-"""The invariants of a log: real brokers keep them all, and a record that breaks one is noticed."""
+"""The invariants of a log: records of real brokers keep them, and a violation is detected."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ CONTROL = {"2", "3", "4", "5", "6", "7", "8", "16"}
 
 
 def _operations(dump: Path) -> Iterator[list[Record]]:
-    """Control records of one group that were appended side by side in one millisecond."""
+    """Adjacent control records of one group with the same timestamp."""
     operation: list[Record] = []
     before: tuple[Any, ...] = ()
     for line in read_dump(dump):
         if "key" not in line or line["key"]["type"] not in CONTROL:
             continue
         group = line["key"]["data"].get("groupId") or line["key"]["data"].get("group")
-        here = (line["partition"], group, line["timestamp"])
-        if here != before and operation:
+        place = (line["partition"], group, line["timestamp"])
+        if place != before and operation:
             yield operation
             operation = []
         operation.append({"key": line["key"], "value": line["payload"]})
-        before = here
+        before = place
     yield operation
 
 
 @pytest.mark.parametrize("capture", REAL, ids=lambda path: path.name)
-def test_real_brokers_keep_them(capture: Path) -> None:
+def test_real_brokers_keep_the_invariants(capture: Path) -> None:
     invariants = Invariants(capture.name.removeprefix("kafka-"))
     count = 0
     for operation in _operations(capture / DUMP):
@@ -89,47 +89,47 @@ A_REVOKES = _current("A", 2, 2, 0, revoking=(1,), state=1)
 GONE = [_record("8", "A"), _record("7", "A"), _record("5", "A")]
 
 BROKEN: dict[str, list[list[Record]]] = {
-    "C1: the epoch after 2": [[_epoch(4)]],
+    "C1: the epoch does not follow 2": [[_epoch(4)]],
     "C2: a member is ahead": [[_epoch(3)], [_current("A", 3, 2, 0, 1)]],
-    "C3: a target is not of": [[_target_epoch(3)]],
+    "C3: a target epoch differs": [[_target_epoch(3)]],
     "C3: a target is not newer": [[_target_epoch(2)]],
-    "C4: targets are not of the members": [
+    "C4: the members with a target": [
         [_record("5", "B", clientId="b"), _epoch(3), _target_epoch(3)]
     ],
     "C4: a partition is in two": [
         [_record("5", "B", clientId="b"), _epoch(3), _target("B", 1), _target_epoch(3)]
     ],
     "C5: a member epoch of -1": [[_current("A", -1, 2, 0, 1)]],
-    "C5: a member epoch falls": [[_current("A", 1, 2, 0, 1)]],
+    "C5: a member epoch decreases": [[_current("A", 1, 2, 0, 1)]],
     "C6: the previous epoch": [[_current("A", 2, 1, 0)]],
     "C6: leaving changes": [[_current("A", -2, 2, 0, 1, newest=0)]],
-    "C7: a partition is kept and": [[_current("A", 2, 2, 0, revoking=(0,), state=1)]],
-    "C7: who revokes is not": [[_current("A", 2, 2, 0, revoking=(1,))]],
-    "C7: who revokes has nothing": [[_current("A", 2, 2, 0, 1, state=1)]],
+    "C7: a partition is both": [[_current("A", 2, 2, 0, revoking=(0,), state=1)]],
+    "C7: a member with pending": [[_current("A", 2, 2, 0, revoking=(1,))]],
+    "C7: a member in UNREVOKED": [[_current("A", 2, 2, 0, 1, state=1)]],
     "C8: a partition is held by two": [[*B_JOINS, _target_epoch(3), _current("B", 3, 0, 1)]],
-    "C9: more is assigned": [[_current("A", 2, 2, 0, 1, 2)]],
-    "C9: more is revoked": [[_current("A", 2, 2, 0, revoking=(5,), state=1)]],
+    "C9: a partition is assigned that": [[_current("A", 2, 2, 0, 1, 2)]],
+    "C9: a partition is pending that": [[_current("A", 2, 2, 0, revoking=(5,), state=1)]],
     "C10: a stable member": [[*B_JOINS, _target_epoch(3), _current("A", 3, 2, 0, 1)]],
-    "C11: a member goes before its assignment": [[_record("5", "A")]],
-    "C11: a member goes before its target": [[_record("8", "A"), _record("5", "A")]],
-    "C11: a group goes before its members": [[_record("3", None)]],
-    "C11: a group goes before its target": [[*GONE, _record("3", None)]],
-    "C12: a partition is newer": [[_current("A", 2, 2, 0, 1, newest=3)]],
+    "C11: a member is deleted before its assignment": [[_record("5", "A")]],
+    "C11: a member is deleted before its target": [[_record("8", "A"), _record("5", "A")]],
+    "C11: a group is deleted before its members": [[_record("3", None)]],
+    "C11: a group is deleted before its target": [[*GONE, _record("3", None)]],
+    "C12: an assignment epoch exceeds": [[_current("A", 2, 2, 0, 1, newest=3)]],
 }
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_what_breaks_one_is_noticed(rule: str) -> None:
+def test_violations_are_detected(rule: str) -> None:
     invariants = Invariants("4.3")
     invariants.check(JOINED)
-    *fine, broken = BROKEN[rule]
-    for operation in fine:
+    *valid, broken = BROKEN[rule]
+    for operation in valid:
         invariants.check(operation)
     with pytest.raises(BrokenInvariantError, match=rule):
         invariants.check(broken)
 
 
-def test_a_rebalance_and_an_end_that_keep_them() -> None:
+def test_rebalance_and_leave_keep_the_invariants() -> None:
     invariants = Invariants("4.3")
     for operation in (
         JOINED,

@@ -1,4 +1,4 @@
-"""The capture against the truth beside it, against the coordinator, and against itself."""
+"""A simulated capture against its expected results, against the coordinator, and by itself."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.simulation.cleaner import ACTIVE, RETAINED
 from kip848_spark.simulation.encoding import encode_records
 from kip848_spark.simulation.log import SCHEMA
-from kip848_spark.simulation.partition import Entry
+from kip848_spark.simulation.partition import TraceEntry
 from kip848_spark.simulation.plan import partition_of
 from kip848_spark.simulation.simulate import run
 from tests.simulation.read_capture import decoded, partitions, state, truth
-from tests.simulation.simulated_partitions import RELEASES, small
+from tests.simulation.simulated_partitions import RELEASES, plan_small
 
 KINDS = [
     ("chaos", "4.3"),
@@ -32,7 +32,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("profile", "release"), KINDS)
-def test_the_log_gives_the_truth(profile: str, release: str, tmp_path: Path) -> None:
+def test_log_gives_the_expected_results(profile: str, release: str, tmp_path: Path) -> None:
     for seed in range(3):
         out = tmp_path / str(seed)
         outcome = simulate(plan_cluster(profile, 12_000, seed, release=release, groups=5), out)
@@ -40,15 +40,19 @@ def test_the_log_gives_the_truth(profile: str, release: str, tmp_path: Path) -> 
         assert sum(table.num_rows for table in tables.values()) == outcome.records
         for partition, table in tables.items():
             assert table.schema.remove_metadata() == SCHEMA
-            assert (np.diff(table["offset"].to_numpy()) > 0).all(), "offsets rise"
-            assert (np.diff(table["timestamp"].to_numpy()).astype(int) >= 0).all(), "so do times"
+            assert (np.diff(table["offset"].to_numpy()) > 0).all(), "offsets increase"
+            assert (np.diff(table["timestamp"].to_numpy()).astype(int) >= 0).all(), (
+                "times do not decrease"
+            )
             read = decoded(table)
             assert not np.count_nonzero(read.reason)
             assert not read.unknown_tags.any()
             for part in read.keys:
                 name = "group" if part.plan.key_type <= 2 else "group_id"
                 for group in set(part.field(name).to_pylist()):
-                    assert partition_of(group, 50) == partition, "a group is where Kafka puts it"
+                    assert partition_of(group, 50) == partition, (
+                        "a group is in the partition that Kafka chooses"
+                    )
         found = state(out)
         for name in ("groups", "members", "assignments", "offsets"):
             assert _rows(name, found[name]) == _rows(name, truth(out, name)), name
@@ -79,25 +83,25 @@ _COLUMNS = {
 
 
 def _rows(table: str, rows: list[dict[str, Any]]) -> list[str]:
-    if table == "groups":  # a group whose last offset was deleted has nothing left to be known by
+    if table == "groups":  # a group whose last offset was deleted is in no record
         rows = [row for row in rows if row["members"] or row["epoch"] or row["state"] != "Empty"]
     return sorted(repr([row[name] for name in _COLUMNS[table]]) for row in rows)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("profile", ["chaos", "churn", "migration"])
-def test_commits_in_bulk_are_those_of_a_coordinator_asked_one_by_one(
-    profile: str, release: str, tmp_path: Path
-) -> None:
+def test_bulk_commits_equal_single_requests(profile: str, release: str, tmp_path: Path) -> None:
     for seed in range(3):
-        _compare_with_one_by_one(small(profile, seed, release), tmp_path / f"{seed}.parquet")
+        _compare_with_single_requests(
+            plan_small(profile, seed, release), tmp_path / f"{seed}.parquet"
+        )
 
 
-def _compare_with_one_by_one(plan: Any, path: Path) -> None:
-    """Every request of a simulation, the bulk commits too, to a coordinator of its own."""
-    trace: list[Entry] = []
-    life, _ = run(plan, 0, path, trace=trace)
-    other = Coordinator(plan.release, life.config, life.coordinator_seed)
+def _compare_with_single_requests(plan: Any, path: Path) -> None:
+    """Send every request of a simulation, bulk commits included, to a second coordinator."""
+    trace: list[TraceEntry] = []
+    partition, _ = run(plan, 0, path, trace=trace)
+    other = Coordinator(plan.release, partition.config, partition.coordinator_seed)
     rows: list[tuple[int, dict[str, Any] | None]] = []
     aborted: set[int] = set()
     committed = {e[4]["producerId"]: e[4]["committed"] for e in trace if e[3] == "EndTxn"}
@@ -116,7 +120,7 @@ def _compare_with_one_by_one(plan: Any, path: Path) -> None:
             rows.append((at, None))
     table = pq.read_table(path)
     visible = [i for i, (_, record) in enumerate(rows) if record is not None and i not in aborted]
-    visible = visible[: table.num_rows]  # the last request of all is cut off
+    visible = visible[: table.num_rows]  # the log ends within the last request
     keys, values = encode_records([rows[i][1] for i in visible if rows[i][1] is not None])
     assert table["offset"].to_pylist() == visible
     assert [t.value // 10**6 for t in table["timestamp"].to_pandas()] == [
@@ -131,7 +135,7 @@ def _digest(folder: Path) -> dict[str, str]:
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
-def test_one_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_same_seed_gives_same_bytes(tmp_path: Path) -> None:
     for name, workers in (("a", 1), ("b", 2)):
         plan = plan_cluster("chaos", 50_000, 5, groups=6)
         simulate(plan, tmp_path / name, workers=workers)
@@ -142,27 +146,27 @@ def test_one_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("records", [500, 3_000, 40_000])
 @pytest.mark.parametrize("profile", ["steady", "churn"])
-def test_as_many_records_as_asked_for(profile: str, records: int, tmp_path: Path) -> None:
+def test_number_of_records(profile: str, records: int, tmp_path: Path) -> None:
     outcome = simulate(plan_cluster(profile, records, 1), tmp_path / "c")
     assert records <= outcome.records <= records * 1.01  # more where only transactions commit
 
 
-def test_compacted_as_a_cleaner_does(tmp_path: Path) -> None:
-    whole, cleaned = tmp_path / "whole", tmp_path / "cleaned"
+def test_compaction_removes_what_the_log_cleaner_removes(tmp_path: Path) -> None:
+    full, cleaned = tmp_path / "full", tmp_path / "cleaned"
     plan = plan_cluster("chaos", 30_000, 3, groups=4)
-    simulate(plan, whole)
+    simulate(plan, full)
     outcome = simulate(plan, cleaned, compact=True)
     after = partitions(cleaned)
     assert outcome.records == sum(table.num_rows for table in after.values()) < 20_000
-    for partition, table in partitions(whole).items():
+    for partition, table in partitions(full).items():
         assert after[partition].to_pylist() == _cleaned(table.to_pylist())
     found = state(cleaned)
     for name in ("members", "assignments", "offsets"):
-        assert _rows(name, found[name]) == _rows(name, truth(whole, name)), name
+        assert _rows(name, found[name]) == _rows(name, truth(full, name)), name
 
 
 def _cleaned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rule of compaction, a record at a time."""
+    """The rule of compaction, applied record by record."""
     active = len(rows) - max(1, int(len(rows) * ACTIVE))
     begin, end = rows[0]["timestamp"], rows[-1]["timestamp"]
     seen: set[bytes] = set()
@@ -180,11 +184,11 @@ def _cleaned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept[::-1]
 
 
-def test_rebalances_are_told_with_their_cause(tmp_path: Path) -> None:
+def test_rebalances_have_causes(tmp_path: Path) -> None:
     simulate(plan_cluster("chaos", 40_000, 1, groups=4), tmp_path / "c")
     rows = truth(tmp_path / "c", "rebalances")
-    told = {cause for row in rows for cause in row["causes"]}
-    assert {"member_joined", "member_left", "session_timeout", "topics_changed"} <= told
+    causes = {cause for row in rows for cause in row["causes"]}
+    assert {"member_joined", "member_left", "session_timeout", "topics_changed"} <= causes
     assert all(row["causes"] for row in rows)
     for row in rows:
         assert row["converged_at"] is None or row["converged_at"] >= row["started_at"]
@@ -215,7 +219,7 @@ def test_rebalances_are_told_with_their_cause(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"profile": "calm"}, "no profile calm"),
         ({"release": "3.9"}, "no release"),
@@ -224,13 +228,13 @@ def test_rebalances_are_told_with_their_cause(tmp_path: Path) -> None:
         ({"partitions": 0}, "at least one partition"),
     ],
 )
-def test_what_cannot_be_simulated(changes: dict[str, Any], says: str) -> None:
-    asked: dict[str, Any] = {"profile": "steady", "records": 10_000, "seed": 0} | changes
-    with pytest.raises(UsageError, match=says):
-        plan_cluster(**asked)
+def test_invalid_plans_are_refused(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"profile": "steady", "records": 10_000, "seed": 0} | changes
+    with pytest.raises(UsageError, match=message):
+        plan_cluster(**arguments)
 
 
-def test_a_capture_is_not_written_over(tmp_path: Path) -> None:
+def test_capture_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("something")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         simulate(plan_cluster("steady", 1_000, 0), tmp_path)

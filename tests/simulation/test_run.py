@@ -1,4 +1,4 @@
-"""A simulated capture through Spark: the lake has what the truth says."""
+"""A simulated capture ingested by Spark: the lake contains the expected results."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.simulation.test_log import _rows
 from tests.spark.lakes import as_dicts, source
 
 
-def test_the_lake_has_the_truth(spark: SparkSession, tmp_path: Path) -> None:
+def test_lake_contains_the_expected_results(spark: SparkSession, tmp_path: Path) -> None:
     capture = tmp_path / "capture"
-    made = simulate(plan_cluster("chaos", 20_000, 11, partitions=4, groups=6), capture)
+    result = simulate(plan_cluster("chaos", 20_000, 11, partitions=4, groups=6), capture)
     lake = open_lake(spark, str(tmp_path / "lake"))
     outcome = run_ingest(source(capture), lake, then_replay=True)
     counts = outcome.run and outcome.run.counts
     assert counts is not None
     assert counts.adds_up
     assert counts.quarantined == counts.unknown == 0
-    assert lake.read("records").count() == made.records
+    assert lake.read("records").count() == result.records
     for table in ("groups", "members", "assignments", "offsets"):
         found = [_in_ms(row) for row in as_dicts(lake, table)]
         assert _rows(table, found) == _rows(table, truth(capture, table)), table

@@ -1,0 +1,23 @@
+"""What classic groups and consumer groups both read from a JoinGroup request."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from kip848_spark.coordinator.consumer_protocol import subscription_bytes
+from kip848_spark.coordinator.records import Json
+
+MEMBER_ID_REQUIRED_FROM = 4
+"""From this version on a dynamic member is given its id first and joins again with it."""
+
+
+def read_protocols(request: Json) -> tuple[tuple[str, bytes], ...]:
+    """The protocols a member offers, with its metadata for each (base64, or decoded)."""
+    offered = []
+    for row in request.get("protocols") or ():
+        metadata: Any = row.get("metadata")
+        decoded = isinstance(metadata, dict)
+        data = subscription_bytes(metadata) if decoded else base64.b64decode(metadata or "")
+        offered.append((row["name"], data))
+    return tuple(offered)

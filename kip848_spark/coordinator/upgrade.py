@@ -1,0 +1,141 @@
+"""Online upgrade: a classic group becomes a consumer group while its members keep working.
+
+KIP-848 "Supporting Online Consumer Group Upgrade"; docs/kafka-facts.md#migration. The generation
+becomes the group epoch, and the classic assignment becomes both the target assignment and the
+current assignment.
+"""
+
+from __future__ import annotations
+
+from kip848_spark.coordinator import records
+from kip848_spark.coordinator.classic import abort_waiting, cancel_group_timers
+from kip848_spark.coordinator.classic_group import ClassicGroup, ClassicMember
+from kip848_spark.coordinator.config import MAX_SIZE
+from kip848_spark.coordinator.consumer_group import ClassicMetadata, ConsumerGroup, Member
+from kip848_spark.coordinator.consumer_protocol import read_assignment, read_subscription
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.javahash import string_order, uuid_order
+from kip848_spark.coordinator.records import Partitions
+from kip848_spark.coordinator.sessions import keep_session
+from kip848_spark.coordinator.shard import Shard
+
+
+def group_to_join(
+    shard: Shard, group_id: str, member_id: str, *, joins: bool
+) -> tuple[ConsumerGroup, list[str] | None]:
+    """The consumer group a heartbeat is for; a joiner may create it or convert a classic one.
+
+    Beside it the order in which a converted group's members are walked during this request: a
+    broker then still has the table it converted them into, and from then on the one that the
+    records written out of that make, where members of one slot come the other way round.
+    """
+    group = shard.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return group, None
+    if not joins:
+        return shard.consumer_group(group_id), None
+    if group is None:
+        return ConsumerGroup(group_id, shard.release), None
+    if not group.members:
+        # Nobody is there: the classic group ends and the epoch starts anew (facts A).
+        cancel_group_timers(shard, group)
+        shard.append(records.tombstone("2", group=group_id))
+        return ConsumerGroup(group_id, shard.release), None
+    if len(group.members) >= shard.config.number(MAX_SIZE) and member_id not in group.members:
+        check_upgrade(shard, group)
+        raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group_id!r} is full")
+    return upgrade(shard, group)
+
+
+def check_upgrade(shard: Shard, group: ClassicGroup) -> None:
+    """GROUP_ID_NOT_FOUND unless policy, protocol type and size allow an upgrade."""
+    reason = None
+    if not shard.config.upgrades:
+        reason = "the migration policy forbids it"
+    elif not group.uses_consumer_protocol:
+        reason = "it does not use the consumer protocol"
+    elif len(group.members) > shard.config.number(MAX_SIZE):
+        reason = "it is too large"
+    if reason is not None:
+        raise GroupError(
+            "GROUP_ID_NOT_FOUND", f"classic group {group.group_id!r} is not upgraded: {reason}"
+        )
+
+
+def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]]:
+    """Convert: group tombstone, members, epoch, targets, target epoch, current assignments.
+
+    Gives the new group, and its members in the order they were written.
+    """
+    check_upgrade(shard, group)
+    members = [_convert_member(shard, group, group.members[i]) for i in string_order(group.members)]
+    abort_waiting(shard, group)
+    cancel_group_timers(shard, group)
+    group_id = group.group_id
+    shard.append(records.tombstone("2", group=group_id))
+    new = ConsumerGroup(group_id, shard.release)
+    shard.groups[group_id] = new
+    for member in members:
+        new.put_member(member)
+    walked = [new.members[member_id] for member_id in new.walk_members()]
+    shard.groups[group_id] = new = ConsumerGroup(group_id, shard.release)
+    for member in walked:
+        shard.append(new.member_record(member))
+    metadata_hash = None
+    if shard.release.partition_metadata_record:
+        topics = shard.topics.subscription_metadata(sorted(new.topic_names()))
+        shard.append(records.topic_metadata(group_id, topics))
+    else:
+        metadata_hash = shard.topics.hash_of(new.topic_names())
+    shard.append(records.group_epoch(group_id, group.generation, metadata_hash))
+    for member in walked:
+        shard.append(
+            records.target_member(
+                group_id,
+                member.member_id,
+                {t: member.assigned[t] for t in uuid_order(member.assigned)},
+            )
+        )
+    shard.append(records.target_epoch(group_id, group.generation, 0))
+    for member in walked:
+        shard.append(new.current_record(member))
+        keep_session(shard, new, member)
+    return new, [member.member_id for member in walked]
+
+
+def _convert_member(shard: Shard, group: ClassicGroup, member: ClassicMember) -> Member:
+    """A classic member as a member of the new protocol, at the generation as its epoch."""
+    try:
+        assignment = read_assignment(member.assignment)
+        subscription = read_subscription(member.metadata(group.protocol))
+    except ValueError as bad:
+        raise GroupError(
+            "GROUP_ID_NOT_FOUND", f"classic group {group.group_id!r} is not upgraded: {bad}"
+        ) from None
+    if assignment.user_data:
+        raise GroupError(
+            "GROUP_ID_NOT_FOUND",
+            f"classic group {group.group_id!r} is not upgraded: a custom assignor is in use",
+        )
+    epoch = group.generation if shard.release.partition_epochs else 0
+    assigned: Partitions = {}
+    for name, numbers in assignment.partitions:
+        topic = shard.topics.named(name)
+        if topic is not None:
+            assigned[topic.topic_id] = dict.fromkeys(numbers, epoch)
+    return Member(
+        member.member_id,
+        member.instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        frozenset(subscription.topics),
+        "",
+        member.rebalance_timeout,
+        None,
+        ClassicMetadata(member.session_timeout, member.protocols),
+        (),
+        group.generation,
+        group.generation,
+        assigned=assigned,
+    )
