@@ -8,7 +8,6 @@ import functools
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -343,22 +342,6 @@ def _summary(value: Json) -> str:
     if "epoch" in value:
         return f"group epoch {value['epoch']}"
     return f"client id {value['clientId']}, topics {', '.join(value['subscribedTopicNames'])}"
-
-
-def test_example_of_decode_is_what_decode_prints() -> None:
-    """The command with the bytes of one record, run as it stands."""
-    block = re.search(r"^\$ kip848 decode (.+)\n((?:.+\n)+?)```", page(), flags=re.M)
-    assert block is not None
-    done = subprocess.run(
-        [sys.executable, "-m", "kip848_spark", "decode", *block[1].replace("\\\n", "").split()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    printed = [line.rstrip() for line in done.stdout.splitlines()]
-    assert printed == [line.rstrip() for line in block[2].splitlines()]
 
 
 def test_partition_rule_holds_for_every_record_of_every_capture() -> None:

@@ -26,6 +26,7 @@ from kip848_spark.local.broker import Broker
 from kip848_spark.runtime import java
 from tests import kafka_releases
 from tests.cli.command import Command
+from tests.conftest import DATA
 from tests.documentation import (
     ELLIPSIS,
     ROOT,
@@ -111,6 +112,7 @@ def examples(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return {
         "HOST:PORT": broker.bootstrap,
         "/data/kip848": str(tmp_path / "kip848"),
+        "tests/data/": f"{DATA}/",
         "2026-11-20T06:00": "2099-01-01",  # a time when the lake's first run has finished
     }
 
