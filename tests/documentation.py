@@ -21,7 +21,7 @@ from tests.conftest import DATA
 ROOT = DATA.parents[1]
 
 _FENCE = re.compile(r"^( *)```(\S*)\s*$")
-_MARK = re.compile(r"^\s*<!-- not run: (?P<reason>[^;]+); (?P<covered>\S+) -->$")
+_MARK = re.compile(r"^\s*<!-- not run: (?P<reason>[^;]+); (?P<covered>\S+)[^;]* -->$")
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$")
 _LIST_ITEM = re.compile(r"^ *(?:[*+-]|\d+\.) ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ from kip848_spark.config import settings
 from kip848_spark.local.broker import Broker
 from kip848_spark.runtime import java
 from tests import kafka_releases
+from tests.captures import RECORDS
 from tests.cli.command import Command
 from tests.conftest import DATA
 from tests.documentation import (
@@ -102,16 +104,20 @@ def examples(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_topics([NewTopic("documented", 3, 1)]).values():
         created.result(30)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "documentation"})
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "orders"})
     consumer.commit(offsets=[TopicPartition("documented", 0, 7)], asynchronous=False)
     consumer.close()
+    (tmp_path / "api").mkdir()
+    shutil.copy(DATA / "kafka-4.3.1" / RECORDS, tmp_path / "api")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(settings.ENVIRONMENT, raising=False)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     return {
         "HOST:PORT": broker.bootstrap,
+        "broker:9092": broker.bootstrap,
         "/data/kip848": str(tmp_path / "kip848"),
+        "/data/capture": str(tmp_path / "api"),
         "tests/data/": f"{DATA}/",
         "2026-11-20T06:00": "2099-01-01",  # a time when the lake's first run has finished
     }
