@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Two processes; tests/conftest.py says which tests stay together. A Spark session and a broker take
+# a core and 2 GB each.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long bench bench-decode fuzz check format lock clean
@@ -21,7 +24,7 @@ demo: install ## a real broker, real consumers, the nightly job on their topic
 	$(BIN)/kip848 demo
 
 test: install ## the tests, against a real broker
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" $(SIDE_BY_SIDE)
 
 test-long: install ## the tests that take minutes
 	$(BIN)/python -m pytest -m long

@@ -1,4 +1,4 @@
-"""What all tests share: one real broker for the session, and its scenarios where a test asks."""
+"""Fixtures that all tests share (a broker, a Spark session), and how tests run side by side."""
 
 from __future__ import annotations
 
@@ -26,6 +26,46 @@ DATA = Path(__file__).parent / "data"
 RELEASES = ("4.3.1", "4.0.2")
 CAPTURED = ("4.3.1", "4.2.0", "4.1.2", "4.0.2")
 """Releases of which there is a capture of all scenarios; Spark tests use the newest and oldest."""
+
+SHARED_BROKER = "broker"
+SHARED_SESSION = "spark"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Assigns each test to a group that one process of pytest-xdist runs in order.
+
+    The tests that use the broker are one group and the other tests that use the Spark session are
+    another, so that few processes start either; every other file is a group of its own. The
+    slowest groups come first, so that all processes end at about the same time.
+    """
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: SLOWEST.get(_group(item), len(SLOWEST)))
+
+
+def _group(item: pytest.Item) -> str:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if fixtures & {"broker", "quiet"}:
+        return SHARED_BROKER
+    if "spark" in fixtures:
+        return SHARED_SESSION
+    return item.nodeid.partition("::")[0]
+
+
+SLOWEST = {
+    name: place
+    for place, name in enumerate(
+        (
+            SHARED_SESSION,
+            SHARED_BROKER,
+            "tests/test_demo.py",
+            "tests/coordinator/test_against_broker.py",
+            "tests/simulation/test_log.py",
+        )
+    )
+}
+"""The groups that take longest, in descending order."""
 
 
 @pytest.fixture(scope="session")
