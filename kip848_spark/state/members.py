@@ -16,6 +16,7 @@ from kip848_spark.state.groups import LEFT_EPOCH
 JOINING_EPOCH = 0
 """Epoch of a member of a consumer group that has told of itself and has no assignment yet."""
 MEMBER_STATES = {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}
+_UNKNOWN = 127
 
 _STRINGS = pa.list_(pa.string())
 
@@ -75,8 +76,10 @@ def _modern_members(carried: ControlState) -> pa.Table:
         epoch = _coalesce_field(carried, kinds.CURRENTS, name, current, pa.int32())
         epoch = pc.if_else(pa.array(gone), LEFT_EPOCH, epoch)
         columns[name] = pc.if_else(pa.array(fresh), first, epoch)
-    state = _coalesce_field(carried, kinds.CURRENTS, "state", current, pa.int8())
-    columns["member_state"] = pc.if_else(pa.array(fresh), MEMBER_STATES[0], _state_names(state))
+    state = _coalesce_field(carried, kinds.CURRENTS[:2], "state", current, pa.int8())
+    tasks = carried.field(kinds.STREAMS_CURRENT, "state", current)
+    names = pc.coalesce(_state_names(state), _state_names(_from_zero(tasks)))
+    columns["member_state"] = pc.if_else(pa.array(fresh), MEMBER_STATES[0], names)
     return state_table(columns, MEMBER_FIELDS, len(rows))
 
 
@@ -88,6 +91,12 @@ def _coalesce_field(
     for kind in of:
         found = pc.coalesce(found, carried.field(kind, name, rows))
     return found
+
+
+def _from_zero(state: pa.Array) -> pa.Array:
+    """The states of streams members, which count from 1 (docs/kafka-facts.md#streams-groups), as
+    those of other members, which count from 0."""
+    return pc.if_else(pc.equal(state, 0), _UNKNOWN, pc.subtract(state, 1)).cast(pa.int8())
 
 
 def _state_names(state: pa.Array) -> pa.Array:
