@@ -10,7 +10,6 @@ import time
 import typer
 from rich.console import Console
 
-from kip848_spark import __version__
 from kip848_spark.cli import (
     audit,
     coordinate,
@@ -26,6 +25,7 @@ from kip848_spark.cli import (
 )
 from kip848_spark.cli.display import printable
 from kip848_spark.errors import Kip848Error
+from kip848_spark.version import __version__
 
 INTERRUPTED = 130
 

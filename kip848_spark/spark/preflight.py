@@ -8,8 +8,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from kip848_spark import __version__
 from kip848_spark.errors import EnvironmentFault
+from kip848_spark.version import __version__
 
 _DELTA = "io/delta/tables/DeltaTable.class"
 _KAFKA = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
