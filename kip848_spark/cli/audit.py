@@ -77,12 +77,12 @@ def audit(
     without_spark = place.folder is not None and place.suits_delta_rs
     if group and without_spark:  # at once, where Spark would take its time to start
         check_groups(group, call.state().group_ids)
-    with call.spark() as (session, say):
+    with call.spark() as (session, display):
         whole = call.lake(session)
         if group and not without_spark:
-            say("looking for the groups")
+            display("looking for the groups")
             check_groups(group, Views(whole).group_ids)
-        outcome = run_audit(whole, asked, say, cluster)
+        outcome = run_audit(whole, asked, display, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)
         findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_FINDINGS)

@@ -13,7 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from kip848_spark.cli.audit import wrong
-from kip848_spark.cli.display import Steps, out, printable, steps
+from kip848_spark.cli.display import StepDisplay, out, printable, show_steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import UsageError
@@ -57,16 +57,16 @@ def demo(
     must_be_new(LocalFolder(folder), str(folder))
     call = Call.of(config, verbose=verbose, lake=str(folder))
     try:
-        with steps() as say:
-            say(f"starting a Kafka {kafka} broker")
+        with show_steps() as display:
+            display(f"starting a Kafka {kafka} broker")
             with Broker(
-                kafka, settings=SETTINGS, offsets_partitions=PARTITIONS, progress=say.within
+                kafka, settings=SETTINGS, offsets_partitions=PARTITIONS, progress=display.detail
             ) as broker:
-                say("driving consumers of every kind")
-                with drive(broker, lambda title, step: _tell(say, title, step)):
-                    result = _analysed(call, broker, say)
-                    say("stopping the consumers")
-                say("stopping the broker")
+                display("driving consumers of every kind")
+                with drive(broker, lambda title, step: _tell(display, title, step)):
+                    result = _analysed(call, broker, display)
+                    display("stopping the consumers")
+                display("stopping the broker")
     except BaseException:
         if lake is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -76,14 +76,16 @@ def demo(
     raise typer.Exit(1 if comparison.differences or wrong(agreement) else 0)
 
 
-def _tell(shown: Steps, title: str, step: str) -> None:
+def _tell(shown: StepDisplay, title: str, step: str) -> None:
     if step == "started":
-        shown.within(title)
+        shown.detail(title)
     else:
         shown.done(title)
 
 
-def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, Rows, Rows]:
+def _analysed(
+    call: Call, broker: Broker, display: StepDisplay
+) -> tuple[Run, Comparison, Rows, Rows]:
     """The nightly job on the broker's topic: the last run, what comparing with the broker came to,
     the groups, and what the audit came to."""
     from kip848_spark.checks.live_comparison import MOVING
@@ -94,11 +96,11 @@ def _analysed(call: Call, broker: Broker, say: Steps) -> tuple[Run, Comparison, 
     from kip848_spark.spark.storage.opening import open_lake
 
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
-    with call.session(say, keep_classes=True) as session:
+    with call.session(display, keep_classes=True) as session:
         lake = open_lake(session, call.lake_path())
         agreement: Rows = []
         for _ in range(ATTEMPTS):
-            outcome = run_ingest(source, lake, say, then_replay=True, then_audit=True)
+            outcome = run_ingest(source, lake, display, then_replay=True, then_audit=True)
             if outcome.run is None or outcome.live is None:  # nothing new
                 break
             run, comparison = outcome.run, outcome.live

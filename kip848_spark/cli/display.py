@@ -1,4 +1,4 @@
-"""What the command line shows: steps under way, tables, counts. Results go to standard output,
+"""What the command line shows: the steps of a job, tables, counts. Results go to standard output,
 everything else to standard error."""
 
 from __future__ import annotations
@@ -7,49 +7,56 @@ import base64
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import orjson
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape  # noqa: TID251
-from rich.status import Status
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+)
+from rich.table import Column, Table
+from rich.text import Text
 
 PIPED_WIDTH = 240
 """Columns of a table that goes to a file or a pipe; a terminal says its own."""
 
+_BAR_WIDTH = 30
+
 out = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False)
 
-Say = Callable[[str], None]
 
+class StepDisplay:
+    """Prints a line for each step that is done, with the time it took. May be called from any
+    thread."""
 
-class Steps:
-    """Shows steps under way: called with each one as it begins, from any thread."""
-
-    def __init__(self, status: Status) -> None:
-        self._status = status
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current: str | None = None
         self._started = time.monotonic()
 
     def __call__(self, words: str) -> None:
-        """A new step begins: the one before is done."""
+        """A new step begins, and so the one before is done."""
         with self._lock:
             self._finish()
             self._current, self._started = words, time.monotonic()
-        self.within(words)
+        self.detail(words)
 
-    def within(self, words: str) -> None:
-        """What the step is at right now."""
-        if err.is_terminal:
-            self._status.update(f"{printable(words)} …")
+    def detail(self, words: str) -> None:
+        """What the current step is doing. Only a terminal shows it."""
 
     def done(self, words: str) -> None:
-        """A part of the step is done."""
+        """A part of the current step is done."""
         with self._lock:
             err.print(f"    [green]✓[/] {printable(words)}", soft_wrap=True)
 
@@ -67,14 +74,79 @@ class Steps:
         self._current = None
 
 
+class TerminalStepDisplay(StepDisplay):
+    """Shows the current step below those that are done: a spinner, and a bar in a long step."""
+
+    def __init__(self, bar: Progress) -> None:
+        super().__init__()
+        self._bar = bar
+        self._task: TaskID | None = None
+
+    def detail(self, words: str) -> None:
+        with self._lock:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(printable(words), total=None)
+
+    def records(self, done: int, planned: int | None, unit: str) -> None:
+        """``done`` of ``planned`` records (or what ``unit`` says) of the current step are done."""
+        with self._lock:
+            if done and planned and self._task is not None:
+                total = max(planned, done)
+                self._bar.update(self._task, completed=done, total=total, unit=unit)
+
+
+class _Numbers(ProgressColumn):
+    """A bar's numbers: done of planned, how many a second, and the time left."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text()
+        parts = [f"{_short(task.completed)}/{_short(task.total)} {task.fields['unit']}"]
+        if task.speed:
+            parts.append(f"{_short(task.speed)}/s")
+        if task.time_remaining:
+            minutes, seconds = divmod(round(task.time_remaining), 60)
+            parts.append(f"{minutes}:{seconds:02} left")
+        return Text(" ".join(parts))
+
+
+def _short(number: float) -> str:
+    """``number`` with three digits: ``850``, ``12.3k``, ``1.25M``, ``10.0M``."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            value = number / size
+            return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}{unit}"
+    return f"{number:.0f}"
+
+
+class _Bar(BarColumn):
+    """A bar that appears as soon as there are numbers."""
+
+    def render(self, task: Task) -> RenderableType:  # type: ignore[override]
+        return Text("…") if task.total is None else super().render(task)
+
+
 @contextmanager
-def steps() -> Iterator[Steps]:
-    """A display of steps: a spinner beside the one under way, a mark and its time beside those
-    that are done. Without a terminal, a line a step."""
-    with err.status("") as status:
-        shown = Steps(status)
-        yield shown
-        shown.end()
+def show_steps() -> Iterator[StepDisplay]:
+    """A display of steps: on a terminal with a spinner or a bar for the current one, elsewhere a
+    line a step."""
+    if not err.is_terminal:
+        display = StepDisplay()
+        yield display
+        display.end()
+        return
+    whole = Column(no_wrap=True)
+    columns = (
+        SpinnerColumn(finished_text="…"),
+        TextColumn("{task.description}", table_column=whole),
+        _Bar(bar_width=None, table_column=Column(max_width=_BAR_WIDTH)),
+        _Numbers(table_column=whole),
+    )
+    with Progress(*columns, console=err, transient=True) as bar:
+        terminal = TerminalStepDisplay(bar)
+        yield terminal
+        terminal.end()
 
 
 def printable(text: str, *, lines: bool = False) -> str:

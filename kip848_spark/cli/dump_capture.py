@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, printable, steps
+from kip848_spark.cli.display import err, printable, show_steps
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -49,9 +49,9 @@ def dump(
     from_source = call.source()
     with ExitStack() as open_still:
         folder = Path(open_still.enter_context(tempfile.TemporaryDirectory(prefix="kip848-dump-")))
-        with steps() as say:
-            session = open_still.enter_context(call.session(say))
-            say("decoding")
+        with show_steps() as display:
+            session = open_still.enter_context(call.session(display))
+            display("decoding")
             files = dump_files(from_source, session, folder, partition, call.settings.dialect)
             first = list(islice(files, 1))
         for file in chain(first, files):  # the others are decoded as they are asked for
@@ -81,8 +81,8 @@ def capture(
     folder = locate(out).folder
     if folder is not None:  # another place is looked at once Spark runs
         must_be_new(LocalFolder(folder), out)
-    with call.spark(out=out) as (session, say):
-        say("copying the records")
+    with call.spark(out=out) as (session, display):
+        display("copying the records")
         read, written = write_capture(from_source, session, out, anonymize)
     err.print(f"{written:,} records are in {printable(out)}.")
     if written < read:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, printable, steps
+from kip848_spark.cli.display import err, out, print_json, printable, show_steps
 from kip848_spark.cli.options import (
     Call,
     ConfigOption,
@@ -41,12 +41,12 @@ def jars(
     json: JsonOption = False,
 ) -> None:
     """The JVM dependencies: fetched if they are not here yet, then printed (for --jars)."""
-    with steps() as say:
-        say("looking for the jars")
+    with show_steps() as display:
+        display("looking for the jars")
         if broker:
-            paths = jvm.broker_jars(broker, say.within)
+            paths = jvm.broker_jars(broker, display.detail)
         else:
-            paths = jvm.spark_jars(say.within) + (jvm.s3_jars(say.within) if s3 else [])
+            paths = jvm.spark_jars(display.detail) + (jvm.s3_jars(display.detail) if s3 else [])
     if json:
         print_json([str(path) for path in paths])
     else:

@@ -94,8 +94,8 @@ def replay(
 
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()
-    with call.spark() as (session, say):
-        outcome = run_replay(call.lake(session), say)
+    with call.spark() as (session, display):
+        outcome = run_replay(call.lake(session), display)
     show_outcome(outcome, call.lake_path(), json)
 
 
@@ -105,12 +105,12 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
 
     source = call.source()
     call.lake_path()
-    with call.spark(keep_classes=nightly) as (session, say):
+    with call.spark(keep_classes=nightly) as (session, display):
         whole = call.lake(session)
         outcome = run_ingest(
             source,
             whole,
-            say,
+            display,
             call.settings.keep_commits_raw,
             then_replay=nightly,
             dialect=call.settings.dialect,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import Steps, steps
+from kip848_spark.cli.display import StepDisplay, show_steps
 from kip848_spark.config import settings as config
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.acls import KafkaClient
@@ -92,25 +92,28 @@ class Call:
     @contextmanager
     def spark(
         self, *, keep_classes: bool = False, out: str = ""
-    ) -> Iterator[tuple[SparkSession, Steps]]:
-        """As `session`, with a display of the steps and the function to tell them to."""
-        with steps() as say, self.session(say, keep_classes=keep_classes, out=out) as session:
-            yield session, say
+    ) -> Iterator[tuple[SparkSession, StepDisplay]]:
+        """As `session`, with the display of its steps."""
+        with (
+            show_steps() as display,
+            self.session(display, keep_classes=keep_classes, out=out) as session,
+        ):
+            yield session, display
 
     @contextmanager
     def session(
-        self, say: Steps, *, keep_classes: bool = False, out: str = ""
+        self, display: StepDisplay, *, keep_classes: bool = False, out: str = ""
     ) -> Iterator[SparkSession]:
-        """The Spark session to work with; ``say`` is told that it starts. ``keep_classes``: of
+        """The Spark session to work with; ``display`` shows that it starts. ``keep_classes``: of
         verbs that use most of Spark; ``out``: a further path that the verb writes to."""
         from kip848_spark.spark.session import session
 
-        say("starting Spark")
+        display("starting Spark")
         s3 = any(S3 in (place or "") for place in (self.settings.lake, self.settings.source, out))
         with session(
             self.settings.spark,
             self.verbose,
-            say.within,
+            display.detail,
             storage=self.settings.stored(),
             client=self._client(),
             keep_classes=keep_classes,

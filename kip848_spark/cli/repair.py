@@ -27,8 +27,8 @@ def repair(
 
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()
-    with call.spark() as (session, say):
-        repaired = run_repair(call.lake(session), say)
+    with call.spark() as (session, display):
+        repaired = run_repair(call.lake(session), display)
     if json:
         print_json(
             {

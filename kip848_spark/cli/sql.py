@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, print_json, print_rows, printable, steps
+from kip848_spark.cli.display import err, print_json, print_rows, printable, show_steps
 from kip848_spark.cli.options import (
     AsOfOption,
     Call,
@@ -46,9 +46,9 @@ def sql(
     call.lake_path()
     time = moment("--as-of", as_of)
     with ExitStack() as until_done:
-        with steps() as say:
-            session = until_done.enter_context(call.session(say))
-            say("reading the lake")
+        with show_steps() as display:
+            session = until_done.enter_context(call.session(display))
+            display("reading the lake")
             Views(call.lake(session), time).register()
             rows = [] if query is None else _rows(session, query, json)
         if query is None:

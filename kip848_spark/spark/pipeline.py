@@ -27,8 +27,9 @@ from kip848_spark.spark.jobs.ingest import ingest, topic_rows
 from kip848_spark.spark.jobs.integrity import check, damage, finished, miscounted
 from kip848_spark.spark.jobs.live_check import judge_live
 from kip848_spark.spark.jobs.repair import Repaired, repair
-from kip848_spark.spark.jobs.replay import replay
+from kip848_spark.spark.jobs.replay import SCANS, replay
 from kip848_spark.spark.jobs.same_source import same_source
+from kip848_spark.spark.progress import show_read_progress, show_worker_progress
 from kip848_spark.spark.session_settings import fit, in_prepared_session
 from kip848_spark.spark.sources import KafkaSource, Source
 from kip848_spark.spark.storage.tables import LakeTables
@@ -38,7 +39,8 @@ from kip848_spark.wire.dialects import AUTO
 PART = "audit_of_a_part"
 """The step of an audit of some groups, since a time, or by a release that was named."""
 Progress = Callable[[str], None]
-"""Told in a few words what is being done."""
+"""Called with a few words as each step of a run begins. A `RecordProgress` is also called with the
+records done of records planned while a long step runs."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,14 @@ def run_ingest(
         ledger.write(plan)
         counts = Counts()
         if not plan.is_empty:
-            with steps.step("ingest", "reading and decoding the topic"):
-                counts = ingest(source, lake, plan, keep_commits_raw)
+            shuffled = not isinstance(source, KafkaSource)  # a capture's files are in no order
+            with (
+                steps.step("ingest", "reading and decoding the topic"),
+                show_worker_progress(
+                    lake.spark, progress, "offsets", _new_offsets(plan), shuffled=shuffled
+                ) as count,
+            ):
+                counts = ingest(source, lake, plan, keep_commits_raw, count)
         if isinstance(source, KafkaSource):
             with steps.step("topics", "asking the cluster for its topics"):
                 lake.append_rows(
@@ -127,8 +135,11 @@ def run_ingest(
             plan = _replayed(lake, plan, last, steps)
         live = None
         if then_replay and then_audit:
-            with steps.step(AUDIT, "judging what the coordinator decided"):
-                audit(lake, plan, Asked(after=after, offsets=ends))
+            with (
+                steps.step(AUDIT, "judging what the coordinator decided"),
+                show_worker_progress(lake.spark, progress, "rows") as count,
+            ):
+                audit(lake, plan, Asked(after=after, offsets=ends), count)
             if isinstance(source, KafkaSource):
                 with steps.step(LIVE, "comparing with what the broker says"):
                     live = judge_live(lake, source, plan)
@@ -188,8 +199,11 @@ def run_audit(
         plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
         fit(lake.spark, _offsets(plan))
         ledger.write(plan)
-        with steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"):
-            audit(lake, plan, asked)
+        with (
+            steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"),
+            show_worker_progress(lake.spark, progress, "rows") as count,
+        ):
+            audit(lake, plan, asked, count)
         live = None
         if source is not None:
             with steps.step(LIVE, "comparing with what the broker says"):
@@ -264,6 +278,19 @@ def _offsets(run: Run) -> int:
     return sum(part.end for part in run.ranges)
 
 
+def _new_offsets(run: Run) -> int:
+    """How many offsets ``run`` reads."""
+    return sum(part.end - part.start for part in run.ranges)
+
+
+def _new_records(lake: LakeTables, run: Run, after: str | None) -> int:
+    """How many records ``run`` and the runs later than ``after`` have read."""
+    done = (row for row in lake.rows("runs") if row["outcome"] == DONE)
+    later = (row for row in done if after is None or row["run_id"] > after)
+    new = 0 if run.counts is None else run.counts.records_read
+    return new + sum(row["records_read"] or 0 for row in later)
+
+
 def _recovered(
     ledger: Ledger, source: Source, identity: Identity, extents: dict[int, Extent]
 ) -> tuple[Run | None, str | None]:
@@ -289,8 +316,13 @@ def _undone(ledger: Ledger, unfinished: Run) -> str:
 
 
 def _replayed(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
-    with steps.step("replay", "rebuilding the groups' state"):
-        after = last.replayed_through if last else None
+    after = last.replayed_through if last else None
+    with (
+        steps.step("replay", "rebuilding the groups' state"),
+        show_read_progress(
+            lake.spark, steps.progress, "records", lambda: _new_records(lake, plan, after), SCANS
+        ),
+    ):
         replay(lake, plan, after)
     return replace(plan, replayed_through=plan.run_id)
 

@@ -32,6 +32,9 @@ LOCAL = {
     "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2)),
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.stats.skipping": "true",
+    # Metrics of running tasks come with heartbeats, and a progress bar needs them more often than
+    # every ten seconds.
+    "spark.executor.heartbeatInterval": "1s",
     # On a machine of few cores it has little to adapt, and makes a job of each stage.
     "spark.sql.adaptive.enabled": "false",
     # Through TCP a task waits 40 ms for its Python worker, by delayed acknowledgements.

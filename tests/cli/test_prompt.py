@@ -77,6 +77,21 @@ def test_the_prompt(kip848: Command, tmp_path: Path) -> None:
     assert terminal.end() == 0
 
 
+@pytest.mark.usefixtures("spark")
+def test_the_bar_of_a_run(kip848: Command, tmp_path: Path) -> None:
+    source = f"parquet:{NEWEST / COMMITTED}"
+    terminal = Terminal("run", "--source", source, "--lake", str(tmp_path / "terminal"))
+    shown = terminal.until("Audit:")
+    assert terminal.end() == 0
+    for step, unit in (("reading and", "offsets"), ("rebuilding", "records"), ("judging", "rows")):
+        numbers = re.findall(rf"{step} [^\r\n]*? (\d+)/(\d+) {unit}", shown)
+        assert numbers, shown
+        done, planned = map(int, numbers[-1])
+        assert 0 < done <= planned
+    piped = kip848("run", "--source", source, "--lake", str(tmp_path / "piped"))
+    assert re.fullmatch(r"(✓ [^✓/]+ \d+\.\d s ?)+", piped.err)
+
+
 def test_completion() -> None:
     """bash, asked for the words that may follow, names every verb."""
     command = Path(sys.executable).with_name("kip848")

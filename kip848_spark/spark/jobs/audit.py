@@ -36,11 +36,14 @@ from kip848_spark.spark.jobs.audit_input import gathered
 from kip848_spark.spark.jobs.point_in_time import cuts_of, share_of, state_then
 from kip848_spark.spark.jobs.replay import topic_names
 from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.progress import WorkerCount, counted
 from kip848_spark.spark.storage.tables import LakeTables, TableRow, with_constants
 from kip848_spark.wire.offset_gaps import TRANSACTION
 
 _COLLECTED = 10_000
 """Findings up to which they are written by the driver, without another job."""
+_COUNTED_AT_ONCE = 1_000
+"""Rows of a group's input: a worker judges some thousand a second."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,9 @@ class Asked:
         return self.groups is None and self.since is None and self.release is None
 
 
-def audit(lake: LakeTables, run: Run, asked: Asked) -> None:
-    """Judges what the lake holds, and adds the rows of ``run`` to `agreement` and `findings`."""
+def audit(lake: LakeTables, run: Run, asked: Asked, count: WorkerCount | None = None) -> None:
+    """Judges what the lake holds, and adds the rows of ``run`` to `agreement` and `findings`.
+    ``count`` counts the rows that the workers have judged."""
     cuts = cuts_of(run) if asked.after is None else {}
     share = share_of(lake, run) if cuts else 0
     runs = lake.rows("runs")
@@ -83,7 +87,8 @@ def audit(lake: LakeTables, run: Run, asked: Asked) -> None:
         )
     whole = rows.repartition("group_id")
     ordered = whole.sortWithinPartitions("group_id", "last", "partition", "offset")
-    verdicts = map_in_arrow(ordered, judge(settings), VERDICT).persist()
+    task = counted(judge(settings), count, _COUNTED_AT_ONCE)
+    verdicts = map_in_arrow(ordered, task, VERDICT).persist()
     try:
         tally, findings = _counted(verdicts)
         cluster_id = run.identity.cluster_id

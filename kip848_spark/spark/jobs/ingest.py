@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.ledger import Counts, Run
 from kip848_spark.lake.record_writer import WRITTEN, write_records
 from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.progress import Measure, WorkerCount
 from kip848_spark.spark.sources import KafkaSource, Source, capture_faults
 from kip848_spark.spark.storage.tables import LakeTables, Mode
 from kip848_spark.wire.batches import Batches
@@ -35,15 +37,22 @@ from kip848_spark.wire.record_stream import (
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
 
-def ingest(source: Source, lake: LakeTables, run: Run, keep_commits_raw: bool = False) -> Counts:
-    """Writes the records that ``run`` plans to read, and returns their counts.
+def ingest(
+    source: Source,
+    lake: LakeTables,
+    run: Run,
+    keep_commits_raw: bool = False,
+    count: WorkerCount | None = None,
+) -> Counts:
+    """Writes the records that ``run`` plans to read, and returns their counts. ``count`` counts the
+    offsets that the workers have reached.
 
     Raises SourceError if the topic is not empty and nothing of it could be read, or if records
     went missing between the source and the table.
     """
     seen = Observation("source")
     raw = source.read(lake.spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
-    job = RecordsJob(run.run_id, control_plan(run.dialect), _starts(run), keep_commits_raw)
+    job = RecordsJob(run.run_id, control_plan(run.dialect), _starts(run), keep_commits_raw, count)
     with capture_faults(source.name):
         written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
     names = ("partition", "first_offset", "last_offset", "cause")
@@ -62,6 +71,7 @@ class RecordsJob:
     plan: ControlPlan
     starts: Mapping[int, int]
     keep_commits_raw: bool
+    count: WorkerCount | None = None
 
     tables: Sequence[str] = WRITTEN
     mode: Mode = "append"
@@ -69,7 +79,8 @@ class RecordsJob:
     def in_one_pass(
         self, batches: Batches, writers: Mapping[str, TableWriter]
     ) -> list[dict[str, Any]]:
-        return write_records(self.plan, self.starts, batches, writers, self.keep_commits_raw)
+        counted = self._counted(batches)
+        return write_records(self.plan, self.starts, counted, writers, self.keep_commits_raw)
 
     def table_by_table(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
@@ -77,11 +88,33 @@ class RecordsJob:
         """As of a `TableJob`. Control records are decoded out of the bytes that `records` keeps of
         them: they are few, and so the source is read once."""
         decoder = records_decoder(self.plan.plan, self.starts, self.keep_commits_raw)
-        yield "records", map_in_arrow(rows, decoder, pa.schema(list(STREAM_FIELDS.items())))
+        schema = pa.schema(list(STREAM_FIELDS.items()))
+        yield "records", map_in_arrow(rows, lambda b: decoder(self._counted(b)), schema)
         written = read("records").where(F.col("run_id") == self.run_id)
         yield "group_records", control_records(written, self.plan)
         yield "gaps", _gaps(written)
         return _tally(written)
+
+    def _counted(self, batches: Batches) -> Batches:
+        if self.count is None:
+            return batches
+        return self.count.count(batches, _offsets_reached(self.starts))
+
+
+def _offsets_reached(starts: Mapping[int, int]) -> Measure:
+    """Counts offsets rather than records: a compacted topic has many offsets without a record."""
+    reached: dict[int, int] = {}
+
+    def measure(batch: pa.RecordBatch) -> int:
+        partition = batch.column("partition").to_numpy()
+        last = np.flatnonzero(np.append(partition[1:] != partition[:-1], True))
+        for number, offset in zip(
+            partition[last].tolist(), batch.column("offset").to_numpy()[last].tolist(), strict=True
+        ):
+            reached[number] = offset + 1 - starts[number]
+        return sum(reached.values())
+
+    return measure
 
 
 def _starts(run: Run) -> dict[int, int]:

@@ -29,6 +29,10 @@ from kip848_spark.state.partition_stream import (
 )
 from kip848_spark.wire.batches import Batches, BatchFunction
 
+SCANS = 2
+"""How often a replay reads all new records: for the newest commit of each partition, and for the
+newest one of each group. Control records are few."""
+
 
 def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     """Folds what runs later than ``after`` (all of them if None) wrote into the state tables:
