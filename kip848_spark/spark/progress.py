@@ -121,28 +121,37 @@ class StageRecords:
     Spark's status store: live for running tasks, as often as executors send heartbeats."""
 
     def __init__(self, spark: SparkSession) -> None:
+        java: Any = spark.sparkContext._jvm
+        gateway: Any = spark.sparkContext._gateway
         self._store: Any = spark.sparkContext._jsc.sc().statusStore()
-        self._others = set(self._active())
-        self._running: set[int] = set()
+        quantiles, statuses = gateway.new_array(java.double, 0), java.java.util.ArrayList()
+        self._arguments = (None, False, False, quantiles, statuses)
+        self._before = next((number for number, _ in self._stages(-1)), -1)
+        self._ended: set[int] = set()
         self._read: dict[int, int] = {}
         self._shuffled: dict[int, int] = {}
 
     def refresh(self) -> None:
         """Asks Spark once more."""
-        active = {n: s for n, s in self._active().items() if n not in self._others}
-        for number in self._running - set(active):
-            with suppress(Py4JError):  # forgotten by Spark
-                stage = self._store.lastStageAttempt(number)
-                self._read[number] = stage.inputRecords()
-                self._shuffled[number] = stage.shuffleWriteRecords()
-        self._running = set(active)
-        for number, stage in active.items():
+        for number, stage in self._stages(self._before):
+            if number in self._ended:
+                continue
             self._read[number] = stage.inputRecords()
+            if stage.status().toString() in ("COMPLETE", "FAILED", "SKIPPED"):
+                self._ended.add(number)
+                self._shuffled[number] = stage.shuffleWriteRecords()
+        while self._before + 1 in self._ended:  # they need not be looked at again
+            self._before += 1
 
-    def _active(self) -> dict[int, Any]:
-        stages = self._store.activeStages()
-        found = (stages.apply(n) for n in range(stages.size()))
-        return {stage.stageId(): stage for stage in found}
+    def _stages(self, after: int) -> Iterator[tuple[int, Any]]:
+        """The stages with a higher number than ``after``, the highest first."""
+        found = self._store.stageList(*self._arguments)
+        for place in range(found.size()):
+            stage = found.apply(place)
+            number = stage.stageId()
+            if number <= after:
+                return
+            yield number, stage
 
     @property
     def read(self) -> int:
