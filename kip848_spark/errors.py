@@ -9,7 +9,7 @@
     ├── SparkFailure         3  Spark gave up for a reason that has no sentence of its own here
     └── NotFoundError        1  the question has no answer here (an unknown group)
 
-A message is one sentence: what is wrong and where; ``mend`` says what to do about it.
+A message is one sentence: what is wrong and where; ``hint`` says what to do about it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Kip848Error(Exception):
 
     exit_code = 2
 
-    def __init__(self, message: str, mend: str | None = None) -> None:
+    def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
-        self.mend = mend
+        self.hint = hint
 
 
 class UsageError(Kip848Error):

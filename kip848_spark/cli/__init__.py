@@ -66,8 +66,8 @@ def main() -> None:
         app()
     except Kip848Error as error:
         errors.print(f"[bold red]error:[/] {printable(error.message)}")
-        if error.mend:
-            errors.print(f"       {printable(error.mend)}")
+        if error.hint:
+            errors.print(f"       {printable(error.hint)}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         errors.print("[yellow]interrupted[/]")

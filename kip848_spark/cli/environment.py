@@ -109,7 +109,7 @@ def doctor(
                 "check": name,
                 "ok": error is None,
                 "says": said,
-                "mend": error.mend if error else None,
+                "mend": error.hint if error else None,
             }
         )
         if error is not None:
@@ -117,8 +117,8 @@ def doctor(
         if not json:
             mark = "[green]✓[/]" if error is None else "[bold red]✗[/]"
             out.print(f"{mark} {name}: {printable(said)}")
-            if error is not None and error.mend:
-                out.print(f"    {printable(error.mend)}")
+            if error is not None and error.hint:
+                out.print(f"    {printable(error.hint)}")
     if json:
         print_json(found)
     elif not worst:

@@ -39,7 +39,7 @@ def run_script(
                 raise UsageError("not a JSON object")
             steps = _play(coordinator, line, number)
         except UsageError as bad:
-            raise UsageError(f"line {number}: {bad.message}", bad.mend) from None
+            raise UsageError(f"line {number}: {bad.message}", bad.hint) from None
         except json.JSONDecodeError as bad:
             raise UsageError(f"line {number}: not JSON: {bad}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as bad:

@@ -90,7 +90,7 @@ def admin_client(
     except Exception as cause:
         raise SourceError(
             f"The Kafka client settings are not usable: {_reason(cause)}.",
-            mend="Look at the settings given with --kafka-option or in the configuration.",
+            hint="Look at the settings given with --kafka-option or in the configuration.",
         ) from cause
 
 
@@ -139,7 +139,7 @@ class Cluster:
             reason = f" ({_reason(self._trouble)})" if self._trouble is not None else ""
             return SourceError(
                 f"No Kafka broker answers at {self.bootstrap}{reason}.",
-                mend="Check host and port, and that a listener without or with TLS fits "
+                hint="Check host and port, and that a listener without or with TLS fits "
                 "security.protocol.",
             )
         return SourceError(f"The Kafka cluster at {self.bootstrap} says: {_reason(cause)}.")
@@ -237,7 +237,7 @@ class Cluster:
                 raise denied
             raise SourceError(
                 f"The topic {name} can't be described at {self.bootstrap}: {reason}.",
-                mend="Check its name, and that the client has DESCRIBE on it.",
+                hint="Check its name, and that the client has DESCRIBE on it.",
             )
         return {
             name: LiveTopic(

@@ -291,7 +291,7 @@ class Broker:
     def _fault(self, what: str) -> SourceError:
         return SourceError(
             f"The local Kafka {self.version} broker {what}: {_last_words(self.output)}",
-            mend="Another try may find other free ports; a broker needs about 1 GB of memory.",
+            hint="Another try may find other free ports; a broker needs about 1 GB of memory.",
         )
 
 

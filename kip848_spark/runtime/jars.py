@@ -52,7 +52,7 @@ def broker_jars(version: str, progress: ReportProgress | None = None) -> list[Pa
     """The class path of a Kafka broker and of its command line tools."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise EnvironmentFault(
-            f"{version!r} is not the number of a Kafka release.", mend="Name one such as 4.3.1."
+            f"{version!r} is not the number of a Kafka release.", hint="Name one such as 4.3.1."
         )
     ivy = resource("conf/ivy.xml").read_bytes()
     return _resolve(_JarSet(f"broker-{version}", ivy, "broker", version), progress)
@@ -153,7 +153,7 @@ def _lock_folder(parent: Path, progress: ReportProgress | None) -> Iterator[None
     except OSError as cause:
         raise EnvironmentFault(
             f"The cache folder {parent} can't be written: {cause.strerror}.",
-            mend="Name another one in KIP848_CACHE.",
+            hint="Name another one in KIP848_CACHE.",
         ) from cause
     with handle:
         try:
@@ -218,7 +218,7 @@ def _fetch_fault(output: Sequence[str], version: str | None) -> EnvironmentFault
     if _OFFLINE.search(text):
         return EnvironmentFault(
             "The jars can't be downloaded: the Maven repository does not answer.",
-            mend="Check the network (Java takes a proxy from JAVA_TOOL_OPTIONS), or name an Ivy "
+            hint="Check the network (Java takes a proxy from JAVA_TOOL_OPTIONS), or name an Ivy "
             "settings file with your own mirror in KIP848_IVY_SETTINGS.",
         )
     missing = re.search(r"::\s+(\S+#\S+;\S+): not found", text)
@@ -226,15 +226,15 @@ def _fetch_fault(output: Sequence[str], version: str | None) -> EnvironmentFault
         release = f"Kafka {version} is not to be had: " if version else ""
         return EnvironmentFault(
             f"{release}the Maven repository has no {missing.group(1)}.",
-            mend="Name another release." if version else "Look whether your mirror is complete.",
+            hint="Name another release." if version else "Look whether your mirror is complete.",
         )
     last = next((line for line in reversed(output) if line), "it said nothing")
-    return EnvironmentFault(f"The jars can't be downloaded: {last}.", mend="Try again.")
+    return EnvironmentFault(f"The jars can't be downloaded: {last}.", hint="Try again.")
 
 
 def _verify(name: str, jars: Sequence[Path]) -> None:
     if not jars:
-        raise EnvironmentFault("The jars can't be downloaded: none arrived.", mend="Try again.")
+        raise EnvironmentFault("The jars can't be downloaded: none arrived.", hint="Try again.")
     sums = locked(name)
     if sums is None:
         return
@@ -243,7 +243,7 @@ def _verify(name: str, jars: Sequence[Path]) -> None:
     if wrong:
         raise EnvironmentFault(
             f"What was downloaded is not what conf/jars.lock expects: {', '.join(wrong)}.",
-            mend="Try again; if it stays so, distrust the network or the mirror in between.",
+            hint="Try again; if it stays so, distrust the network or the mirror in between.",
         )
 
 
@@ -257,4 +257,4 @@ def _ivy_jar() -> Path:
     for place in (spec.submodule_search_locations if spec else None) or []:
         for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
             return jar
-    raise EnvironmentFault("pyspark's Ivy jar is missing.", mend="Install pyspark again.")
+    raise EnvironmentFault("pyspark's Ivy jar is missing.", hint="Install pyspark again.")

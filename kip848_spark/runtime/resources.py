@@ -32,7 +32,7 @@ def resource(name: str) -> Traversable:
             return found
     raise EnvironmentFault(
         f"The program's own file {name} is missing from this installation.",
-        mend="Install the package again; as a zip file, use its wheel (docs/clusters.md).",
+        hint="Install the package again; as a zip file, use its wheel (docs/clusters.md).",
     )
 
 

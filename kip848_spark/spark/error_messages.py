@@ -18,6 +18,8 @@ from kip848_spark.errors import EnvironmentFault, Kip848Error, SparkFailure
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.runtime.cache import cache_folder
 
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
 
 def spark_log() -> Path:
     """Where the JVM and its Python workers write what they would write to the terminal."""
@@ -27,14 +29,27 @@ def spark_log() -> Path:
 
 
 @contextmanager
+def _without_query_log() -> Iterator[None]:
+    """PySpark's loggers of failed queries are off until the block ends. They print every exception
+    to the terminal with the whole Java stack, although it is raised as well."""
+    loggers = [PySparkLogger.getLogger(name) for name in _QUERY_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.disabled = True
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+@contextmanager
 def one_sentence(client: KafkaClient | None = None) -> Iterator[None]:
     """Turns what Spark throws into one of this program's errors; the rest of it goes to the log.
     ``client``: who reads from Kafka, if anybody does."""
-    # PySpark would write what it raises to the terminal, too, with every line of Java's stack.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).disabled = True
     try:
-        yield
+        with _without_query_log():
+            yield
     except (PySparkException, Py4JError) as cause:
         text = whole_text(cause)
         log = spark_log()
@@ -57,8 +72,8 @@ def explained(text: str, log: Path, client: KafkaClient | None = None) -> Kip848
         if (found := one.pattern.search(text))
     )
     if error := next(known, None) or store_fault(text, "a path of this job"):
-        mend = f"{error.mend} " if error.mend else ""
-        return type(error)(error.message, f"{mend}(Spark's log is {log}.)")
+        hint = f"{error.hint} " if error.hint else ""
+        return type(error)(error.message, f"{hint}(Spark's log is {log}.)")
     return SparkFailure(f"Spark failed: {innermost(text)}", f"Its log is {log}.")
 
 

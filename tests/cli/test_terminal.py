@@ -160,7 +160,7 @@ def test_before_the_first_run(kip848: Command, spark: SparkSession, lake: Path) 
     assert ended.err.endswith(f"had finished by 2020-01-01 00:00:00. {hint}")
     with pytest.raises(LakeError) as raised:
         Views(open_lake(spark, str(lake)), datetime(2020, 1, 1, tzinfo=UTC))
-    assert raised.value.mend == hint
+    assert raised.value.hint == hint
 
 
 def test_states(kip848: Command, spark: SparkSession, lake: Path) -> None:

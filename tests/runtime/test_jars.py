@@ -79,7 +79,7 @@ def test_a_failed_download_is_one_sentence(
     fake_ivy(monkeypatch, said, files={}, code=1)
     with pytest.raises(EnvironmentFault, match=sentence) as fault:
         jars.broker_jars("4.9.9")
-    assert fault.value.mend
+    assert fault.value.hint
     assert "\n" not in fault.value.message
 
 
@@ -132,7 +132,7 @@ def test_an_unfit_java(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(EnvironmentFault, match=sentence) as fault:
         java.find_java()
-    assert fault.value.mend
+    assert fault.value.hint
 
 
 def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,8 +157,8 @@ def test_a_missing_acl_is_named(
         run_ingest(source(secured), open_lake(spark, str(tmp_path / "lake")), then_replay=True)
     assert sentence in refused.value.message
     assert secured.bootstrap in refused.value.message
-    assert command in (refused.value.mend or "")
-    assert PASSWORD not in f"{refused.value.message}{refused.value.mend}"
+    assert command in (refused.value.hint or "")
+    assert PASSWORD not in f"{refused.value.message}{refused.value.hint}"
 
 
 @pytest.mark.parametrize(
@@ -194,4 +194,4 @@ def test_a_wrong_password(
 ) -> None:
     with pytest.raises(SourceError, match=f"refuses the client User:{USER}") as refused:
         run_ingest(source(secured, "wrong"), open_lake(spark, str(tmp_path / "lake")))
-    assert "credentials" in (refused.value.mend or "")
+    assert "credentials" in (refused.value.hint or "")

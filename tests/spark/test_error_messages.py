@@ -11,8 +11,12 @@ import venv
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
+from kip848_spark.errors import SparkFailure
 from kip848_spark.runtime import jars
+from kip848_spark.spark.error_messages import one_sentence
 from kip848_spark.spark.preflight import mismatch
 from tests.spark.plain_session import CAPTURE, DELTA
 
@@ -50,7 +54,7 @@ def kip848(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 def test_no_jars(tmp_path: Path) -> None:
     said = told(tmp_path, {})
     assert said["message"] == "The Spark session lacks the classes of Delta Lake."
-    assert "kip848 jars" in said["mend"]
+    assert "kip848 jars" in said["hint"]
 
 
 def test_jars_of_another_spark(tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_jars_of_another_spark(tmp_path: Path) -> None:
 def test_no_extension(tmp_path: Path) -> None:
     said = told(tmp_path, {"spark.jars": ours()})
     assert "lacks spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in said["message"]
-    assert "--conf spark.sql.extensions" in said["mend"]
+    assert "--conf spark.sql.extensions" in said["hint"]
     name = "spark.sql.catalog.spark_catalog"
     said = told(tmp_path, {"spark.jars": ours(), **DELTA, name: "builtin"})
     assert f"lacks {name}=org.apache.spark.sql.delta.catalog.DeltaCatalog" in said["message"]
@@ -128,7 +132,7 @@ def test_a_file_system_that_is_not_there(
 ) -> None:
     said = told(tmp_path, {"spark.jars": ours(), **DELTA}, f"{scheme}://bucket/capture")
     assert words in said["message"]
-    assert todo in said["mend"]
+    assert todo in said["hint"]
     assert "o2" not in said["message"]
 
 
@@ -146,3 +150,15 @@ def test_a_file_system_that_is_not_there(
 )
 def test_a_jars_name_tells_what_it_is_made_for(jar: str, wrong: str | None) -> None:
     assert mismatch(jar, "4.2.0", "2.13") == wrong
+
+
+def test_pysparks_loggers_are_restored() -> None:
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    assert not logger.disabled
+    with one_sentence():
+        with one_sentence():
+            assert logger.disabled
+        assert logger.disabled
+    with pytest.raises(SparkFailure), one_sentence():
+        raise PySparkException("failed")
+    assert not logger.disabled

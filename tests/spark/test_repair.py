@@ -55,7 +55,7 @@ def assert_is_found(lake: LakeTables, words: str) -> None:
     with pytest.raises(LakeError, match="damaged") as found:
         usable(lake)
     assert words in found.value.message
-    assert "kip848 repair" in str(found.value.mend)
+    assert "kip848 repair" in str(found.value.hint)
     assert lake.versions() == before
 
 

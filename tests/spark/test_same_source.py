@@ -53,7 +53,7 @@ def refused(lake: LakeTables, capture: Path, *words: str) -> str:
     with pytest.raises(LakeError) as caught:
         run_ingest(source(capture), lake, then_replay=True)
     assert lake.versions() == before
-    assert "lake of its own" in (caught.value.mend or "")
+    assert "lake of its own" in (caught.value.hint or "")
     for word in words:
         assert word in caught.value.message
     return caught.value.message
@@ -242,7 +242,7 @@ def test_a_damaged_origin(lake: LakeTables, tmp_path: Path, content: bytes) -> N
     with pytest.raises(CaptureError, match=r"_origin\.json of the capture") as caught:
         run_ingest(source(capture), lake)
     assert "\n" not in caught.value.message
-    assert caught.value.mend
+    assert caught.value.hint
     assert not Path(lake.path).exists()
 
 

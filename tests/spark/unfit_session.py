@@ -26,7 +26,7 @@ def main(lake: str, settings: dict[str, str], capture: str) -> None:
         run_ingest(CaptureSource(capture, "parquet", OFFSETS_TOPIC), open_lake(spark, lake))
         told = {"kind": "none"}
     except Kip848Error as error:
-        told = {"kind": type(error).__name__, "message": error.message, "mend": error.mend}
+        told = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
     print(json.dumps(told))
     spark.stop()
 
