@@ -1,4 +1,4 @@
-"""Assignments as they are, from the records that a fold carried."""
+"""The table `assignments`, derived from the control state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kip848_spark.state.carried import (
     repeat_text,
     state_table,
 )
-from kip848_spark.state.fold import Int64Array, last_rows
+from kip848_spark.state.fold import last_rows
+from kip848_spark.wire.array_types import Int64Array
 
 ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
     "group_id": pa.string(),
@@ -29,10 +30,9 @@ ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
 
 
 def assignments(table: pa.Table) -> pa.Table:
-    """One row a partition of a member, in the columns of `ASSIGNMENT_FIELDS`.
+    """One row for each partition of a member and role: the columns `ASSIGNMENT_FIELDS`.
 
-    Topic names are null where the records name the topic by its id.
-    """
+    ``table`` is the control state. ``topic`` is null where the record names the topic by its id."""
     carried = ControlState(table)
     current = carried.rows(kinds.CURRENT)
     parts = [
@@ -82,7 +82,7 @@ def _explode(carried: ControlState, kind: str, field: str, rows: Int64Array, rol
 
 
 def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:
-    """int32[partitions]: the epochs beside the partitions; null where their number differs."""
+    """int32[partitions]: the assignment epoch of each partition; null where the counts differ."""
     epochs = pc.struct_field(topics, "assignment_epochs")
     sizes = integers(pc.list_value_length(partitions), 0)
     fits = integers(pc.list_value_length(epochs), -1) == sizes

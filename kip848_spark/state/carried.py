@@ -1,4 +1,4 @@
-"""The records that a fold carried, with the questions that the state tables ask of them."""
+"""The control state as arrays, with the lookups that the state tables share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.state.fold import BoolArray, Int64Array, factorize, factorize_pairs
+from kip848_spark.state.fold import factorize, factorize_pairs
+from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 
 class ControlState:
-    """The carried records of some partitions, with the questions the tables ask of them."""
+    """The control state of any number of partitions: rows of `group_records`.
+
+    ``group`` and ``member`` (int64[n]) number the distinct groups, and pairs of group and
+    member."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
@@ -21,30 +25,30 @@ class ControlState:
         self.group_count = int(self.group.max()) + 1 if len(self.group) else 0
 
     def rows(self, *wanted: str, values: bool = True) -> Int64Array:
-        """The rows of these kinds; without ``values``, tombstones too."""
+        """int64[m]: the rows of these kinds; tombstones only if not ``values``."""
         found = pc.is_in(self.kind, value_set=pa.array(wanted)).to_numpy(zero_copy_only=False)
         return np.flatnonzero(found & ~self.tombstone if values else found)
 
     def column(self, name: str, rows: Int64Array) -> pa.Array:
-        """A column of the table at ``rows``; -1 gives null."""
+        """The column ``name`` at ``rows``; null where a row is -1."""
         absent = rows < 0
         taken = self.table[name].combine_chunks()
         return taken.take(pa.array(rows, mask=absent if absent.any() else None))
 
     def field(self, kind: str, name: str, rows: Int64Array) -> pa.Array:
-        """A field of the values of ``kind`` at ``rows``; -1 gives null."""
+        """The field ``name`` of the struct column ``kind`` at ``rows``; null where a row is -1."""
         return pc.struct_field(self.column(kind, rows), name)
 
 
 def integers(array: pa.Array, missing: int) -> Int64Array:
-    """int64[n] of an integer array, ``missing`` for null."""
+    """int64[n] of an integer array; ``missing`` in place of null."""
     return np.asarray(array.fill_null(missing).to_numpy(zero_copy_only=False), np.int64)
 
 
 def state_table(
     columns: dict[str, pa.Array], fields: dict[str, pa.DataType], count: int
 ) -> pa.Table:
-    """``columns`` in the order and types of ``fields``; those that are not given are null."""
+    """A table with the columns and types of ``fields``; columns that are not given are null."""
     arrays = [
         columns[name].cast(type_) if name in columns else pa.nulls(count, type_)
         for name, type_ in fields.items()
@@ -53,10 +57,10 @@ def state_table(
 
 
 def parent_rows(lists: pa.Array) -> Int64Array:
-    """int64[elements]: the row that each element of ``lists`` (nulls hold none) is in."""
+    """int64[elements]: the row of the list that each element belongs to. Null lists have none."""
     return np.asarray(pc.list_parent_indices(lists).to_numpy(), np.int64)
 
 
 def repeat_text(text: str, count: int) -> pa.Array:
-    """string[count]."""
+    """string[count]: the same text in every row."""
     return pa.array([text]).take(pa.array(np.zeros(count, np.int64)))

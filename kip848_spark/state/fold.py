@@ -1,32 +1,28 @@
-"""The fold: carried records + new records -> carried records.
+"""The fold: control state + new records -> control state.
 
-What is carried is itself a log, of the records a broker would still need to rebuild its groups,
-at their own offsets. So folding a topic at once, or in any number of steps, gives the same rows,
-and the state tables are a function of what is carried alone.
+The control state of a partition is itself a log: the records, at their own offsets, that a broker
+would still need to load its groups. So folding a topic in one step or in several gives the same
+rows, and the state tables are a function of the control state alone.
 
-The rules are the coordinator's replay rules (Kafka 4.3, GroupMetadataManager's behaviour as
-observed): the last value of a key counts; a classic group's record replaces whatever was there
-under its name, and its tombstone removes the group whatever its type; the tombstone of the group
-epoch removes the group; the tombstone of a member's metadata removes the member with its current
-assignment; tombstones of what is not there mean nothing.
-"""
+The rules are those of the coordinator's replay (docs/kafka-facts.md#record-layouts, Kafka 4.3):
+the last value of a key counts; a classic group's record replaces any group of that name, and its
+tombstone deletes the group, whatever its type; the tombstone of the group epoch deletes the group;
+the tombstone of a member's metadata removes the member and its current assignment; a tombstone of
+something that does not exist has no effect."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-
-Int64Array = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 MIN_BUFFER = 1 << 16
-"""Rows that are gathered before they are folded into what is carried."""
+"""New rows are folded in batches of at least this size."""
 
 
 class OutOfOrderError(Exception):
@@ -34,10 +30,9 @@ class OutOfOrderError(Exception):
 
 
 class Fold:
-    """Folds the control records of one partition, in offset order, batch after batch.
+    """Folds the control records of one partition, which come in offset order, batch after batch.
 
-    Memory: what is carried, and as many rows again (at least `MIN_BUFFER`).
-    """
+    It holds the control state and as many new rows (at least `MIN_BUFFER`) in memory."""
 
     def __init__(self) -> None:
         self._carried: pa.Table | None = None
@@ -46,10 +41,9 @@ class Fold:
         self._last = -1
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Adds rows of `group_records` (any further columns are kept).
+        """Adds rows of `group_records`; further columns are kept.
 
-        Raises OutOfOrderError if an offset is not above all those before it.
-        """
+        Raises OutOfOrderError if the offsets do not ascend."""
         table = pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
         if not table.num_rows:
             return
@@ -64,12 +58,12 @@ class Fold:
             self._settle()
 
     def carried(self) -> pa.Table | None:
-        """The records that are left, in offset order; None if nothing was ever added."""
+        """The control state, in offset order; None if no rows were ever added."""
         self._settle()
         return self._carried
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """As `carried`, in batches."""
+        """The control state in record batches."""
         table = self.carried()
         if table is not None:
             yield from table.to_batches()
@@ -85,7 +79,8 @@ class Fold:
 
 
 def find_live_records(table: pa.Table) -> BoolArray:
-    """bool[n]: the rows of a partition, in offset order, that still say something at its end."""
+    """bool[n]: the rows of a partition, in offset order, that belong to the control state at its
+    end."""
     count = table.num_rows
     row = np.arange(count)
     kind = table["kind"].combine_chunks()
@@ -93,7 +88,7 @@ def find_live_records(table: pa.Table) -> BoolArray:
     group = factorize(table["group_id"])
     is_classic = _is_any_of(kind, (kinds.CLASSIC,))
 
-    # What ended the group that had this name before.
+    # The last record that deleted or replaced the group of this name.
     ends = is_classic | (_is_any_of(kind, kinds.GROUP_EPOCHS) & tombstone)
     ended = last_rows(group, np.flatnonzero(ends))
     alive = (row > ended[group]) | ((row == ended[group]) & is_classic & ~tombstone)
@@ -105,19 +100,19 @@ def find_live_records(table: pa.Table) -> BoolArray:
     key = factorize_pairs(factorize_pairs(group, kind_code), factorize_pairs(member, regex))
     alive &= last_rows(key, row)[key] == row
 
-    # A member that left took its current assignment along.
+    # The tombstone of a member also removes the member's current assignment.
     of_member = factorize_pairs(group, member)
     is_member = _is_any_of(kind, kinds.MEMBERS)
     is_current = _is_any_of(kind, kinds.CURRENTS)
     left = last_rows(of_member, np.flatnonzero(is_member & tombstone))
     alive &= ~is_current | (row > left[of_member])
 
-    # A tombstone says no more than absence does, once what it took away is gone.
+    # Without the record that it deleted, a tombstone is redundant.
     return np.asarray(alive & ~tombstone)
 
 
 def factorize(column: pa.ChunkedArray | pa.Array) -> Int64Array:
-    """int64[n]: a number for each distinct value, null included, from 0 on."""
+    """int64[n]: the number of each distinct value, null included, from 0 on."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     encoded = pc.dictionary_encode(column, null_encoding="encode")
@@ -125,7 +120,7 @@ def factorize(column: pa.ChunkedArray | pa.Array) -> Int64Array:
 
 
 def factorize_pairs(left: Int64Array, right: Int64Array) -> Int64Array:
-    """int64[n]: a number for each distinct pair, from 0 on."""
+    """int64[n]: the number of each distinct pair, from 0 on."""
     if not len(left):
         return left
     pairs = left * (int(right.max()) + 1) + right
@@ -133,9 +128,10 @@ def factorize_pairs(left: Int64Array, right: Int64Array) -> Int64Array:
 
 
 def last_rows(code: Int64Array, rows: Int64Array) -> Int64Array:
-    """int64[codes]: the last of ``rows`` that has each code, -1 if none has."""
+    """int64[codes]: for each code, the last of ``rows`` (ascending) with that code; -1 if there is
+    none."""
     last = np.full(int(code.max()) + 1 if len(code) else 0, -1, np.int64)
-    last[code[rows]] = rows  # of equal indices the last assignment stays: rows ascend
+    last[code[rows]] = rows  # for equal indices, NumPy keeps the last assignment
     return last
 
 

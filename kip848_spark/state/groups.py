@@ -1,4 +1,4 @@
-"""Groups as they are, from the records that a fold carried."""
+"""The table `groups`, derived from the control state."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
 from kip848_spark.state.carried import ControlState, integers, state_table
-from kip848_spark.state.fold import Int64Array, factorize, factorize_pairs, last_rows
+from kip848_spark.state.fold import factorize, factorize_pairs, last_rows
+from kip848_spark.wire.array_types import Int64Array
 
 INITIAL_EPOCH = 1
-"""Group and target epoch of a group without a record of them (Kafka 4.3)."""
+"""The group and target epoch of a group that has no record of them (Kafka 4.3)."""
 LEFT_EPOCH = -1
-"""Member epoch after the tombstone of its assignment; target epoch after that of the target."""
+"""The member epoch after a tombstone of the member's current assignment, and the target epoch after
+a tombstone of the target assignment's epoch."""
 DEFAULT_ASSIGNOR = "uniform"
-"""The first of Kafka's ``group.consumer.assignors`` as shipped."""
+"""The first entry in the default of Kafka's ``group.consumer.assignors``."""
 STABLE = 0
-"""The state of a member that owns its target."""
+"""The state code of a member that owns all of its target."""
 
 GROUP_FIELDS: dict[str, pa.DataType] = {
     "group_id": pa.string(),
@@ -37,7 +39,7 @@ GROUP_FIELDS: dict[str, pa.DataType] = {
 
 
 def groups(table: pa.Table) -> pa.Table:
-    """One row a group, in the columns of `GROUP_FIELDS`."""
+    """One row for each group: the columns `GROUP_FIELDS`. ``table`` is the control state."""
     carried = ControlState(table)
     count = carried.group_count
     newest = last_rows(carried.group, np.arange(table.num_rows))
@@ -73,7 +75,7 @@ def groups(table: pa.Table) -> pa.Table:
 
 
 def _group_types(carried: ControlState) -> pa.Array:
-    """string[groups]: the type that the newest record of each group's state gives it."""
+    """string[groups]: the type of group that the newest record of each group belongs to."""
     states = np.flatnonzero(
         pc.not_equal(carried.kind, kinds.COMMIT).to_numpy(zero_copy_only=False) & ~carried.tombstone
     )
@@ -85,12 +87,14 @@ def _group_types(carried: ControlState) -> pa.Array:
 
 
 def _group_epochs(carried: ControlState) -> dict[str, Int64Array]:
-    """Group and target epoch of each group of a new type (int64[groups])."""
+    """int64[groups] each: the group epoch and the target epoch of the groups that are not
+    classic."""
     epoch = np.full(carried.group_count, INITIAL_EPOCH, np.int64)
     for kind in kinds.GROUP_EPOCHS:
         rows = carried.rows(kind)
         epoch[carried.group[rows]] = integers(carried.field(kind, "epoch", rows), INITIAL_EPOCH)
-    # Kafka 4.0 to 4.2 begin at 0, so there the first epoch on record is 1; 4.3 begins at 1.
+    # Groups start at epoch 0 in Kafka 4.0 to 4.2, so their first recorded epoch is 1; in Kafka 4.3
+    # they start at 1.
     target = np.where(epoch == INITIAL_EPOCH, _first_target(carried), INITIAL_EPOCH)
     for kind in kinds.TARGET_EPOCHS:
         rows = carried.rows(kind, values=False)
@@ -100,8 +104,8 @@ def _group_epochs(carried: ControlState) -> dict[str, Int64Array]:
 
 
 def _first_target(carried: ControlState) -> Int64Array:
-    """The target epoch of a group that has none on record while its own epoch is 1: 0 where
-    that 1 is on record (a release that begins at 0), else 1."""
+    """int64[groups]: the target epoch of a group at epoch 1 without a record of its target epoch.
+    It is 0 if epoch 1 is on record (releases that start at 0), else 1."""
     recorded = last_rows(carried.group, carried.rows(*kinds.GROUP_EPOCHS)) >= 0
     return np.where(recorded, INITIAL_EPOCH - 1, INITIAL_EPOCH)
 
@@ -109,7 +113,7 @@ def _first_target(carried: ControlState) -> Int64Array:
 def _members_and_state(
     carried: ControlState, type_: pa.Array, epochs: dict[str, Int64Array]
 ) -> tuple[Int64Array, pa.Array]:
-    """Members (int64[groups]) and state (string[groups]) as Kafka's tools name it."""
+    """int64[groups]: the number of members; string[groups]: the state, as Kafka's tools name it."""
     classic = last_rows(carried.group, carried.rows(kinds.CLASSIC))
     sizes = pc.list_value_length(carried.field(kinds.CLASSIC, "members", classic))
     is_member = carried.rows(*kinds.MEMBERS, *kinds.CURRENTS)
@@ -127,7 +131,7 @@ def _members_and_state(
         moving[group[late]] = True
     known = carried.rows(kinds.MEMBER)
     known = known[~np.isin(carried.member[known], carried.member[carried.rows(kinds.CURRENT)])]
-    moving[carried.group[known]] = True  # at epoch 0: no assignment yet
+    moving[carried.group[known]] = True  # at epoch 0, without an assignment
     share = pc.equal(type_, "share").to_numpy(zero_copy_only=False)
     assigning = (epochs["epoch"] > epochs["target"]) & ~is_classic & ~share
     moving &= ~is_classic & ~share
@@ -137,7 +141,8 @@ def _members_and_state(
 
 
 def _assignors(carried: ControlState) -> pa.Array:
-    """string[groups]: the server assignor most members ask for; ``uniform`` where none asks."""
+    """string[groups]: the server assignor that most members ask for; ``uniform`` if none asks for
+    one."""
     rows = carried.rows(kinds.MEMBER)
     wish = carried.field(kinds.MEMBER, "server_assignor", rows)
     wished = wish.is_valid().to_numpy(zero_copy_only=False)
@@ -162,7 +167,7 @@ def _assignors(carried: ControlState) -> pa.Array:
 
 
 def _metadata_hash(carried: ControlState) -> pa.Array:
-    """int64[groups]: the hash beside the group epoch (Kafka 4.1 and later)."""
+    """int64[groups]: the metadata hash of the group epoch's record (Kafka 4.1 and later)."""
     found = pa.nulls(carried.group_count, pa.int64())
     for kind in kinds.GROUP_EPOCHS:
         newest = last_rows(carried.group, carried.rows(kind))

@@ -1,8 +1,8 @@
-"""The kinds of control records, by the part they play in a group's state.
+"""The kinds of control records, by their role in the state of a group.
 
-Names are those of `schemas/`. `COMMIT` rows are not control records: the runner adds one a group,
-for its latest commit, since a commit alone makes a (simple) classic group.
-"""
+The names are those of `schemas/`. `COMMIT` is not a control record: the replay job adds one such
+row for each group, for its latest commit, because a commit alone creates a (simple) classic
+group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STREAMS_TARGET = "streams_group_target_assignment_member"
 STREAMS_CURRENT = "streams_group_current_member_assignment"
 
 GROUP_EPOCHS = (GROUP, SHARE_GROUP, STREAMS_GROUP)
-"""The record that carries the group epoch; its tombstone ends the group."""
+"""The records with the group epoch; their tombstone deletes the group."""
 
 TARGET_EPOCHS = (TARGET_EPOCH, SHARE_TARGET_EPOCH, STREAMS_TARGET_EPOCH)
 MEMBERS = (MEMBER, SHARE_MEMBER, STREAMS_MEMBER)
@@ -39,7 +39,7 @@ TARGETS = (TARGET, SHARE_TARGET, STREAMS_TARGET)
 
 
 def group_type(kind: str) -> str:
-    """The type of group that a record of ``kind`` belongs to, as Kafka's tools print it."""
+    """The type of the group that a record of ``kind`` belongs to, as Kafka's tools name it."""
     for prefix in ("consumer", "share", "streams"):
         if kind.startswith(f"{prefix}_group_"):
             return prefix

@@ -1,4 +1,4 @@
-"""Members as they are, from the records that a fold carried."""
+"""The table `members`, derived from the control state."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
 from kip848_spark.state.carried import ControlState, integers, parent_rows, state_table
-from kip848_spark.state.fold import Int64Array, last_rows
+from kip848_spark.state.fold import last_rows
 from kip848_spark.state.groups import LEFT_EPOCH
+from kip848_spark.wire.array_types import Int64Array
 
 JOINING_EPOCH = 0
-"""Epoch of a member of a consumer group that has told of itself and has no assignment yet."""
+"""The epoch of a consumer group's member that has metadata but no assignment yet."""
 MEMBER_STATES = {0: "stable", 1: "unrevoked_partitions", 2: "unreleased_partitions"}
 _UNKNOWN = 127
 
@@ -39,7 +40,7 @@ MEMBER_FIELDS: dict[str, pa.DataType] = {
 
 
 def members(table: pa.Table) -> pa.Table:
-    """One row a member, in the columns of `MEMBER_FIELDS`."""
+    """One row for each member: the columns `MEMBER_FIELDS`. ``table`` is the control state."""
     carried = ControlState(table)
     return pa.concat_tables([_modern_members(carried), _classic_members(carried)])
 
@@ -86,7 +87,7 @@ def _modern_members(carried: ControlState) -> pa.Table:
 def _coalesce_field(
     carried: ControlState, of: Sequence[str], name: str, rows: Int64Array, type_: pa.DataType
 ) -> pa.Array:
-    """The field ``name`` of whichever of the kinds a row is of."""
+    """The field ``name`` of the kind of record that each row is, out of the kinds ``of``."""
     found = pa.nulls(len(rows), type_)
     for kind in of:
         found = pc.coalesce(found, carried.field(kind, name, rows))
@@ -107,7 +108,7 @@ def _state_names(state: pa.Array) -> pa.Array:
 
 
 def _classic_members(carried: ControlState) -> pa.Table:
-    """Members of classic groups, out of key type 2."""
+    """Members of classic groups, from key type 2."""
     rows = last_rows(carried.group, carried.rows(kinds.CLASSIC))
     rows = rows[rows >= 0]
     lists = carried.field(kinds.CLASSIC, "members", rows)
@@ -133,7 +134,7 @@ def _none_if_empty(text: pa.Array) -> pa.Array:
 
 
 def _sorted_lists(lists: pa.Array) -> pa.Array:
-    """Lists of strings, each sorted and without duplicates; null stays null."""
+    """list<string>[n]: each list sorted and without duplicates; null stays null."""
     values = pc.list_flatten(lists)
     parent = parent_rows(lists)
     pairs = pa.table({"parent": parent, "value": values.cast(pa.string())})

@@ -1,8 +1,7 @@
-"""The replay's functions in Spark's Python workers: raw control records in, state tables out.
+"""Functions over the control records of whole partitions: raw records in, state tables out.
 
-What goes through Spark are the records' bytes. They are decoded where they are folded: a row of
-bytes is cheap to shuffle and to sort, a row of a struct a kind is not.
-"""
+The records pass through Spark as raw bytes and are decoded where they are folded: a row of bytes is
+cheaper to shuffle and sort than a row with a struct column for each kind."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ CONTROL_STATE_FIELDS: dict[str, pa.DataType] = {
     "raw_key": pa.binary(),
     "raw_value": pa.binary(),
 }
-"""Columns of the table `control_state`, and their Arrow types."""
+"""The columns of the table `control_state`, and their Arrow types."""
 CONTROL_STATE = "control_state"
 STATE_FIELDS: dict[str, dict[str, pa.DataType]] = {
     CONTROL_STATE: CONTROL_STATE_FIELDS,
@@ -55,7 +54,8 @@ _DERIVED: dict[str, Callable[[pa.Table], pa.Table]] = {
 
 
 def fold_partitions(batches: Batches) -> Iterator[pa.Table]:
-    """What is carried of each partition."""
+    """The control state of each partition, one table for each. The batches are sorted by partition
+    and offset; they have the columns of `CONTROL_STATE_FIELDS`."""
     fold, partition = Fold(), -1
     for batch in batches:
         partitions = batch.column("partition").to_numpy()
@@ -72,8 +72,8 @@ def fold_partitions(batches: Batches) -> Iterator[pa.Table]:
 
 
 def _decode(batch: pa.RecordBatch) -> pa.Table:
-    """``batch`` with the columns of `CONTROL_FIELDS`, out of the raw bytes. A row without a key
-    stands for a group's newest commit and has its kind and group alone."""
+    """``batch`` with the columns `CONTROL_FIELDS`, decoded from the raw bytes. A row without a
+    dialect stands for the newest commit of a group: it has only its kind and group."""
     dialects = batch.column("dialect")
     parts, order = [], []
     for dialect in pc.unique(dialects).to_pylist():
@@ -97,7 +97,8 @@ def _decode(batch: pa.RecordBatch) -> pa.Table:
 
 
 def derive_rows(table: str, carried: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """The rows of ``table`` that follow from what is carried of a partition."""
+    """The rows of ``table`` for one partition, whose control state is ``carried``. ``names`` maps
+    topic ids to names."""
     rows = _DERIVED[table](carried) if table in _DERIVED else carried
     if table == "assignments":
         known = pa.array(list(names), pa.string()), pa.array(list(names.values()), pa.string())

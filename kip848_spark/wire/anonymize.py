@@ -1,10 +1,9 @@
-"""Names out of records, consistently: decode, rename, encode.
+"""Replaces the names in records consistently: decode, rename, encode.
 
-What a string is, is told by the path of its field. A string that no rule knows is replaced too:
-a field of a later release must not leak. Left as they are: assignors, protocol types, topic ids,
-numbers, and member ids that are random anyway (a bare uuid, as consumers of the new protocol
-have), since the order in which a coordinator hands out partitions depends on them.
-"""
+The path of a field tells what a string is. A string at an unknown path is replaced too, so that a
+field of a later release leaks nothing. Unchanged are assignors, protocol types, topic ids, numbers,
+and member ids that are random already (a bare uuid, as members of the new protocol have): the order
+in which a coordinator assigns partitions depends on them."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from kip848_spark.wire.embedded import CONSUMER, Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
 
 Rename = Callable[[str, pa.Array], pa.Array]
-"""A category and string[n] to string[n]."""
+"""A function from a category and the names (string[n]) to new names (string[n])."""
 
 TEXT = "text"
 MEMBER = "member"
@@ -59,7 +58,7 @@ CATEGORIES: dict[str, str] = {
     "client_tags.key": "tag",
     "client_tags.value": "tag",
 }
-"""What a string field holds, by its name or the end of its path."""
+"""The category of a string field, by its name or by the last two parts of its path."""
 
 UNCHANGED = frozenset(
     {
@@ -75,18 +74,18 @@ UNCHANGED = frozenset(
         "last_assignment_configs.value",
     }
 )
-"""Strings that name nothing of the user's."""
+"""String fields whose content Kafka defines, not the user."""
 
 USER_DATA = "user_data"
-"""A client's own bytes inside embedded metadata: nobody knows what they name."""
+"""Bytes inside embedded metadata whose layout only the client knows: they become zeros."""
 
 _RANDOM = re.compile(r"[A-Za-z0-9_/+-]{22}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True)
 class Pseudonyms:
-    """New names. ``ordinals`` has the old names of a category in their order, each with its new
-    one, so that names sort as they did; what it lacks gets a name made from a keyed hash."""
+    """A `Rename` to new names. ``ordinals`` maps the old names of a category to new ones that sort
+    in the same order. A name that it lacks becomes a keyed hash (BLAKE2b with ``secret``)."""
 
     ordinals: Mapping[str, Mapping[str, str]]
     secret: bytes
@@ -119,16 +118,18 @@ class Pseudonyms:
 
 
 def _new_name(category: str, mark: str) -> str:
-    """A new name. That of an expression matches whatever the old one did: every topic."""
+    """A new name. A new regular expression matches every topic, so it matches those the old one
+    did."""
     return f"{category}-{mark}" + (MATCH_ALL if category == REGEX else "")
 
 
 HASHED_CATEGORIES = frozenset({"metadata", TEXT, "process", "tag"})
-"""Categories without an order that matters, and with no bound on how many there are."""
+"""Categories whose names need not keep their order, and of which there may be very many."""
 
 
 class NameCollector:
-    """A `Rename` that changes nothing and keeps the distinct names of each ordered category."""
+    """A `Rename` that changes nothing and collects the distinct names of each category whose order
+    matters, in ``found``."""
 
     def __init__(self) -> None:
         self.found: dict[str, set[str]] = {}
@@ -145,8 +146,8 @@ class NameCollector:
 def rewrite(
     plan: ControlPlan, keys: pa.Array, values: pa.Array, rename: Rename
 ) -> tuple[pa.Array, pa.Array, BoolArray]:
-    """``keys`` and ``values`` (binary[n]) with every name renamed; and bool[n]: the rows that could
-    be (what does not decode is not, and must not be handed on)."""
+    """``keys`` and ``values`` (binary[n]) with every name replaced, and bool[n]: the rows that
+    could be decoded. The others are null and must not be published."""
     decoded = decode(plan.plan, keys, values)
     new_keys: list[tuple[Int64Array, pa.Array]] = []
     for part in decoded.keys:
@@ -178,8 +179,8 @@ def _rename_columns(plan: ControlPlan, part: DecodedRows, rename: Rename) -> dic
 def _rename_array(
     plan: ControlPlan, array: pa.Array, path: str, rename: Rename, consumer: pa.Array | None
 ) -> pa.Array:
-    """``array`` with all strings and embedded metadata in it renamed. ``consumer`` (bool[n]): rows
-    whose embedded metadata is that of consumers; None: all rows are."""
+    """``array`` with all strings and embedded metadata replaced. ``consumer`` (bool[n]): the rows
+    whose embedded metadata is that of consumers; None for all rows."""
     type_ = array.type
     mask = array.is_null() if array.null_count else None
     if pa.types.is_string(type_):
@@ -208,7 +209,7 @@ def _rename_array(
 
 
 def _category(path: str) -> str | None:
-    """What the string at ``path`` holds; None if it is to be kept."""
+    """The category of the string at ``path``; None if it stays unchanged."""
     parts = path.split(".")
     for end in (".".join(parts[-2:]), parts[-1]):
         if end in UNCHANGED:
@@ -226,7 +227,7 @@ def _rename_embedded(
     rename: Rename,
     consumer: pa.Array | None,
 ) -> pa.Array:
-    """Embedded metadata renamed where it is consumers'; zeros of the same length elsewhere."""
+    """Embedded metadata of consumers with new names; zeros of the same length in other rows."""
     count = len(blobs)
     own = blobs if consumer is None else pc.if_else(consumer, blobs, pa.scalar(None, pa.binary()))
     metadata = embedded.decode(own)
@@ -250,7 +251,7 @@ def _rename_embedded(
 
 
 def _zero_bytes(blobs: pa.Array) -> pa.Array:
-    """Zeros in the place of bytes; null stays null."""
+    """Zeros in place of bytes; null stays null."""
     encoded = pc.dictionary_encode(pc.binary_length(blobs))
     zeros = pa.array([bytes(size) for size in encoded.dictionary.to_pylist()], pa.binary())
     return zeros.take(encoded.indices)

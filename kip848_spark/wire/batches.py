@@ -1,7 +1,6 @@
-"""Arrow record batches in order, and functions over them.
+"""Streams of Arrow record batches, and functions over them.
 
-Spark's Python workers call such functions (`mapInArrow`); they run the same without Spark.
-"""
+Spark's Python workers run such functions with ``mapInArrow``; they run the same without Spark."""
 
 from __future__ import annotations
 
@@ -11,4 +10,4 @@ import pyarrow as pa
 
 Batches = Iterator[pa.RecordBatch]
 BatchFunction = Callable[[Batches], Batches]
-"""Takes the batches of one partition of a DataFrame, and yields the batches of the result."""
+"""A function from the batches of one partition of a DataFrame to the batches of the result."""

@@ -1,4 +1,4 @@
-"""Decoded control records as the columns of the table `group_records`: a struct column a kind."""
+"""Decoded control records as the columns of `group_records`: a struct column for each kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLASSIC_GROUP = "group_metadata"
 
 @dataclass(frozen=True)
 class ControlPlan:
-    """How control records become columns: the record plan and the embedded metadata's."""
+    """How control records become columns: the plan for the records, and the embedded metadata."""
 
     plan: DecodePlan
     subscription: Embedded
@@ -41,7 +41,7 @@ class ControlPlan:
         )
 
     def fields(self) -> dict[str, pa.DataType]:
-        """The columns `control_columns` gives, in order, with their types."""
+        """The columns that `control_columns` returns, in this order, and their Arrow types."""
         structs = {
             record.kind: table_type(self._expanded_type(record.kind, record.value_type))
             for record in self.plan.records.values()
@@ -81,7 +81,8 @@ class ControlPlan:
         return type_
 
     def expand(self, part: DecodedRows) -> pa.StructArray:
-        """The values of ``part``, embedded consumer metadata beside its bytes."""
+        """struct[m]: the values of ``part``, with the embedded consumer metadata decoded beside its
+        bytes."""
         array = part.as_struct()
         type_ = self._expanded_type(part.plan.kind, array.type)
         if type_ == array.type:
@@ -137,9 +138,11 @@ def _has_bytes(blobs: pa.Array) -> pa.Array:
 def control_columns(
     plan: ControlPlan, fields: Mapping[str, pa.DataType], keys: pa.Array, values: pa.Array
 ) -> dict[str, pa.Array]:
-    """The columns ``fields`` (`ControlPlan.fields` of the shipped dialect, which the table has)
-    for control records that are known to decode. What another dialect has beyond them is not in
-    the columns, only in the raw bytes."""
+    """The columns ``fields`` of control records, ``keys`` and ``values`` (binary[n]), that can be
+    decoded.
+
+    ``fields`` are the `ControlPlan.fields` of the shipped dialect, which are the table's columns. A
+    field that only another dialect has is in the raw bytes alone."""
     decoded = decode(plan.plan, keys, values)
     columns: dict[str, pa.Array] = {
         "kind": kind_column(plan.plan, row_types(decoded)),
@@ -162,8 +165,8 @@ def control_columns(
 
 
 def conform(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """``array`` with the fields of ``type_``, by name: what it lacks is null, what it has beyond
-    them is dropped."""
+    """``array`` with exactly the fields of ``type_``, matched by name: missing fields are null,
+    others are dropped."""
     if array.type == type_:
         return array
     mask = array.is_null() if array.null_count else None
@@ -188,7 +191,7 @@ def _replace_field(type_: pa.StructType, name: str, field_type: pa.DataType) -> 
 def _with_field(
     array: pa.StructArray, name: str, field: pa.Array, type_: pa.StructType
 ) -> pa.StructArray:
-    """``array`` with another array in the place of the field ``name``."""
+    """``array`` with its field ``name`` replaced."""
     children = [field if f.name == name else array.field(f.name) for f in array.type]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
@@ -197,7 +200,7 @@ def _with_field(
 def _with_elements(
     array: pa.StructArray, name: str, added: Sequence[pa.Array], type_: pa.StructType
 ) -> pa.StructArray:
-    """``array`` with fields ``added`` to the structs in its list ``name``."""
+    """``array`` with the fields ``added`` in the structs of its list ``name``."""
     old = array.field(name)
     list_type = type_.field(name).type
     structs = old.values

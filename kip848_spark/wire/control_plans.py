@@ -1,4 +1,4 @@
-"""How the control records of each dialect are decoded, and the columns that all dialects share."""
+"""The plans for the control records of each dialect, and the columns that all dialects share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kip848_spark.wire.dialects import load_plan
 
 @cache
 def control_plan(variant: str) -> ControlPlan:
-    """How the control records of a dialect's variant are decoded. Raises KeyError if there is no
+    """The plan for the control records of a variant of a dialect. Raises KeyError if there is no
     such variant."""
     return ControlPlan.of(load_plan(variant))
 
 
 CONTROL_PLAN = ControlPlan.of(DecodePlan.of(load_shipped()))
-"""How control records of the shipped dialect (Kafka 4.0 and later) are decoded."""
+"""The plan for the shipped dialect (Kafka 4.0 and later)."""
 CONTROL_FIELDS: dict[str, pa.DataType] = CONTROL_PLAN.fields()
-"""Columns of decoded control records and their Arrow types. They are those of the shipped dialect;
-records of other dialects are decoded into the same columns."""
+"""The columns of decoded control records and their Arrow types. They are those of the shipped
+dialect; records of other dialects are decoded to the same columns."""

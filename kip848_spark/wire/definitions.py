@@ -1,8 +1,7 @@
-"""Message definitions: what `schemas/` says, as objects.
+"""Message definitions: the content of `schemas/` as objects.
 
-The JSON files under `schemas/` are the only place where a record layout is written down. This
-module reads them; `layout` turns one version of a message into something that can be walked.
-"""
+The JSON files in `schemas/` are the only place that states a record layout. This module reads them;
+`layout` turns one version of a message into a tree that can be walked."""
 
 from __future__ import annotations
 
@@ -44,14 +43,13 @@ class Versions:
 
 @dataclass(frozen=True)
 class FieldDefinition:
-    """One field of a message or of a struct inside it.
+    """One field of a message, or of a struct in it.
 
-    ``json_name`` is what Kafka's JSON converters print (lower camel case), ``column`` what the
-    tables are called by (snake case). ``tag`` is None for a field that every record carries.
-    ``default`` is what a tagged field reads as in a record that leaves it out, as a plain value:
-    a number, text, bytes, an empty list, a dict by column, or None for null. A version that lacks
-    an ``ignorable`` field may be written without it whatever its value.
-    """
+    ``json_name`` is the name in the output of Kafka's JSON converters (lower camel case),
+    ``column`` the name in the tables (snake case). ``tag`` is None for a field that every record
+    has. ``default`` is the value of a tagged field that a record leaves out, as a plain Python
+    value: a number, text, bytes, an empty list, a dict by column, or None for null. An
+    ``ignorable`` field may have any value when it is encoded in a version that lacks it."""
 
     name: str
     type: str
@@ -96,7 +94,7 @@ class MessageDefinition:
 
 @dataclass(frozen=True)
 class RecordDefinition:
-    """The two halves of one kind of record."""
+    """The definitions of the key and the value of one kind of record."""
 
     key_type: int
     kind: str
@@ -106,13 +104,15 @@ class RecordDefinition:
 
 @dataclass(frozen=True)
 class Dialect:
-    """All records of one variant of a dialect, by key type; ``name`` is its folder's."""
+    """All records of one variant of a dialect, by key type. ``name`` is the folder of the
+    variant."""
 
     name: str
     records: Mapping[int, RecordDefinition] = field(hash=False)
 
     def kinds(self) -> dict[str, RecordDefinition]:
-        """One definition a kind; of two key types with one kind, the newer."""
+        """The definition of each kind. If two key types are of one kind, the higher key type is
+        taken."""
         return {record.kind: record for _, record in sorted(self.records.items())}
 
 
@@ -155,7 +155,7 @@ def _field(raw: Mapping[str, Any], common: Mapping[str, Any]) -> FieldDefinition
 
 
 def _default(kind: str, written: Any, fields: tuple[FieldDefinition, ...]) -> Any:
-    """The plain value that ``default`` stands for. Null is a default only where it is written."""
+    """The plain Python value of a default. It is null only where the definition says so."""
     if written == "null":
         return None
     if kind.startswith("[]"):
@@ -177,15 +177,15 @@ def _default(kind: str, written: Any, fields: tuple[FieldDefinition, ...]) -> An
 
 
 def dialects() -> list[str]:
-    """Names of the dialects there are."""
+    """The names of all dialects."""
     return sorted({about["dialect"] for about in _dialect_folders().values()})
 
 
 def load_dialect(name: str = SHIPPED) -> list[Dialect]:
-    """Reads the dialect ``name``; more than one where its layouts differ under the same numbers.
+    """The variants of the dialect ``name``: more than one if layouts differ under the same version
+    number.
 
-    Raises KeyError if there is no such dialect.
-    """
+    Raises KeyError if there is no such dialect."""
     variants = []
     for folder, about in _dialect_folders().items():
         if about["dialect"] != name:
@@ -208,7 +208,8 @@ def load_shipped() -> Dialect:
 
 
 def _dialect_folders() -> dict[str, dict[str, Any]]:
-    """The names of the folders that hold a dialect, sorted, with what their dialect.json says."""
+    """The folders of `schemas/` that hold a dialect, sorted, and the content of their
+    dialect.json."""
     folders = sorted(resource("schemas").iterdir(), key=lambda folder: folder.name)
     abouts = {folder.name: folder.joinpath("dialect.json") for folder in folders}
     return {

@@ -1,8 +1,8 @@
-"""Which dialect a topic is written in: told from which one reads its records to the last byte.
+"""Detects the dialect of a topic: it is the one that reads the records up to their last byte.
 
-Dialects use the same key types (3 to 8) and the same version number for other bytes, so nothing
-in a record names its dialect. But a record read by the wrong layout seldom comes out even.
-"""
+Dialects use the same key types (3 to 8) and the same version number for different layouts, so no
+record names its dialect. But a record that is read with the wrong layout rarely ends where the
+layout does."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from kip848_spark.wire.definitions import SHIPPED, dialects, load_dialect
 
 AUTO = "auto"
 DISTINCTIVE_KEY_TYPES = range(3, 9)
-"""Key types whose layouts differ between dialects."""
+"""The key types whose layouts differ between dialects."""
 MIN_SHARE_READ = 0.99
-"""Share of the records that a dialect must read to be chosen."""
+"""A dialect must read at least this share of the records."""
 
 
 @dataclass(frozen=True)
 class DialectChoice:
-    """A variant of a dialect (the name of its folder), and the reason for it in a sentence."""
+    """A variant of a dialect (the name of its folder in `schemas/`), and why it was chosen."""
 
     variant: str
     evidence: str
 
 
 def check_dialect(name: str) -> None:
-    """Raises UsageError unless there is a dialect ``name``; ``auto`` is none, but will do."""
+    """Raises UsageError unless ``name`` is a dialect or ``auto``."""
     if name != AUTO and name not in dialects():
         known = ", ".join([*dialects(), AUTO])
         raise UsageError(f"There is no dialect {name}.", f"There are {known}.")
 
 
 def candidate_plans(name: str) -> dict[str, DecodePlan]:
-    """The plans to choose from, by variant: one dialect's, or for ``auto`` all."""
+    """The plans of a dialect by variant; of all dialects for ``auto``."""
     names = dialects() if name == AUTO else [name]
     return {v.name: DecodePlan.of(v) for one in names for v in load_dialect(one)}
 
 
 def load_plan(variant: str) -> DecodePlan:
-    """The plan of a variant."""
+    """The plan of a variant. Raises KeyError if there is no such variant."""
     return candidate_plans(AUTO)[variant]
 
 
 def count_readable(
     plans: Mapping[str, DecodePlan], keys: pa.Array, values: pa.Array
 ) -> dict[str, int]:
-    """How many of the records (key types 3 to 8, with a value) each variant reads to the end."""
+    """For each variant, how many of the records (key types 3 to 8, with a value) it decodes."""
     return {
         name: int(np.count_nonzero(decode(plan, keys, values).reason == 0))
         for name, plan in plans.items()
@@ -60,26 +60,27 @@ def count_readable(
 
 
 def choose_dialect(read: Mapping[str, int], total: int) -> DialectChoice:
-    """The variant that reads the records best. ``read``: how many of ``total`` each one reads.
+    """Chooses the variant that decodes the most records. ``read``: how many of the ``total``
+    records each variant decodes.
 
-    With nothing to tell them apart by, the shipped one. Raises UsageError if several read all
-    that can be read, or if none reads nearly all.
-    """
+    Without records, it is the shipped one. Raises UsageError if several dialects decode the same
+    number, or if none decodes nearly all."""
     if not total:
         first = SHIPPED if SHIPPED in read else min(read)
         return DialectChoice(first, "there is no record in which the dialects differ")
-    said = ", ".join(f"{name} {count:,}" for name, count in sorted(read.items()))
-    evidence = f"of {total:,} records of key types 3 to 8 each reads to the last byte: {said}"
+    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(read.items()))
+    evidence = f"decoded records of key types 3 to 8, out of {total:,}: {counts}"
     most = max(read.values())
     best = [name for name, count in read.items() if count == most]
     if len(best) > 1 and len(_dialects_of(best)) > 1:
         raise UsageError(
-            f"The dialect can't be told: {evidence}.", f"Name one of {_listed(best)} (--dialect)."
+            f"The dialect cannot be detected ({evidence}).",
+            f"Choose one with --dialect: {_listed(best)}.",
         )
     if most < MIN_SHARE_READ * total:
         raise UsageError(
-            f"No dialect fits: {evidence}.",
-            "Most records are of another layout, or damaged; --dialect shipped reads what it can.",
+            f"No dialect fits the records ({evidence}).",
+            "Most records are damaged or have another layout. --dialect shipped decodes the rest.",
         )
     return DialectChoice(min(best), evidence)
 

@@ -1,11 +1,10 @@
-"""Metadata that classic consumers embed as bytes: what they subscribe to, what they were given.
+"""The metadata that classic consumers embed as bytes: their subscriptions and assignments.
 
 A group record (key type 2) carries a subscription and an assignment for each member, a member
-record (key type 5) a subscription for each assignor that the member offers. Where the protocol
-type is ``consumer`` their layout is known (`schemas/consumer_protocol`); all other bytes stay
-bytes. Kafka reads a version above the newest it knows as that newest one, and bytes behind the
-last field are left alone: so do we.
-"""
+record (key type 5) a subscription for each assignor that the member supports. Their layout is known
+where the protocol type is ``consumer`` (`schemas/consumer_protocol`); other bytes are not decoded.
+As Kafka does, this module reads a version above the newest known one as that version, and ignores
+bytes after the last field. See docs/kafka-facts.md#classic-protocol."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ from kip848_spark.wire.layout import StructNode, message_layout, message_type
 from kip848_spark.wire.reader import LINE_ZERO, ByteRows, ProgramTable
 
 CONSUMER = "consumer"
-"""The protocol type of consumers' groups."""
+"""The protocol type of consumer groups."""
 
 STREAMS_ASSIGNOR = "stream"
-"""The assignor of Kafka Streams' classic groups, which are consumers' groups: what their members
-embed has Streams' own inside, as user data."""
+"""The assignor of Kafka Streams' classic groups, whose protocol type is ``consumer`` too. Their
+members embed the metadata of Streams as user data."""
 
 STREAMS, UNKNOWN = "streams", "unknown"
 
@@ -35,10 +34,12 @@ STREAMS, UNKNOWN = "streams", "unknown"
 def metadata_kind(
     protocol_type: pa.Array, assignor: pa.Array, bytes_there: pa.Array, read: pa.Array
 ) -> pa.Array:
-    """string[n]: what embedded bytes are. ``consumer``; ``streams``, if the user data in it is
-    Kafka Streams'; of other groups their protocol type, ``connect`` for example; ``unknown`` for
-    bytes of a consumer's group that are no such metadata, and where there is no protocol type;
-    null where there are no bytes. ``read`` (bool[n]): they were read as consumers' metadata."""
+    """string[n]: the kind of embedded metadata.
+
+    ``consumer``; ``streams`` if its user data is that of Kafka Streams; for groups with another
+    protocol type that type, such as ``connect``; ``unknown`` without a protocol type, or if the
+    bytes of a consumer group could not be decoded; null without bytes. ``bytes_there`` and ``read``
+    (bool[n]): there are bytes, and they were decoded as consumer metadata."""
     of_streams = pc.equal(assignor, STREAMS_ASSIGNOR).fill_null(False)
     consumers = pc.if_else(of_streams, STREAMS, CONSUMER)
     consumers = pc.if_else(read, consumers, UNKNOWN)
@@ -51,14 +52,14 @@ def metadata_kind(
 
 @dataclass(frozen=True)
 class Embedded:
-    """One kind of embedded metadata: its layout by version. Plain data: it pickles."""
+    """One kind of embedded metadata: its layouts by version, and its Arrow type. It pickles."""
 
     layouts: tuple[StructNode, ...]
     arrow: pa.StructType
 
     @classmethod
     def of(cls, name: str) -> Embedded:
-        """Of the definition ``name``: ``ConsumerProtocolSubscription`` or ``…Assignment``."""
+        """For the definition ``name``: ``ConsumerProtocolSubscription`` or ``…Assignment``."""
         message = load_embedded(name)
         layouts = tuple(message_layout(message, version) for version in message.valid)
         extra = [pa.field("version", pa.int32())]
@@ -66,7 +67,7 @@ class Embedded:
 
     @cached_property
     def programs(self) -> ProgramTable:
-        """One for each int16 that there is: above the newest, that one."""
+        """The programs by version; newer versions are read by the newest program."""
         newest = len(self.layouts) - 1
         return ProgramTable([dict(enumerate(self.layouts))], fallback=newest)
 

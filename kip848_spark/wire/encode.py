@@ -1,8 +1,7 @@
-"""Encodes columns as keys and values: the way back from what `decode` gives.
+"""Encodes columns as keys and values: the inverse of `decode`.
 
-The same layouts, node by node, all rows at once. What is written is canonical: the shortest
-varints, and no tagged field that is at its default.
-"""
+Layouts are walked node by node, each for all rows at once. The output is canonical: varints have
+the fewest bytes possible, and a tagged field at its default is left out."""
 
 from __future__ import annotations
 
@@ -44,31 +43,30 @@ from kip848_spark.wire.layout import (
 )
 
 ColumnInput: TypeAlias = Mapping[str, pa.Array] | pa.StructArray
-"""Arrays by column name, as long as each other. A column that is missing has its default."""
+"""Arrays of equal length by column name. A column that is missing has its default in all rows."""
 
 
 class EncodeError(ValueError):
-    """A value that the record can't carry; says which field, and the first row that has it."""
+    """A value that the record cannot hold. The message names the field and the first such row."""
 
 
 def encode_keys(record: RecordPlan, columns: ColumnInput) -> pa.BinaryArray:
-    """binary[n]: keys of the type ``record``. Raises EncodeError."""
+    """binary[n]: keys of the type that ``record`` describes. Raises EncodeError."""
     return encode_message(record.key, record.key_type, columns)
 
 
 def encode_values(record: RecordPlan, version: int, columns: ColumnInput) -> pa.BinaryArray:
-    """binary[n]: values of one version; null (a tombstone) where a struct is. Raises EncodeError.
+    """binary[n]: values of one version; null, a tombstone, where a struct of ``columns`` is null.
 
-    A field that the version lacks must be null or at its default, unless it is ignorable.
-    """
+    A field that the version lacks must be null or at its default, unless it is ignorable. Raises
+    EncodeError."""
     if version not in record.values:
         raise EncodeError(f"{record.kind} has no version {version}")
     return encode_message(record.values[version], version, columns)
 
 
 def encode_part(part: DecodedRows) -> pa.BinaryArray:
-    """binary[n]: the values (of a part of keys, the keys) that ``part`` was decoded from, if
-    those were canonical."""
+    """binary[n]: the values (or keys) that ``part`` was decoded from, if they were canonical."""
     columns = dict(zip((slot.column for slot in part.struct.slots), part.fields, strict=True))
     if part.struct is part.plan.key:
         return encode_keys(part.plan, columns)
@@ -76,20 +74,18 @@ def encode_part(part: DecodedRows) -> pa.BinaryArray:
 
 
 def encode_message(layout: StructNode, number: int, columns: ColumnInput) -> pa.BinaryArray:
-    """binary[n]: an int16 (a key's type, or a version) and the fields of ``layout``; null where a
-    struct is. Raises EncodeError."""
+    """binary[n]: an int16, which is a key's type or a version, and the fields of ``layout``; null
+    where a struct of ``columns`` is null. Raises EncodeError."""
     there: BoolArray | None = None
     if isinstance(columns, pa.StructArray) and columns.null_count:
         there = _to_mask(columns.is_valid())
         columns = columns.filter(pa.array(there))
     count = _row_count(columns)
     head = ConstantBytes(number.to_bytes(2, "big", signed=True))
-    encoded = concat_rows([head, *_encode_fields(layout, columns, count, "")], count)
-    return (
-        encoded
-        if there is None
-        else scatter([(np.flatnonzero(there), encoded)], len(there), encoded.type)
-    )
+    message = concat_rows([head, *_encode_fields(layout, columns, count, "")], count)
+    if there is None:
+        return message
+    return scatter([(np.flatnonzero(there), message)], len(there), message.type)
 
 
 def _to_mask(array: pa.BooleanArray) -> BoolArray:
@@ -102,7 +98,7 @@ def _row_count(columns: ColumnInput) -> int:
         return len(columns)
     lengths = {len(array) for array in columns.values()}
     if len(lengths) != 1:
-        raise EncodeError("the columns are not of one length" if lengths else "there is no column")
+        raise EncodeError("the columns differ in length" if lengths else "there is no column")
     return lengths.pop()
 
 
@@ -113,7 +109,7 @@ def _encode_fields(
     struct: StructNode, columns: ColumnInput, count: int, path: str
 ) -> list[ByteColumn]:
     arrays = _arrays_by_name(struct, columns, path)
-    pieces: list[ByteColumn] = []
+    encoded: list[ByteColumn] = []
     tagged: list[tuple[Slot, pa.Array]] = []
     for slot in struct.slots:
         array = arrays.get(slot.column)
@@ -128,10 +124,10 @@ def _encode_fields(
         else:
             if array is None:
                 array = constant(slot.default, count, slot.arrow)
-            pieces += _encode(slot.node, array, path + slot.column)
+            encoded += _encode(slot.node, array, path + slot.column)
     if struct.flexible:
-        pieces += _encode_tags(tagged, count, path)
-    return pieces
+        encoded += _encode_tags(tagged, count, path)
+    return encoded
 
 
 def _arrays_by_name(struct: StructNode, columns: ColumnInput, path: str) -> dict[str, pa.Array]:
@@ -139,9 +135,9 @@ def _arrays_by_name(struct: StructNode, columns: ColumnInput, path: str) -> dict
         arrays = {field.name: columns.field(i) for i, field in enumerate(columns.type)}
     else:
         arrays = dict(columns)
-    strange = arrays.keys() - {slot.column for slot in struct.slots}
-    if strange:
-        raise EncodeError(f"there is no field {path}{min(strange)}")
+    unknown = arrays.keys() - {slot.column for slot in struct.slots}
+    if unknown:
+        raise EncodeError(f"there is no field {path}{min(unknown)}")
     return {name: _combined_chunks(array) for name, array in arrays.items()}
 
 
@@ -156,7 +152,7 @@ def _check_missing_field(slot: Slot, array: pa.Array, path: str) -> None:
 
 
 def _location(path: str, wrong: Int64Array) -> str:
-    """Where the first of ``wrong`` is."""
+    """The first of the rows (or elements) ``wrong``, for a message."""
     return f"{'element' if '[]' in path else 'row'} {wrong[0]}"
 
 
@@ -179,22 +175,21 @@ def _encode_tags(tagged: list[tuple[Slot, pa.Array]], count: int, path: str) -> 
 
 
 def _encode_tagged_field(tag: int, node: Node, array: pa.Array, path: str) -> list[ByteColumn]:
-    """Tag, size and content."""
+    """The tag, the size and the content of a tagged field."""
     content = _encode(node, array, path)
     width = row_width(content)
     if width is not None:
         return [ConstantBytes(encode_varint(tag) + encode_varint(width)), *content]
-    whole = concat_rows(content, len(array))
+    encoded = concat_rows(content, len(array))
     return [
         ConstantBytes(encode_varint(tag)),
-        encode_varints(np.diff(array_offsets(whole))),
-        VariableBytes(whole),
+        encode_varints(np.diff(array_offsets(encoded))),
+        VariableBytes(encoded),
     ]
 
 
 def _not_default(array: pa.Array, default: Any) -> BoolArray:
-    """bool[n]: the rows that are not at the default. Null is another value than the default,
-    unless it is the default."""
+    """bool[n]: the rows that are not at the default. Null equals only the default null."""
     if default is None:
         return _to_mask(array.is_valid())
     if isinstance(default, dict):
@@ -214,7 +209,7 @@ def _not_default(array: pa.Array, default: Any) -> BoolArray:
 
 
 def _encode(node: Node, array: pa.Array, path: str) -> list[ByteColumn]:
-    """What ``node`` is written as, for each row of ``array``."""
+    """The encoded values of ``node``, one for each row of ``array``."""
     if array.null_count and not _is_nullable(node):
         null = np.flatnonzero(_to_mask(array.is_null()))
         raise EncodeError(f"{path} can't be null ({_location(path, null)})")
@@ -268,22 +263,22 @@ def _encode_text(node: StringNode | BytesNode, array: pa.Array, path: str) -> li
         array = array.fill_null(b"" if isinstance(node, BytesNode) else "")
     ends = array_offsets(array)
     length = np.diff(ends)
-    most = int(length.max()) if len(length) else 0
-    if most > node.longest:
-        place = _location(path, np.flatnonzero(length == most))
-        raise EncodeError(f"{path} has {most} bytes, {node.longest} is the limit ({place})")
+    longest = int(length.max()) if len(length) else 0
+    if longest > node.longest:
+        place = _location(path, np.flatnonzero(length == longest))
+        raise EncodeError(f"{path} has {longest} bytes, {node.longest} is the limit ({place})")
     content = array.buffers()[2]
-    piece: ByteColumn
-    if len(length) and most == int(length.min()):
+    column: ByteColumn
+    if len(length) and longest == int(length.min()):
         octets = np.frombuffer(content or b"", np.uint8)[int(ends[0]) : int(ends[-1])]
-        piece = FixedBytes(octets.reshape(len(length), most))
+        column = FixedBytes(octets.reshape(len(length), longest))
     else:
-        piece = VariableBytes(binary_array(ends, content))
-    return [_encode_length(node.prefix, length, null), piece]
+        column = VariableBytes(binary_array(ends, content))
+    return [_encode_length(node.prefix, length, null), column]
 
 
 def _encode_length(form: str, length: Int64Array, null: BoolArray | None) -> ByteColumn:
-    """A length or count: one more where it is a varint, and then 0 for null, else -1."""
+    """A length or count: as a varint plus one, with 0 for null; otherwise -1 for null."""
     if null is not None:
         length = np.where(null, -1, length)
     if form == VARINT:

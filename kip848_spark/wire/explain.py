@@ -1,4 +1,4 @@
-"""One record explained field by field, with the bytes each item takes: for reading a log by eye."""
+"""Explains one record field by field, with the bytes that each item takes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from kip848_spark.wire.trace import MalformedError, TraceItem, Tracer
 
 @dataclass(frozen=True)
 class ExplainedItem:
-    """A field, or a part of one: ``depth`` levels in, ``first`` to before ``end`` (bytes of the
-    key or of the value). ``says`` is the value, or what there is of it."""
+    """A field or a part of one. ``first`` to before ``end`` are its bytes within the key or the
+    value, ``depth`` is its level of nesting, ``text`` its value, or for an array the number of
+    items."""
 
     depth: int
     name: str
@@ -27,7 +28,7 @@ class ExplainedItem:
 
 @dataclass(frozen=True)
 class Explained:
-    """The items of one half of a record, up to its end or to the fault that stopped the reading."""
+    """The items of a key or a value, up to its end or to the ``fault`` at which reading stopped."""
 
     items: list[ExplainedItem]
     fault: MalformedError | None
@@ -51,7 +52,7 @@ def explain_value(plan: DecodePlan, key: bytes, raw: bytes) -> Explained:
 
 
 _Header = tuple[str, StructNode | None, Reason]
-"""What the number at the beginning is called, what follows it, and the reason if nothing can."""
+"""The text for the leading int16, the layout of the rest, and the fault if there is no layout."""
 
 
 def _key_layout(plan: DecodePlan, number: int) -> _Header:
@@ -82,7 +83,7 @@ def _explain(raw: bytes, name: str, layout_of: Callable[[int], _Header]) -> Expl
 
 
 def _flatten(items: Sequence[TraceItem], depth: int) -> Iterator[ExplainedItem]:
-    """What was read of ``items``, one below the other."""
+    """The items that were read, in one list."""
     for item in items:
         match item.node:
             case None if item.tag is not None:
@@ -94,7 +95,7 @@ def _flatten(items: Sequence[TraceItem], depth: int) -> Iterator[ExplainedItem]:
 
 
 def _container(item: TraceItem, depth: int) -> Iterator[ExplainedItem]:
-    """An array, a struct, or the tags of one: what is before its items, and these."""
+    """An array, a struct, or the tagged fields of one: its header, then its items."""
     if item.body < 0:
         return
     text = "null" if item.value is None else ""

@@ -1,7 +1,7 @@
-"""Records as JSON, in the form that Kafka 4.3.1's DumpLogSegments prints them.
+"""Records as JSON, in the form in which DumpLogSegments of Kafka 4.3.1 prints them.
 
-Text is for people and their scripts: this is the one place that goes record by record.
-"""
+The output is text for people and scripts. This is the only part of the decoder that handles records
+one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kip848_spark.wire.layout import ArrayNode, BytesNode, Node, Slot, StructNod
 from kip848_spark.wire.tables import error_text
 
 Render = Callable[[Any], Any]
-"""A value as Arrow gives it to the value that the JSON shows."""
+"""A function from a value of an Arrow array (`to_pylist`) to a value for the JSON output."""
 
 
 def json_lines(
@@ -32,7 +32,10 @@ def json_lines(
     keys: pa.Array,
     values: pa.Array,
 ) -> Iterator[bytes]:
-    """A line (without its end) for each record, in the order given."""
+    """One line of JSON (without the line feed) for each record, in the given order.
+
+    ``partition``, ``offset`` and ``timestamp_ms`` (milliseconds since 1970) are [n], ``keys`` and
+    ``values`` binary[n]."""
     decoded = decode(plan.plan, keys, values)
     spelled: list[Any] = [None] * decoded.distinct
     for part in decoded.keys:
@@ -57,7 +60,7 @@ def json_lines(
 
 
 def _objects(part: DecodedRows) -> Iterator[dict[str, Any]]:
-    """The JSON object of each row of ``part``: the fields that its version has."""
+    """For each row of ``part`` a JSON object with the fields that its version has."""
     columns = [
         (slot, show, part.field(slot.column).to_pylist()) for slot, show in _renders(part.struct)
     ]
@@ -70,12 +73,12 @@ def _objects(part: DecodedRows) -> Iterator[dict[str, Any]]:
 
 
 def _left_out(slot: Slot, value: Any) -> bool:
-    """A tagged field at its default is not shown; a null that was written out is."""
+    """Whether a field is omitted: a tagged field at its default is."""
     return slot.tag is not None and bool(value == slot.default)
 
 
 def _renders(struct: StructNode) -> list[tuple[Slot, Render]]:
-    """The fields that this version has, and how each is shown."""
+    """The fields that this version has, and how each is converted."""
     return [(slot, _render(slot.node)) for slot in struct.slots if slot.node is not None]
 
 
@@ -117,7 +120,7 @@ def _base64(raw: bytes | None) -> str | None:
 
 
 def _values(plan: ControlPlan, part: DecodedRows) -> Iterator[dict[str, Any]]:
-    """The JSON objects of values; consumers' metadata inside a classic group is spelled out."""
+    """The JSON objects of values. Consumer metadata in classic groups is decoded."""
     objects = _objects(part)
     if part.plan.kind != CLASSIC_GROUP:
         yield from objects

@@ -1,7 +1,7 @@
-"""One version of a message as a tree that can be walked, and the Arrow types it decodes to.
+"""The layout of one version of a message: a tree of nodes, and the Arrow type it decodes to.
 
-A layout is plain data: it pickles, so Spark's workers get it from the driver and read no file.
-"""
+A layout is plain data that can be pickled, so Spark's workers receive it from the driver and do not
+read the definitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kip848_spark.wire.definitions import FieldDefinition, MessageDefinition
 UUID = pa.binary(16)
 
 LONGEST_STRING = 0x7FFF
-"""Bytes; Kafka's own readers refuse a longer string, compact or not."""
+"""Bytes. Kafka's readers reject a longer string, whether its length is an int16 or a varint."""
 
 ANY_LENGTH = 0x7FFFFFFF
 HIGHEST_TAG = 0x7FFFFFFF
@@ -34,7 +34,7 @@ _NUMBERS = {
 
 @dataclass(frozen=True)
 class NumberNode:
-    """A big-endian number. ``dtype`` is NumPy's name of it on the wire."""
+    """A big-endian number. ``dtype`` is its NumPy type in the message, such as ``>i4``."""
 
     dtype: str
     arrow: pa.DataType
@@ -46,7 +46,7 @@ class NumberNode:
 
 @dataclass(frozen=True)
 class UuidNode:
-    """Sixteen bytes."""
+    """An id of 16 bytes."""
 
     width = 16
     arrow = UUID
@@ -54,7 +54,7 @@ class UuidNode:
 
 @dataclass(frozen=True)
 class StringNode:
-    """A string; ``compact`` if its length is a varint."""
+    """A string. ``compact``: its length is a varint."""
 
     nullable: bool
     compact: bool
@@ -63,13 +63,13 @@ class StringNode:
 
     @property
     def prefix(self) -> str:
-        """How the length is written."""
+        """The form of the length."""
         return VARINT if self.compact else ">i2"
 
 
 @dataclass(frozen=True)
 class BytesNode:
-    """Bytes; ``compact`` if their length is a varint."""
+    """Bytes. ``compact``: their length is a varint."""
 
     nullable: bool
     compact: bool
@@ -83,7 +83,7 @@ class BytesNode:
 
 @dataclass(frozen=True)
 class ArrayNode:
-    """Elements one after another behind their count. ``arrow`` is the type of the list."""
+    """A count, then the elements. ``arrow`` is the type of the list."""
 
     element: Node
     nullable: bool
@@ -93,16 +93,16 @@ class ArrayNode:
 
     @property
     def prefix(self) -> str:
-        """How the count is written."""
+        """The form of the count."""
         return VARINT if self.compact else ">i4"
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A field's place in a struct. ``node`` is None where this version lacks the field.
+    """A field of a struct. ``node`` is None if this version lacks the field.
 
-    ``default`` is what a tagged field reads as where it is left out, as a plain value.
-    """
+    ``tag`` is None for a field that is always written. ``default`` is the value of a tagged field
+    that is left out, as a plain Python value."""
 
     name: str
     column: str
@@ -115,11 +115,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class StructNode:
-    """Fields in the order of the wire; with ``flexible``, tagged fields at the end.
+    """Fields in the order in which they are written. ``flexible``: tagged fields follow.
 
-    ``presence`` is the form of what a nullable struct begins with: 1, or if it is null -1 where
-    that is an int8, 0 where it is a varint (the struct being a tagged field). None: never null.
-    """
+    ``presence`` is None if the struct cannot be null. Otherwise a marker precedes the fields, in
+    the form that ``presence`` names: 1 if the struct is present; if it is null, -1 as an int8, or 0
+    as a varint (the latter where the struct is a tagged field)."""
 
     slots: tuple[Slot, ...]
     flexible: bool
@@ -138,21 +138,22 @@ class StructNode:
 Node = NumberNode | UuidNode | StringNode | BytesNode | ArrayNode | StructNode
 
 VARINT = "varint"
-"""A length or presence is written so, or in the number type that is named instead."""
+"""The form of a length, count or presence that is written as an unsigned varint. The other forms
+are named by their NumPy type."""
 
 
 def fixed_width(node: Node | None) -> int | None:
-    """Bytes of every value of ``node``; None if they differ."""
+    """The number of bytes that every value of ``node`` takes; None if it varies."""
     return node.width if isinstance(node, NumberNode | UuidNode) else None
 
 
 def message_layout(message: MessageDefinition, version: int) -> StructNode:
-    """The layout of ``version`` of ``message``; its Arrow type is that of every version."""
+    """The layout of one version of ``message``. All versions have the same Arrow type."""
     return _struct(message.fields, version, version in message.flexible, presence=None)
 
 
 def message_type(message: MessageDefinition) -> pa.StructType:
-    """The Arrow type that every version of ``message`` decodes to: one field a column."""
+    """The Arrow struct to which every version of ``message`` decodes: one field a column."""
     return _struct_type(message.fields)
 
 

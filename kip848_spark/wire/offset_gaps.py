@@ -1,11 +1,11 @@
-"""Offsets that are not there: found while the records of a partition go by, in their order.
+"""Finds missing offsets and their cause, while the records of a partition pass in offset order.
 
-Why they are missing is told from the keys. The log cleaner keeps one record a key of what it has
-cleaned, and it cleans from the start of the log. So once a key has come twice it has not been
-there, and a hole is a transaction's (its marker, or the records of an aborted one). Before that,
-a hole is put down to compaction if most offsets up to it are gone (ten at least), and left
-undecided otherwise.
-"""
+The cause is derived from the keys. The log cleaner starts at the beginning of the log, and of the
+part that it has cleaned it keeps one record for each key. So after a key has occurred twice, the
+cleaner has not been there, and missing offsets belong to a *transaction*: they are its marker, or
+the records of an aborted one. Before that, the cause is *compaction* if more than half of all
+offsets so far are missing, and at least `MIN_COMPACTED`; otherwise it is *unknown*.
+See docs/kafka-facts.md#offsets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNDECIDED = "unknown"
 _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
 
 MIN_COMPACTED = 10
-"""Missing offsets below which nothing is put down to compaction."""
+"""With fewer missing offsets than this, compaction is not given as the cause."""
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -31,7 +31,8 @@ Int32Array = npt.NDArray[np.int32]
 
 @dataclass
 class _Progress:
-    """How far a partition has come; ``repeated``: a key of it came twice."""
+    """How far a partition was read: the next offset ``due``, the counts of ``present`` and
+    ``missing`` offsets, and whether a key has ``repeated``."""
 
     due: int
     present: int = 0
@@ -40,20 +41,21 @@ class _Progress:
 
 
 class GapFinder:
-    """Looks at batch after batch of whole partitions, each in the order of its offsets."""
+    """Finds the gaps of any number of partitions, batch after batch. Each partition's records come
+    in offset order."""
 
     def __init__(self, starts: Mapping[int, int]) -> None:
-        """``starts``: the first offset that each partition is read from."""
+        """``starts``: for each partition, the first offset that is read."""
         self._progress = {partition: _Progress(start) for partition, start in starts.items()}
 
     def find(
         self, partition: Int32Array, offset: Int64Array, key: Int32Array
     ) -> tuple[pa.Array, pa.Array]:
-        """``missing_before`` (int64[n]) and ``gap_cause`` (string[n]), null where there is no gap.
+        """``missing_before`` (int64[n]): how many offsets are missing directly before each record;
+        and ``gap_cause`` (string[n]). Both are null where none is missing.
 
-        ``key`` (int32[n]) numbers the distinct keys of this batch. Raises ValueError if a
-        partition's offsets do not rise.
-        """
+        ``partition`` and ``offset`` describe the records; ``key`` numbers the distinct keys of this
+        batch (-1 for null). Raises ValueError if a partition's offsets do not ascend."""
         count = len(offset)
         missing = np.zeros(count, np.int64)
         cause = np.zeros(count, np.int8)
@@ -94,7 +96,7 @@ class GapFinder:
 
 
 def find_first_repeat(key: Int32Array) -> int:
-    """The first row whose key was there before; ``len(key)`` if all are distinct."""
+    """The first row whose key occurred in an earlier row; ``len(key)`` if all are distinct."""
     count = len(key)
     first = np.full(int(key.max()) + 2, count)
     rows = np.arange(count)

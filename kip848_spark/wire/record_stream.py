@@ -1,4 +1,4 @@
-"""The functions that run in Spark's Python workers: Arrow batches in, Arrow batches out."""
+"""Functions over record batches: raw records in, rows of `records` and `group_records` out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POSITION_FIELDS: dict[str, pa.DataType] = {
     "offset": pa.int64(),
     "timestamp": TIMESTAMP,
 }
-"""Columns that say where a record is in the topic, and their Arrow types."""
+"""The columns that identify a record in the topic, and their Arrow types."""
 GAP_FIELDS: dict[str, pa.DataType] = {"missing_before": pa.int64(), "gap_cause": pa.string()}
 """Columns that describe the missing offsets before a record, and their Arrow types."""
 STREAM_FIELDS: dict[str, pa.DataType] = {**POSITION_FIELDS, **RECORD_FIELDS, **GAP_FIELDS}
@@ -30,11 +30,12 @@ STREAM_FIELDS: dict[str, pa.DataType] = {**POSITION_FIELDS, **RECORD_FIELDS, **G
 def records_decoder(
     plan: DecodePlan, starts: Mapping[int, int], keep_commits_raw: bool = False
 ) -> BatchFunction:
-    """Raw records (partition, offset, timestamp, key, value) to rows of `records`.
+    """A function from raw records to rows of `records` (`STREAM_FIELDS`).
 
-    ``starts`` are the first offsets of the partitions. A record that comes twice, as captures
-    that overlap have it, is taken once.
-    """
+    Its input has the columns partition (int32), offset (int64), timestamp (timestamp[us, UTC]), key
+    and value (binary), sorted by partition and offset. A record that occurs twice in a row, as in
+    overlapping captures, is taken once. ``starts``: the first offset of each partition.
+    ``keep_commits_raw``: see `record_columns`."""
 
     def run(batches: Batches) -> Batches:
         for _, columns in decode_batches(plan, starts, keep_commits_raw, batches):
@@ -46,7 +47,8 @@ def records_decoder(
 def decode_batches(
     plan: DecodePlan, starts: Mapping[int, int], keep_commits_raw: bool, batches: Batches
 ) -> Iterator[tuple[Decoded, Columns]]:
-    """What `records_decoder` does, batch by batch: what was decoded, and the rows' columns."""
+    """What the function of `records_decoder` does, as pairs of the decoded batch and its
+    columns."""
     gaps = GapFinder(starts)
     previous = (-1, -1)
     for raw in batches:
@@ -74,7 +76,8 @@ def decode_batches(
 def _drop_repeats(
     batch: pa.RecordBatch, previous: RecordPosition
 ) -> tuple[pa.RecordBatch, RecordPosition]:
-    """``batch`` without rows at the place of the row before; and the place of its last row."""
+    """``batch`` without rows at the same partition and offset as the row before; and the position
+    of its last row. ``previous`` is that of the batch before."""
     if not batch.num_rows:
         return batch, previous
     partition = batch.column("partition").to_numpy()
@@ -87,8 +90,10 @@ def _drop_repeats(
 
 
 def control_decoder(plan: ControlPlan, fields: Mapping[str, pa.DataType]) -> BatchFunction:
-    """Raw control records (partition, offset, timestamp, raw_key, raw_value) to rows of
-    `group_records`, which has the columns ``fields``."""
+    """A function from raw control records to rows of `group_records`: the columns `POSITION_FIELDS`
+    and ``fields``.
+
+    Its input has the columns of `POSITION_FIELDS`, raw_key and raw_value (binary)."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:

@@ -1,7 +1,6 @@
 """Decoded batches as the columns of the table `records`.
 
-That table is narrow: every record has a row in it, so every column costs.
-"""
+Every record has a row in this table, so every column costs time and space: it is kept narrow."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ OFFSET_COMMIT = "offset_commit"
 UNKNOWN = "unknown"
 TIMESTAMP = pa.timestamp("us", "UTC")
 MAX_TIMESTAMP_MS = 253_402_300_799_999
-"""The end of the year 9999: a wire time after it has no timestamp."""
+"""The last millisecond of the year 9999: later times have no timestamp in the tables."""
 
 RECORD_FIELDS: dict[str, pa.DataType] = {
     "key_type": pa.int32(),
@@ -41,7 +40,7 @@ RECORD_FIELDS: dict[str, pa.DataType] = {
     "raw_key": pa.binary(),
     "raw_value": pa.binary(),
 }
-"""What `record_columns` gives, in order."""
+"""The columns that `record_columns` returns, in this order, and their Arrow types."""
 
 _COMMIT_VALUE = {
     "offset": "committed_offset",
@@ -55,7 +54,7 @@ _COMMIT_KEY = {"topic": "topic", "partition": "topic_partition"}
 
 
 def table_type(type_: pa.DataType) -> pa.DataType:
-    """The type a wire column has in a table: ids as Kafka prints them, the rest as it is."""
+    """The type of a decoded column in a table: strings for ids, and the same type for the rest."""
     if type_ == UUID:
         return pa.string()
     if pa.types.is_list(type_):
@@ -83,7 +82,8 @@ def table_column(array: pa.Array) -> pa.Array:
 
 
 def timestamps(milliseconds: pa.Array) -> pa.Array:
-    """timestamp[us, UTC] of int64 ms; null before 1970 and after the year 9999."""
+    """timestamp[us, UTC][n] of milliseconds since 1970 (int64[n]); null for negative numbers and
+    after the year 9999."""
     valid = pc.and_(
         pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, MAX_TIMESTAMP_MS)
     )
@@ -92,7 +92,7 @@ def timestamps(milliseconds: pa.Array) -> pa.Array:
 
 
 def error_text(decoded: Decoded) -> pa.Array:
-    """string[n]: ``truncated at value byte 14``; null for a record that was read."""
+    """string[n]: the fault, such as ``truncated at value byte 14``; null without one."""
     if not decoded.reason.any():
         return pa.nulls(decoded.count, pa.string())
     rows = np.flatnonzero(decoded.reason)
@@ -110,7 +110,8 @@ def error_text(decoded: Decoded) -> pa.Array:
 
 
 def key_column(decoded: Decoded, column: str | None, type_: pa.DataType) -> pa.Array:
-    """``type_``[n]: a field of each row's key; the group (``column`` None) comes first in all."""
+    """``type_``[n]: the key's field ``column`` of each row; null where the key has no such field.
+    ``column`` None is the group id, which is the first field of every key."""
     parts = []
     for part in decoded.keys:
         names = [slot.column for slot in part.struct.slots]
@@ -129,10 +130,9 @@ def record_columns(
     values: pa.Array,
     keep_commits_raw: bool = False,
 ) -> dict[str, pa.Array]:
-    """The columns of `RECORD_FIELDS`. ``keys`` and ``values`` are what was decoded.
+    """The columns `RECORD_FIELDS`. ``keys`` and ``values`` are the arrays that were decoded.
 
-    Raw bytes are kept for everything but commits that were read (those on request).
-    """
+    The raw bytes are null for commits that were decoded, unless ``keep_commits_raw``."""
     count = decoded.count
     types = row_types(decoded)
     commit = np.isin(types, [k for k, r in plan.records.items() if r.kind == OFFSET_COMMIT])
@@ -172,7 +172,7 @@ def _commit_field(commits: list[DecodedRows], field: str, count: int) -> pa.Arra
 
 
 def _topic_id_text(ids: pa.Array) -> pa.Array:
-    """Kafka's form of the ids; null for the zero id, which names no topic."""
+    """Ids as Kafka prints them; null for the zero id, which means "no topic id"."""
     if ids.null_count == len(ids):
         return pa.nulls(len(ids), pa.string())
     zero = pc.equal(ids, pa.scalar(ZERO_UUID, UUID))
@@ -181,12 +181,12 @@ def _topic_id_text(ids: pa.Array) -> pa.Array:
 
 
 def row_types(decoded: Decoded) -> npt.NDArray[np.int32]:
-    """int32[n]: each row's key type, `NO_TYPE` where it has none."""
+    """int32[n]: the key type of each row, `NO_TYPE` where it has none."""
     return np.append(decoded.key_types, np.int32(NO_TYPE))[decoded.key_of]
 
 
 def kind_column(plan: DecodePlan, types: npt.NDArray[np.int32]) -> pa.Array:
-    """string[n]: the kind of each key type, ``unknown`` where the plan has none."""
+    """string[n]: the kind of record of each key type; ``unknown`` for types not in the plan."""
     known = np.fromiter(plan.records, np.int32, len(plan.records))
     index = np.searchsorted(known, types)
     index[known[np.minimum(index, len(known) - 1)] != types] = len(known)

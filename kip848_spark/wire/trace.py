@@ -1,8 +1,6 @@
-"""One record read value by value: where each stands, what it says.
+"""Reads one record value by value, and keeps the position of each value: for `explain`.
 
-What `explain` shows to people. It reads by the same layouts and the same rules as the kernel does,
-and a test holds it to them.
-"""
+It follows the same layouts and rules as the kernels; a test compares the two."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from kip848_spark.wire.layout import (
 
 
 class MalformedError(Exception):
-    """The bytes are not what they should be: the reason, and the byte."""
+    """The bytes do not match the layout: ``reason``, and the byte ``at`` which reading stopped."""
 
     def __init__(self, reason: Reason, at: int) -> None:
         super().__init__(f"{reason.text} at byte {at}")
@@ -40,14 +38,14 @@ class MalformedError(Exception):
 
 @dataclass
 class TraceItem:
-    """A value and its bytes: ``start`` to ``body`` say how long it is, or whether it is there at
-    all, ``body`` to ``end`` are the value itself.
+    """A value and its position: ``start`` to ``body`` are its length or presence, ``body`` to
+    ``end`` the value itself. ``body`` and ``end`` are -1 if reading stopped before.
 
-    ``node`` is None for what is no field: a tag (its ``items`` are the field, if it is known) and
-    the tags of a struct as a whole; a ``tag`` has the ``size`` that is written of it. ``value`` is
-    plain (numbers, text, bytes, None for null); of arrays, structs and tags it is how many
-    ``items`` there are, or for numbers and ids ``elements``, which are plain values alone.
-    """
+    ``node`` is None for a tagged field, whose content is in ``items`` if the tag is known, and for
+    all tagged fields of a struct together. ``size`` is the size written for a tagged field.
+    ``value`` is a plain value, None for null; for arrays, structs and tagged fields it is the
+    number of ``items``, or for arrays of numbers and ids of ``elements``, which are plain
+    values."""
 
     name: str
     node: Node | None
@@ -62,7 +60,8 @@ class TraceItem:
 
 
 class Tracer:
-    """Reads ``data`` from ``at`` on. Items are there, unfinished, even if reading them fails."""
+    """Reads ``data`` from byte ``at`` on. If reading fails, the items read so far are complete, and
+    the last one is not."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
@@ -71,7 +70,7 @@ class Tracer:
         self.unknown_tags = 0
 
     def fields(self, node: StructNode, into: list[TraceItem]) -> None:
-        """The fields of a struct, its tags last."""
+        """Reads the fields of a struct, its tagged fields last, and appends them to ``into``."""
         for slot in node.untagged:
             if slot.node is not None:
                 self.item(slot.name, slot.node, into)
@@ -79,7 +78,7 @@ class Tracer:
             self._tags(node.tagged, into)
 
     def number(self, dtype: str) -> Any:
-        """The number that is next."""
+        """The next number."""
         width = int(dtype[2:])
         if self.end - self.at < width:
             raise MalformedError(Reason.TRUNCATED, self.at)
@@ -88,12 +87,12 @@ class Tracer:
         return value
 
     def finish(self) -> None:
-        """Nothing may be left."""
+        """Raises MalformedError if bytes are left."""
         if self.at < self.end:
             raise MalformedError(Reason.TRAILING_BYTES, self.at)
 
     def item(self, name: str, node: Node, into: list[TraceItem]) -> TraceItem:
-        """One value, appended to ``into``."""
+        """Reads one value and appends it to ``into``."""
         item = TraceItem(name, node, self.at)
         into.append(item)
         match node:
@@ -190,12 +189,12 @@ class Tracer:
             entry.value = self._octets(size)
             self.unknown_tags += 1
         else:
-            whole, self.end = self.end, entry.body + size
+            outer_end, self.end = self.end, entry.body + size
             self.item(slot.name, slot.node, entry.items)
             entry.value = 1
             if self.at != self.end:
                 raise MalformedError(Reason.BAD_TAG, start)
-            self.end = whole
+            self.end = outer_end
         entry.end = self.at
         return tag
 

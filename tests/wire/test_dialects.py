@@ -64,7 +64,7 @@ def test_a_few_damaged_records_do_not_matter() -> None:
 
 
 def test_no_choice_where_the_evidence_is_none() -> None:
-    with pytest.raises(UsageError, match="can't be told"):
+    with pytest.raises(UsageError, match="cannot be detected"):
         choose_dialect({"shipped": 10, "kip": 10, "kip_ea37": 10, "kip_draft": 0}, 10)
     with pytest.raises(UsageError, match="No dialect fits"):
         choose_dialect({"shipped": 80, "kip": 40}, 100)

@@ -229,7 +229,7 @@ def test_lengths_around_the_steps_of_a_varint(sizes: list[int]) -> None:
         (1, 3, {"offset": [1, None]}, r"offset can't be null \(row 1\)"),
         (1, 3, {"metadata": ["", None]}, r"metadata can't be null \(row 1\)"),
         (1, 3, {"metadata": ["x" * 32768]}, "metadata has 32768 bytes, 32767 is the limit"),
-        (1, 3, {"offset": [1], "metadata": ["", ""]}, "not of one length"),
+        (1, 3, {"offset": [1], "metadata": ["", ""]}, "differ in length"),
         (1, 3, {}, "there is no column"),
         (1, 3, {"offset": ["x"]}, "offset is string and not int64"),
         (3, 0, {"epoch": [2**31]}, "epoch is int64 and not int32"),
