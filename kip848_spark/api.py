@@ -135,14 +135,14 @@ def audit(
     for ``spark``. Raises LakeError if something was ingested and not replayed, NotFoundError if
     there is no such group, and UsageError if there is no such release.
     """
-    from kip848_spark.coordinator.releases import release_named
+    from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import Asked
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import Views
 
     if release is not None:
-        release_named(release)
+        find_release(release)
     names = None if groups is None else list(groups)
     asked = Asked(names, parse_time(since), release)
     with _tables(lake, spark) as tables:

@@ -14,8 +14,7 @@ from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import Member
-from kip848_spark.coordinator.target import UNNEEDED
-from kip848_spark.coordinator.target import Before as Tables
+from kip848_spark.coordinator.target import EMPTY_SNAPSHOT, GroupSnapshot
 
 BY_PROPERTIES = "verified by the properties alone: the order of a broker's tables is not known"
 TOPICS_UNKNOWN = "the group's topics at that time are not known"
@@ -25,7 +24,7 @@ OTHER_ASSIGNOR = "an assignor that is not Kafka's own"
 class Before(NamedTuple):
     """What a part replaces, kept while it is replayed."""
 
-    tables: Tables | None = None
+    tables: GroupSnapshot | None = None
     targets: dict[str, dict[str, dict[int, None]]] | None = None
     left: Member | None = None
     classic: ClassicGroup | None = None
@@ -40,12 +39,12 @@ class Before(NamedTuple):
         if part.name == REJOIN:
             return cls(left=case.member(part.entries[0].member))
         if group is None:
-            return cls(UNNEEDED, {}) if part.of(records.TARGET_EPOCH) else cls()
+            return cls(EMPTY_SNAPSHOT, {}) if part.of(records.TARGET_EPOCH) else cls()
         if part.name == DELETE:
             return cls(dissolved=Dissolved(group, case.census, case.began))
         if part.of(records.TARGET_EPOCH):
             # Whose vote changed does not matter: of a tie, either assignor is accepted.
-            tables = Tables(group.walk_members(), group.homogeneous(), Counter(), None)
+            tables = GroupSnapshot(group.walk_members(), group.homogeneous(), Counter(), None)
             return cls(tables, dict(group.targets))
         return cls()
 

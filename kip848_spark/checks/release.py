@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from kip848_spark.checks.log_entries import Entry
 from kip848_spark.coordinator import records
-from kip848_spark.coordinator.releases import RELEASES, Release, release_named
+from kip848_spark.coordinator.releases import RELEASES, Release, find_release
 
 ALL: tuple[Release, ...] = tuple(RELEASES[name] for name in ("4.0", "4.1", "4.2", "4.3"))
 
@@ -22,7 +22,7 @@ _43 = frozenset({"4.3"})
 
 def given(name: str | None) -> tuple[Release, ...]:
     """The releases that are possible before anything was read. Raises UsageError."""
-    return ALL if name is None else (release_named(name),)
+    return ALL if name is None else (find_release(name),)
 
 
 def possible(before: tuple[Release, ...], entries: Iterable[Entry]) -> tuple[Release, ...]:

@@ -19,7 +19,7 @@ from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, Member
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
 from kip848_spark.coordinator.shard import Shard
-from kip848_spark.coordinator.target import Before, specification
+from kip848_spark.coordinator.target import GroupSnapshot, specification
 
 _MOST_ORDERS = 48
 _PLAIN_COUNT = 12
@@ -70,7 +70,7 @@ def judge(
     shard: Shard,
     group: ConsumerGroup,
     recorded: Shares,
-    before: Before,
+    before: GroupSnapshot,
     old: dict[str, dict[str, dict[int, None]]],
     topics: Proven,
     names: list[str],
@@ -105,7 +105,7 @@ def _assigned(name: str, spec: AssignmentSpec) -> Shares:
 def _specifications(
     shard: Shard,
     group: ConsumerGroup,
-    before: Before,
+    before: GroupSnapshot,
     old: dict[str, dict[str, dict[int, None]]],
     topics: Proven,
 ) -> Iterator[AssignmentSpec]:
@@ -116,7 +116,7 @@ def _specifications(
     for topic in topics.values():
         if shard.topics.named(topic.name) != topic:
             shard.topics.put(topic)
-    known = [member for member in before.walked if member in group.members]
+    known = [member for member in before.member_order if member in group.members]
     there = set(known)
     order = string_order([*known, *(m for m in group.members if m not in there)])
     new, group.targets = group.targets, old

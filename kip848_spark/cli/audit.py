@@ -61,14 +61,14 @@ def audit(
 
     Ends with exit code 1 if anything disagrees; what can't be judged is counted with its reason.
     """
-    from kip848_spark.coordinator.releases import release_named
+    from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import Views
 
     if release is not None:
-        release_named(release)  # a name that is wrong is told before Spark starts
+        find_release(release)  # a name that is wrong is told before Spark starts
     call = Call.of(config, kafka_option, verbose, lake=lake)
     call.lake_path()
     cluster = call.cluster(source)

@@ -1,8 +1,8 @@
-"""The reference group coordinator of KIP-848: plain Python, made to be read beside the KIP.
+"""The reference group coordinator of KIP-848, in plain Python, written to be read beside the KIP.
 
-Requests in, responses and records out, time passed in; ``Coordinator.replay`` loads a log as a
-broker does. Start reading at :mod:`.heartbeat` and :mod:`.reconcile`; ``docs/coordinator.md``
-says where every other rule is.
+It takes requests and the current time, and returns responses and records. ``Coordinator.replay``
+loads a log as a broker does. Start reading at :mod:`.heartbeat` and :mod:`.reconcile`;
+``docs/coordinator.md`` lists the module of every other rule.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The rebalance of a classic group: from "someone came or went" to "everyone has joined".
+"""The rebalance of a classic group: from the trigger until all members have joined.
 
-The classic protocol's page. A rebalance waits for every member to join again, for at most the
-longest rebalance timeout; the first one of a group also waits a little for company. Records are
-written when a generation is complete (by the leader's SyncGroup) and when the group empties.
+docs/kafka-facts.md#classic-protocol. A rebalance waits until every member has rejoined, at most for
+the longest rebalance timeout. The first rebalance of a group also waits for further members. A
+record is written when a generation is complete (the leader's SyncGroup) and when the group becomes
+empty.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from kip848_spark.coordinator.shard import Shard
 
 
 def session_key(group_id: str, member_id: str) -> str:
-    """The timer of a classic member's session."""
+    """Key of the timer of a classic member's session."""
     return f"classic-session-{group_id}-{member_id}"
 
 
 def join_key(group_id: str) -> str:
-    """The timer that ends the wait for members to join."""
+    """Key of the timer that ends the join phase."""
     return f"classic-join-{group_id}"
 
 
 def sync_key(group_id: str) -> str:
-    """The timer that ends the wait for members to sync."""
+    """Key of the timer that ends the sync phase."""
     return f"classic-sync-{group_id}"
 
 
 def cancel_group_timers(shard: Shard, group: ClassicGroup) -> None:
-    """Stop every timer of a group that ends."""
+    """Cancel every timer of a group that is deleted or converted."""
     shard.timers.cancel(join_key(group.group_id))
     shard.timers.cancel(sync_key(group.group_id))
     for member_id in (*group.members, *group.pending_joins):
@@ -52,7 +53,7 @@ def cancel_group_timers(shard: Shard, group: ClassicGroup) -> None:
 
 
 def join_response(**fields: Any) -> Json:
-    """JoinGroup's response with Kafka's defaults for what is not said."""
+    """A JoinGroup response with Kafka's defaults for the fields that are not given."""
     return {
         "throttleTimeMs": 0,
         "errorCode": "NONE",
@@ -68,7 +69,7 @@ def join_response(**fields: Any) -> Json:
 
 
 def sync_response(**fields: Any) -> Json:
-    """SyncGroup's response with Kafka's defaults for what is not said."""
+    """A SyncGroup response with Kafka's defaults for the fields that are not given."""
     return {
         "throttleTimeMs": 0,
         "errorCode": "NONE",
@@ -79,20 +80,20 @@ def sync_response(**fields: Any) -> Json:
     }
 
 
-def encoded(data: bytes) -> str:
-    """Bytes as JSON has them."""
+def to_base64(data: bytes) -> str:
+    """Bytes in the form used in JSON."""
     return base64.b64encode(data).decode()
 
 
-def joined_response(group: ClassicGroup, member_id: str, **fields: Any) -> Json:
-    """What a member learns of the generation; the leader learns everyone's metadata."""
+def join_success_response(group: ClassicGroup, member_id: str, **fields: Any) -> Json:
+    """The response at the end of the join phase; the leader also gets every member's metadata."""
     members = []
     if group.leader == member_id:
         members = [
             {
                 "memberId": other_id,
                 "groupInstanceId": group.members[other_id].instance_id,
-                "metadata": encoded(group.members[other_id].metadata(group.protocol)),
+                "metadata": to_base64(group.members[other_id].metadata(group.protocol)),
             }
             for other_id in string_order(group.members)
         ]
@@ -108,13 +109,13 @@ def joined_response(group: ClassicGroup, member_id: str, **fields: Any) -> Json:
 
 
 def complete_join(shard: Shard, member: ClassicMember, response: Json) -> None:
-    """Answer a waiting JoinGroup."""
+    """Answer a waiting JoinGroup, if there is one."""
     ticket, member.join_ticket = member.join_ticket, None
     shard.answer(ticket, response)
 
 
 def complete_sync(shard: Shard, member: ClassicMember, response: Json) -> bool:
-    """Answer a waiting SyncGroup; whether there was one."""
+    """Answer a waiting SyncGroup; returns whether there was one."""
     ticket: Ticket | None
     ticket, member.sync_ticket = member.sync_ticket, None
     shard.answer(ticket, response)
@@ -122,7 +123,7 @@ def complete_sync(shard: Shard, member: ClassicMember, response: Json) -> bool:
 
 
 def abort_waiting(shard: Shard, group: ClassicGroup) -> None:
-    """The group is being converted: whoever waits is told to join again."""
+    """The group is being converted: tell members that wait for a response to rejoin."""
     for member_id in string_order(group.members):
         member = group.members[member_id]
         complete_join(
@@ -137,14 +138,16 @@ def abort_waiting(shard: Shard, group: ClassicGroup) -> None:
 def keep_classic_session(
     shard: Shard, group: ClassicGroup, member: ClassicMember, timeout: int | None = None
 ) -> None:
-    """(Re)start a member's session."""
+    """Start or extend a member's session."""
     schedule_expiration(
         shard, group, member.member_id, member.session_timeout if timeout is None else timeout
     )
 
 
 def schedule_expiration(shard: Shard, group: ClassicGroup, member_id: str, timeout: int) -> None:
-    """End the session of a member, or the wait for one that was promised an id."""
+    """End a member's session, or the wait for a member that was given an id, after
+    ``timeout`` ms.
+    """
     group_id = group.group_id
 
     def expire() -> None:
@@ -161,13 +164,13 @@ def schedule_expiration(shard: Shard, group: ClassicGroup, member_id: str, timeo
             return
         waiting = member.join_ticket is not None or member.sync_ticket is not None
         if member.is_new or not waiting:
-            expel(shard, current, member)
+            expire_member(shard, current, member)
 
     shard.schedule(session_key(group_id, member_id), timeout, expire)
 
 
-def expel(shard: Shard, group: ClassicGroup, member: ClassicMember) -> None:
-    """A session ended: the member goes and the others rebalance."""
+def expire_member(shard: Shard, group: ClassicGroup, member: ClassicMember) -> None:
+    """A session ended: remove the member; the others rebalance."""
     complete_join(shard, member, join_response(memberId="", errorCode="UNKNOWN_MEMBER_ID"))
     group.remove(member.member_id)
     if group.state in (STABLE, COMPLETING):
@@ -180,7 +183,9 @@ def expel(shard: Shard, group: ClassicGroup, member: ClassicMember) -> None:
 
 
 def rebalance_or_complete(shard: Shard, group: ClassicGroup) -> None:
-    """Someone came or changed: start a rebalance, or see whether the running one is complete."""
+    """A member joined or changed: start a rebalance, or check whether the current one
+    is complete.
+    """
     if group.state in (STABLE, COMPLETING, EMPTY):
         prepare_rebalance(shard, group)
     else:
@@ -188,13 +193,13 @@ def rebalance_or_complete(shard: Shard, group: ClassicGroup) -> None:
 
 
 def maybe_complete(shard: Shard, group: ClassicGroup) -> None:
-    """Complete the join phase once everyone is there (the initial one waits for its timer)."""
+    """End the join phase once every member has joined (the initial one waits for its timer)."""
     if group.state == PREPARING and group.all_joined and not group.initial:
         complete_rebalance(shard, group)
 
 
 def prepare_rebalance(shard: Shard, group: ClassicGroup) -> None:
-    """Ask everyone to join again; a brand-new group gets some time for company first."""
+    """Ask every member to rejoin; a new group first waits for further members."""
     if group.state == COMPLETING:
         for member_id in string_order(group.members):
             member = group.members[member_id]
@@ -225,10 +230,10 @@ def _complete_later(shard: Shard, group: ClassicGroup) -> None:
 
 
 def _complete_initially(shard: Shard, group: ClassicGroup, delay: int, remaining: int) -> None:
-    """Wait again as long as members keep coming, within the rebalance timeout."""
+    """Wait again as long as members keep joining, within the rebalance timeout."""
     group_id = group.group_id
 
-    def look() -> None:
+    def check() -> None:
         current = shard.groups.get(group_id)
         if not isinstance(current, ClassicGroup):
             return
@@ -239,11 +244,11 @@ def _complete_initially(shard: Shard, group: ClassicGroup, delay: int, remaining
         else:
             complete_rebalance(shard, current)
 
-    shard.schedule(join_key(group_id), delay, look)
+    shard.schedule(join_key(group_id), delay, check)
 
 
 def complete_rebalance(shard: Shard, group: ClassicGroup) -> None:
-    """The join phase ends: drop who did not come (static members may), start the generation."""
+    """End the join phase: remove dynamic members that did not rejoin, and start the generation."""
     shard.timers.cancel(join_key(group.group_id))
     for member_id in string_order(group.members):
         member = group.members[member_id]
@@ -253,7 +258,9 @@ def complete_rebalance(shard: Shard, group: ClassicGroup) -> None:
     if group.state == DEAD:
         return
     if not group.elect_joined_leader() and group.members:
-        _complete_later(shard, group)  # only absent static members are left: wait for them
+        _complete_later(
+            shard, group
+        )  # only static members that did not rejoin are left: wait for them
         return
     group.next_generation(shard.now)
     shard.metrics.mark("group-completed-rebalance", shard.now)
@@ -262,7 +269,7 @@ def complete_rebalance(shard: Shard, group: ClassicGroup) -> None:
         return
     for member_id in string_order(group.members):
         member = group.members[member_id]
-        complete_join(shard, member, joined_response(group, member_id))
+        complete_join(shard, member, join_success_response(group, member_id))
         keep_classic_session(shard, group, member)
         member.is_new = False
         group.pending_syncs.add(member_id)

@@ -1,7 +1,7 @@
-"""The classic group: generations, a leader, and five states (the classic protocol's page).
+"""The classic group: generations, a leader and five states (docs/kafka-facts.md#classic-protocol).
 
-The coordinator only brings members together and hands round what the leader computed; every
-change of membership is a rebalance of the whole group.
+The coordinator gathers the members and distributes the assignment that the leader computes. Every
+change of membership causes a rebalance of the whole group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STABLE = "Stable"
 DEAD = "Dead"
 
 Ticket = int
-"""Whom a response is for: the request it answers, perhaps much later."""
+"""Identifies the request that a response answers, perhaps much later."""
 
 
 @dataclass(slots=True)
@@ -50,21 +50,21 @@ class ClassicMember:
 
     @property
     def joining(self) -> bool:
-        """It has sent JoinGroup and waits for the others."""
+        """Whether it has sent JoinGroup and waits for the response."""
         return self.join_ticket is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata for a protocol it supports."""
+        """Its metadata for a protocol that it supports."""
         return dict(self.protocols).get(protocol or "", b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of its protocols that everyone supports."""
+        """The first of its protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A classic group, or a *simple* one: a name under which offsets are committed."""
+    """A classic group, or a *simple* one: an id under which offsets are committed."""
 
     group_id: str
     state: str = EMPTY
@@ -76,27 +76,27 @@ class ClassicGroup:
     members: dict[str, ClassicMember] = field(default_factory=dict)
     static_ids: dict[str, str] = field(default_factory=dict)
     pending_joins: set[str] = field(default_factory=set)
-    """Ids handed out by MEMBER_ID_REQUIRED that have not come back yet."""
+    """Member ids given out by MEMBER_ID_REQUIRED that have not joined yet."""
     pending_syncs: set[str] = field(default_factory=set)
     member_added: bool = False
-    """A member joined while the initial rebalance was delayed."""
+    """Whether a member joined while the initial rebalance was delayed."""
     initial: bool = False
-    """The group waits for its first members (``group.initial.rebalance.delay.ms``)."""
+    """Whether the group waits for its first members (``group.initial.rebalance.delay.ms``)."""
 
     type = "classic"
 
     @property
     def simple(self) -> bool:
-        """Only offsets were ever committed under this name."""
+        """Whether only offsets were ever committed under this id."""
         return self.state == EMPTY and self.protocol_type is None and not self.pending_joins
 
     def enter(self, state: str, now: int) -> None:
-        """Change the state and remember when."""
+        """Change the state and store when."""
         self.state = state
         self.state_since = now
 
     def member(self, member_id: str) -> ClassicMember:
-        """The member, or UNKNOWN_MEMBER_ID."""
+        """The member of that id. Raises UNKNOWN_MEMBER_ID."""
         try:
             return self.members[member_id]
         except KeyError:
@@ -105,7 +105,7 @@ class ClassicGroup:
             ) from None
 
     def add(self, member: ClassicMember) -> None:
-        """A member comes; the first one leads."""
+        """Add a member; the first one becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -116,7 +116,7 @@ class ClassicGroup:
             self.static_ids[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """A member goes; the next in the table leads if it was the leader."""
+        """Remove a member; if it was the leader, the next one in the table becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -128,7 +128,7 @@ class ClassicGroup:
         self.pending_syncs.discard(member_id)
 
     def rename(self, old_id: str, new_id: str) -> ClassicMember:
-        """A static member came back under a new id and takes the old one's place."""
+        """A static member returned with a new id and replaces the old one."""
         member = self.members.pop(old_id)
         member.member_id = new_id
         self.members[new_id] = member
@@ -140,7 +140,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """See to a leader that has joined; whether there is one."""
+        """Make sure that the leader has joined; returns whether there is such a leader."""
         if self.leader is None:
             return False
         leader = self.members.get(self.leader)
@@ -154,12 +154,12 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
-        """Everybody known has joined and nobody was only promised an id."""
+        """Whether every member has joined and no id given out is outstanding."""
         return not self.pending_joins and all(m.joining for m in self.members.values())
 
     @property
     def rebalance_timeout(self) -> int:
-        """The longest rebalance timeout of any member."""
+        """The longest rebalance timeout of any member, in ms."""
         return max((member.rebalance_timeout for member in self.members.values()), default=0)
 
     def candidates(self) -> set[str]:
@@ -168,7 +168,7 @@ class ClassicGroup:
         return {name for name, count in counts.items() if count == len(self.members)}
 
     def supports(self, protocol_type: str, protocols: set[str]) -> bool:
-        """Whether a member with these protocols fits in."""
+        """Whether a member with these protocols may join."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -185,7 +185,7 @@ class ClassicGroup:
         return max(order, key=lambda name: votes[name])
 
     def next_generation(self, now: int) -> None:
-        """Everyone has joined: a new generation, or an empty group."""
+        """The join phase is complete: start a new generation, or become empty."""
         self.generation += 1
         if self.members:
             self.protocol = self.select_protocol()
@@ -197,11 +197,11 @@ class ClassicGroup:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Its members are consumers."""
+        """Whether its members are consumers."""
         return self.protocol_type == CONSUMER
 
     def subscribed_topics(self) -> set[str] | None:
-        """The topics its consumers ask for; ``None`` if that cannot be known."""
+        """The topics that its consumers subscribe to; ``None`` if unknown."""
         if not self.uses_consumer_protocol or not self.members or self.protocol is None:
             return set() if self.uses_consumer_protocol and self.state == EMPTY else None
         names: set[str] = set()
@@ -251,7 +251,7 @@ class ClassicGroup:
 
 
 def empty_record(group: ClassicGroup) -> Record:
-    """Key 2 of a group that never had a member: generation 0 and an empty type."""
+    """Key 2 of a group that never had a member: generation 0 and an empty protocol type."""
     return record(
         CLASSIC_GROUP,
         3,

@@ -1,4 +1,4 @@
-"""JoinGroup to a classic group (the classic protocol's page; static members: KIP-345)."""
+"""JoinGroup to a classic group (docs/kafka-facts.md#classic-protocol; static members: KIP-345)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kip848_spark.coordinator.classic import (
     complete_join,
     complete_sync,
     join_response,
-    joined_response,
+    join_success_response,
     keep_classic_session,
     maybe_complete,
     prepare_rebalance,
@@ -32,14 +32,14 @@ from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.join_request import MEMBER_ID_REQUIRED_FROM, read_protocols
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Call, Shard
+from kip848_spark.coordinator.shard import ApiCall, Shard
 from kip848_spark.coordinator.tombstones import append_consumer_group_tombstones
 
 _SKIPS_ASSIGNMENT_FROM = 9
 
 
-def join(shard: Shard, call: Call) -> None:
-    """Answer a JoinGroup, now or when the group has come together."""
+def join(shard: Shard, call: ApiCall) -> None:
+    """Answer a JoinGroup, at once or when the join phase completes."""
     request = call.request
     group_id = request.get("groupId") or ""
     if not group_id:
@@ -48,12 +48,12 @@ def join(shard: Shard, call: Call) -> None:
     least = shard.config.number("group.min.session.timeout.ms")
     most = shard.config.number("group.max.session.timeout.ms")
     if not least <= timeout <= most:
-        raise GroupError("INVALID_SESSION_TIMEOUT", f"{timeout} is not within {least} and {most}")
+        raise GroupError("INVALID_SESSION_TIMEOUT", f"{timeout} is not between {least} and {most}")
     existing = shard.groups.get(group_id)
     if isinstance(existing, ConsumerGroup) and existing.members:
         try:
             join_consumer_group(shard, existing, call)
-        except GroupError as bad:  # here a refusal does not repeat the member's id
+        except GroupError as bad:  # this refusal does not contain the member id
             shard.answer(call.ticket, join_response(errorCode=bad.code))
         return
 
@@ -69,19 +69,19 @@ def join(shard: Shard, call: Call) -> None:
     started = len(shard.output.records)
     try:
         _join(shard, group, call)
-    finally:  # a new group is written down even if nobody could join it
+    finally:  # a new group is written even if the join was refused
         if is_new and len(shard.output.records) == started:
             shard.append_only(empty_record(group))
 
 
-def _join(shard: Shard, group: ClassicGroup, call: Call) -> None:
+def _join(shard: Shard, group: ClassicGroup, call: ApiCall) -> None:
     request, version, ticket = call.request, call.version, call.ticket
     member_id = request.get("memberId") or ""
     if not _has_room(shard, group, member_id):
         group.remove(member_id)
         raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group.group_id!r} is full")
     if group.state == DEAD:
-        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is dead")
     protocols = read_protocols(request)
     if not group.supports(request.get("protocolType") or "", {name for name, _ in protocols}):
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "no protocol is common to all members")
@@ -108,7 +108,9 @@ def _join(shard: Shard, group: ClassicGroup, call: Call) -> None:
 
 
 def check_member(group: ClassicGroup, member_id: str, instance_id: str | None) -> None:
-    """UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID unless the ids belong together and to the group."""
+    """Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID unless both ids belong to one
+    member of the group.
+    """
     if instance_id is not None:
         holder = group.static_ids.get(instance_id)
         if holder is None:
@@ -131,8 +133,8 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
     return member is not None or len(group.members) < most
 
 
-def _add(shard: Shard, group: ClassicGroup, call: Call, member_id: str) -> None:
-    """A new member; it must complete its first join within five minutes."""
+def _add(shard: Shard, group: ClassicGroup, call: ApiCall, member_id: str) -> None:
+    """Add a new member; it must complete its first join within five minutes."""
     request, client = call.request, call.client
     if group.state == PREPARING and group.initial:
         group.member_added = True
@@ -168,23 +170,25 @@ def _update(member: ClassicMember, request: Json, ticket: Ticket) -> None:
 def _rejoin(
     shard: Shard, group: ClassicGroup, member: ClassicMember, request: Json, ticket: Ticket
 ) -> None:
-    """A known member joins: that is a rebalance if it leads, changed, or one is going on."""
+    """A known member joins: a rebalance follows if it is the leader, changed, or one is
+    in progress.
+    """
     same = read_protocols(request) == member.protocols
     if group.state == EMPTY:
         raise GroupError("UNKNOWN_MEMBER_ID", f"group {group.group_id!r} is empty")
     if (group.state == COMPLETING and same) or (
         group.state == STABLE and same and group.leader != member.member_id
     ):
-        shard.answer(ticket, joined_response(group, member.member_id))
+        shard.answer(ticket, join_success_response(group, member.member_id))
         return
-    _update(member, request, ticket)  # a join it still waits for is never answered (4.3.1)
+    _update(member, request, ticket)  # an earlier join that still waits is never answered (4.3.1)
     rebalance_or_complete(shard, group)
 
 
 def _replace_static(
-    shard: Shard, group: ClassicGroup, call: Call, old_id: str, new_id: str
+    shard: Shard, group: ClassicGroup, call: ApiCall, old_id: str, new_id: str
 ) -> None:
-    """A static member comes back under a new id: in a stable group no rebalance is needed."""
+    """A static member returns with a new id: in a stable group no rebalance is needed."""
     leader_before = group.leader
     old = group.members[old_id]
     complete_join(shard, old, join_response(memberId=old_id, errorCode="FENCED_INSTANCE_ID"))
@@ -197,9 +201,9 @@ def _replace_static(
         shard.append_only(group.to_record())
         leads = group.leader == new_id
         if call.version >= _SKIPS_ASSIGNMENT_FROM:
-            response = joined_response(group, new_id, skipAssignment=leads)
+            response = join_success_response(group, new_id, skipAssignment=leads)
         else:
-            response = joined_response(group, new_id, leader=leader_before, members=[])
+            response = join_success_response(group, new_id, leader=leader_before, members=[])
         complete_join(shard, member, response)
     elif group.state == STABLE:
         rebalance_or_complete(shard, group)

@@ -1,16 +1,16 @@
-"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup translated.
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-KIP-848 "Supporting Online Consumer Group Upgrade". JoinGroup says what a member asks for and
-owns, and moves it a step; SyncGroup collects what it was given; Heartbeat keeps the session and
-calls it back (REBALANCE_IN_PROGRESS) when there is a step to take. Each member is reconciled on
-its own, its member epoch being its generation.
+KIP-848 "Supporting Online Consumer Group Upgrade". JoinGroup carries the member's subscription and
+owned partitions, and reconciles the member by one step. SyncGroup returns its assignment. Heartbeat
+extends the session, and answers REBALANCE_IN_PROGRESS when there is a step to take. Each member is
+reconciled separately; its member epoch is its generation.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kip848_spark.coordinator.classic import encoded, join_response, sync_response
+from kip848_spark.coordinator.classic import join_response, sync_response, to_base64
 from kip848_spark.coordinator.consumer_group import (
     JOIN,
     NO_OWNER,
@@ -40,7 +40,7 @@ from kip848_spark.coordinator.membership import (
 )
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.sessions import keep_session, schedule_fencing
-from kip848_spark.coordinator.shard import Call, Client, Shard
+from kip848_spark.coordinator.shard import ApiCall, Client, Shard
 from kip848_spark.coordinator.subscriptions import (
     RegexChange,
     drop_unused_regex,
@@ -48,13 +48,15 @@ from kip848_spark.coordinator.subscriptions import (
     refresh_metadata,
     regex_change,
 )
-from kip848_spark.coordinator.target import before_request
+from kip848_spark.coordinator.target import take_snapshot
 
 
-def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
-    """JoinGroup: update the member, bump, target, one step; the epoch is its generation."""
+def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> None:
+    """JoinGroup: update the member, bump, compute the target, take one step; the epoch is the
+    generation.
+    """
     if shard.release.policy_bars_classic_join and shard.config.migration_disabled:
-        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "the migration policy forbids it")
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "the migration policy does not allow it")
     request, client, ticket = call.request, call.client, call.ticket
     member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
     unknown = not member_id
@@ -71,13 +73,17 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
         shard, group, member_id, instance_id, epoch=epoch, owned={}, classic=True
     )
     subscription = _subscription(protocols)
-    after = _updated(before, request, subscription, client, protocols)
+    after = _update_member(before, request, subscription, client, protocols)
     change = regex_change(before, after, group)
 
     downgrades = replaced is not None and may_downgrade(
         shard, group, {replaced.member_id}, replaced=True
     )
-    known, resolved, epoch_before = before_request(group, before), dict(group.resolved), group.epoch
+    snapshot, resolved, epoch_before = (
+        take_snapshot(group, before),
+        dict(group.resolved),
+        group.epoch,
+    )
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
         replace_member(shard, group, replaced, before)
@@ -85,7 +91,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
         shard.append(group.member_record(after))
     if change is not RegexChange.NONE:
         drop_unused_regex(shard, group, before.regex)
-    maybe_resolve(shard, group, resolved, asked=had_regexes)
+    maybe_resolve(shard, group, resolved, requested=had_regexes)
     names_changed = before.topic_names != after.topic_names
     bump = names_changed or change is RegexChange.UPDATED_AND_RESOLVED
     owned = _owned(shard, subscription)
@@ -96,18 +102,20 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
         member = group.members[member_id]
         if not stale:
             member = advance(
-                shard, group, member_id, owned, known, bump=False, subscription_changed=bump
+                shard, group, member_id, owned, snapshot, bump=False, subscription_changed=bump
             )
         group.epoch = epoch_before
-        walked = [member_id if other == replaced.member_id else other for other in known.walked]
-        downgrade(shard, group, set(), joiner=member, walked=walked, rebalance=stale)
+        member_order = [
+            member_id if other == replaced.member_id else other for other in snapshot.member_order
+        ]
+        downgrade(shard, group, set(), joiner=member, member_order=member_order, rebalance=stale)
     else:
         member = advance(
             shard,
             group,
             member_id,
             owned,
-            known,
+            snapshot,
             bump=bump,
             subscription_changed=names_changed or change is not RegexChange.NONE,
         )
@@ -132,7 +140,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: Call) -> None:
 
 
 def _check_protocols(group: ConsumerGroup, protocol_type: str | None, names: set[str]) -> None:
-    """A classic member must be a consumer and share a protocol with the other classic ones."""
+    """A classic member must be a consumer and share a protocol with the other classic members."""
     common: set[str] | None = None
     for member in group.classic_members:
         assert member.classic is not None
@@ -149,7 +157,7 @@ def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"malformed subscription: {bad}") from None
 
 
-def _updated(
+def _update_member(
     member: Member,
     request: Json,
     subscription: Subscription,
@@ -173,7 +181,7 @@ def _updated(
 
 
 def _owned(shard: Shard, subscription: Subscription) -> dict[str, set[int]]:
-    """What the member says it owns; version 0 cannot say, and counts as nothing."""
+    """The partitions that the member reports; version 0 cannot report any, which counts as none."""
     owned = {}
     for name, numbers in subscription.owned:
         topic = shard.topics.named(name)
@@ -183,14 +191,14 @@ def _owned(shard: Shard, subscription: Subscription) -> dict[str, set[int]]:
 
 
 def _classic_member(group: ConsumerGroup, request: Json) -> Member:
-    """The member behind a request, which must speak the classic protocol."""
+    """The member of a request, which must use the classic protocol."""
     member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
     if instance_id is None:
         member = group.member(member_id)
     else:
         member = check_static(group.static_member(instance_id), member_id, instance_id)
     if member.classic is None:
-        raise GroupError("UNKNOWN_MEMBER_ID", f"member {member_id!r} speaks the new protocol")
+        raise GroupError("UNKNOWN_MEMBER_ID", f"member {member_id!r} uses the new protocol")
     return member
 
 
@@ -199,22 +207,22 @@ def _check_generation(member: Member, request: Json) -> None:
         raise GroupError("ILLEGAL_GENERATION", f"the member's epoch is {member.epoch}")
 
 
-def _join_again_later(shard: Shard, group: ConsumerGroup, member: Member) -> None:
-    """It is told to rejoin, and has its rebalance timeout to do so."""
+def _expect_rejoin(shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    """The member is told to rejoin, within its rebalance timeout."""
     key = join_key(group.group_id, member.member_id)
     if not shard.timers.scheduled(key):
         schedule_fencing(shard, key, group, member, member.rebalance_timeout)
 
 
-def _epoch_to_reach(group: ConsumerGroup) -> int:
-    """Where a classic member is to be before it may rest."""
+def _required_epoch(group: ConsumerGroup) -> int:
+    """The epoch that a classic member must reach before it stops being told to rejoin."""
     if group.release.calls_classic_at_group_epoch:
         return group.epoch
     return group.target_epoch
 
 
 def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Json:
-    """SyncGroup: what the member has been given, in the classic form."""
+    """SyncGroup: the member's assignment in classic form."""
     member = _classic_member(group, request)
     assert member.classic is not None
     _check_generation(member, request)
@@ -224,11 +232,11 @@ def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Js
     if request.get("protocolName") not in (None, name):
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"the member's protocol is {name}")
     if (
-        _epoch_to_reach(group) > member.epoch
+        _required_epoch(group) > member.epoch
         and member.state is not MemberState.UNREVOKED_PARTITIONS
     ):
-        _join_again_later(shard, group, member)
-        raise GroupError("REBALANCE_IN_PROGRESS", "a newer target is there: join again")
+        _expect_rejoin(shard, group, member)
+        raise GroupError("REBALANCE_IN_PROGRESS", "a newer target exists: rejoin")
     shard.timers.cancel(sync_key(group.group_id, member.member_id))
     keep_session(shard, group, member)
     rows = tuple(
@@ -240,7 +248,7 @@ def sync_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) -> Js
     return sync_response(
         protocolType=request.get("protocolType"),
         protocolName=request.get("protocolName"),
-        assignment=encoded(write_assignment(ClassicAssignment(version, rows))),
+        assignment=to_base64(write_assignment(ClassicAssignment(version, rows))),
     )
 
 
@@ -251,11 +259,11 @@ def heartbeat_consumer_group(shard: Shard, group: ConsumerGroup, request: Json) 
     keep_session(shard, group, member)
     unreleased = member.state is MemberState.UNRELEASED_PARTITIONS
     if (
-        member.epoch < _epoch_to_reach(group)
+        member.epoch < _required_epoch(group)
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (unreleased and not _waits_for_others(group, member))
     ):
-        _join_again_later(shard, group, member)
+        _expect_rejoin(shard, group, member)
         return "REBALANCE_IN_PROGRESS"
     return "NONE"
 
@@ -270,7 +278,7 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 
 
 def leave_consumer_group(shard: Shard, group: ConsumerGroup, identities: list[Json]) -> list[Json]:
-    """LeaveGroup: works for members of both protocols; one bump for all that leave."""
+    """LeaveGroup for members of either protocol; one epoch bump for all of them."""
     rows: list[Json] = []
     leavers: dict[str, Member] = {}
     for identity in identities:

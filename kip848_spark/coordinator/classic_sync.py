@@ -1,6 +1,6 @@
 """SyncGroup, Heartbeat and LeaveGroup of the classic protocol.
 
-Each goes to a classic group here, and to a consumer group that still has classic members in
+Requests to a classic group are handled here, requests to a consumer group with classic members in
 :mod:`.classic_on_consumer`.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 from kip848_spark.coordinator.classic import (
     complete_join,
     complete_sync,
-    encoded,
     join_response,
     keep_classic_session,
     maybe_complete,
@@ -17,6 +16,7 @@ from kip848_spark.coordinator.classic import (
     session_key,
     sync_key,
     sync_response,
+    to_base64,
 )
 from kip848_spark.coordinator.classic_group import (
     COMPLETING,
@@ -57,13 +57,15 @@ def _group(shard: Shard, request: Json) -> AnyGroup:
 
 
 def sync(shard: Shard, request: Json, ticket: Ticket) -> None:
-    """Answer a SyncGroup: at once in a stable group, else when the leader has sent its own."""
+    """Answer a SyncGroup: at once in a stable group, else when the leader has sent the
+    assignment.
+    """
     group = _group(shard, request)
     if isinstance(group, ConsumerGroup):
         shard.answer(ticket, sync_consumer_group(shard, group, request))
         return
     if group.state == DEAD:
-        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is dead")
     member_id = request.get("memberId") or ""
     check_member(group, member_id, request.get("groupInstanceId"))
     if request["generationId"] != group.generation:
@@ -74,13 +76,13 @@ def sync(shard: Shard, request: Json, ticket: Ticket) -> None:
     if group.state == EMPTY:
         raise GroupError("UNKNOWN_MEMBER_ID", f"group {group.group_id!r} is empty")
     if group.state == PREPARING:
-        raise GroupError("REBALANCE_IN_PROGRESS", "the member is to join again")
+        raise GroupError("REBALANCE_IN_PROGRESS", "the member must rejoin")
     group.pending_syncs.discard(member_id)
     if not group.pending_syncs:
         shard.timers.cancel(sync_key(group.group_id))
     member = group.member(member_id)
     if group.state == STABLE:
-        shard.answer(ticket, _synced(group, member.assignment))
+        shard.answer(ticket, _sync_success(group, member.assignment))
         return
     member.sync_ticket = ticket
     if group.leader == member_id:
@@ -88,7 +90,7 @@ def sync(shard: Shard, request: Json, ticket: Ticket) -> None:
 
 
 def _install(shard: Shard, group: ClassicGroup, request: Json) -> None:
-    """The leader's assignment: write it, hand it round, and the group is stable."""
+    """Write the leader's assignment and send it to the members; the group becomes stable."""
     given = {
         row["memberId"]: assignment_bytes(row.get("assignment"))
         for row in request.get("assignments") or ()
@@ -96,28 +98,28 @@ def _install(shard: Shard, group: ClassicGroup, request: Json) -> None:
     shard.append_only(group.to_record(given))
     for member_id, member in group.members.items():
         member.assignment = given.get(member_id, b"")
-        if complete_sync(shard, member, _synced(group, member.assignment)):
+        if complete_sync(shard, member, _sync_success(group, member.assignment)):
             keep_classic_session(shard, group, member)
     group.enter(STABLE, shard.now)
 
 
-def _synced(group: ClassicGroup, assignment: bytes) -> Json:
+def _sync_success(group: ClassicGroup, assignment: bytes) -> Json:
     return sync_response(
         protocolType=group.protocol_type,
         protocolName=group.protocol,
-        assignment=encoded(assignment),
+        assignment=to_base64(assignment),
     )
 
 
 def classic_heartbeat(shard: Shard, request: Json) -> Json:
-    """Keep a session; REBALANCE_IN_PROGRESS tells the member to join again."""
+    """Extend a session; REBALANCE_IN_PROGRESS tells the member to rejoin."""
     group = _group(shard, request)
     code = "NONE"
     if isinstance(group, ConsumerGroup):
         code = heartbeat_consumer_group(shard, group, request)
     else:
         if group.state == DEAD:
-            raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+            raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is dead")
         member_id = request.get("memberId") or ""
         check_member(group, member_id, request.get("groupInstanceId"))
         if request["generationId"] != group.generation:
@@ -131,19 +133,19 @@ def classic_heartbeat(shard: Shard, request: Json) -> Json:
 
 
 def leave_group(shard: Shard, request: Json) -> Json:
-    """Members leave, by their id, or by their instance id alone (an administrator's way)."""
+    """Remove members by member id, or by instance id alone (as an administrator does)."""
     identities = request.get("members")
     if identities is None:
         identities = [{"memberId": request.get("memberId") or ""}]
     group = shard.groups.get(request.get("groupId") or "")
     if group is None:
         _check_group_id(request)
-        rows = [_left(identity, "UNKNOWN_MEMBER_ID") for identity in identities]
+        rows = [_leave_row(identity, "UNKNOWN_MEMBER_ID") for identity in identities]
     elif isinstance(group, ConsumerGroup):
         rows = leave_consumer_group(shard, group, identities)
     else:
         if group.state == DEAD:
-            raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+            raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is dead")
         rows = [_leave(shard, group, identity) for identity in identities]
         if any(row["errorCode"] == "NONE" for row in rows):
             if group.state in (STABLE, COMPLETING):
@@ -153,7 +155,7 @@ def leave_group(shard: Shard, request: Json) -> Json:
     return {"throttleTimeMs": 0, "errorCode": "NONE", "members": rows}
 
 
-def _left(identity: Json, code: str) -> Json:
+def _leave_row(identity: Json, code: str) -> Json:
     return {
         "memberId": identity.get("memberId") or "",
         "groupInstanceId": identity.get("groupInstanceId"),
@@ -164,7 +166,7 @@ def _left(identity: Json, code: str) -> Json:
 def _leave(shard: Shard, group: ClassicGroup, identity: Json) -> Json:
     member_id = identity.get("memberId") or ""
     instance_id = identity.get("groupInstanceId")
-    row = _left(identity, "NONE")
+    row = _leave_row(identity, "NONE")
     try:
         if not member_id:
             if instance_id is None or instance_id not in group.static_ids:

@@ -1,10 +1,10 @@
-"""Assignments computed by a member: the KIP's client side mode, which no release ships.
+"""Assignments computed by a member: the KIP's client-side mode, which no Kafka release ships.
 
-KIP-848 "Client Side Mode", "ConsumerGroupPrepareAssignment API" and
-"ConsumerGroupInstallAssignment API"; release ``kip`` only. If every member brings client side
-assignors and one of them is common to all, no target is computed here: a member is chosen and
-told so in its heartbeat response (ShouldComputeAssignment). It fetches the state of the group,
-computes, and installs the result; it has its rebalance timeout to do so, then another is chosen.
+KIP-848 "Client Side Mode", "ConsumerGroupPrepareAssignment API" and "ConsumerGroupInstallAssignment
+API"; release ``kip`` only. If all members have client-side assignors with one in common, the
+coordinator computes no target. It chooses a member and tells it so in the heartbeat response
+(ShouldComputeAssignment). That member fetches the group's state, computes the assignment and
+installs it within its rebalance timeout; otherwise another member is chosen.
 """
 
 from __future__ import annotations
@@ -15,30 +15,39 @@ from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Shard, partitions_of, rows_in_order, rows_of
+from kip848_spark.coordinator.shard import Shard, order_partitions, owned_partitions, partition_rows
 
 
 def check_assignors(shard: Shard, request: Json) -> None:
-    """INVALID_REQUEST unless the assignors a heartbeat brings are named and versioned properly."""
+    """Raise INVALID_REQUEST unless the assignors of a heartbeat have valid names and versions."""
     rows = request.get("clientAssignors")
     if rows is None:
         return
     if not shard.release.client_assignors:
-        raise GroupError("INVALID_REQUEST", "no release has client side assignors")
+        raise GroupError("INVALID_REQUEST", "no Kafka release supports client-side assignors")
     if request.get("serverAssignor") is not None:
-        raise GroupError("INVALID_REQUEST", "the assignor is the server's or the client's")
+        raise GroupError(
+            "INVALID_REQUEST",
+            "a member uses either a server-side assignor or client-side assignors",
+        )
     for row in rows:
         least, most = row.get("minimumVersion", 0), row.get("maximumVersion", 0)
         if not row.get("name"):
-            raise GroupError("INVALID_REQUEST", "an assignor without a name")
+            raise GroupError("INVALID_REQUEST", "an assignor has no name")
         if least < -1 or most < max(least, 0):
-            raise GroupError("INVALID_REQUEST", f"versions {least} to {most} of {row['name']!r}")
+            raise GroupError(
+                "INVALID_REQUEST",
+                f"assignor {row['name']!r} has the version range {least} to {most}",
+            )
         if not least <= row.get("metadataVersion", 0) <= most:
-            raise GroupError("INVALID_REQUEST", f"metadata of {row['name']!r} is out of its range")
+            raise GroupError(
+                "INVALID_REQUEST",
+                f"assignor {row['name']!r} has a metadata version out of its range",
+            )
 
 
 def common_assignor(group: ConsumerGroup) -> str | None:
-    """The client side assignor all members support, by the precedence most of them give it."""
+    """The client-side assignor that all members support, by the highest total precedence."""
     members = list(group.members.values())
     if not members or not all(member.client_assignors for member in members):
         return None
@@ -52,7 +61,7 @@ def common_assignor(group: ConsumerGroup) -> str | None:
 
 
 def _versions_meet(members: list[Member], name: str) -> bool:
-    """Every member's metadata is within every member's version range (KIP-268)."""
+    """Whether every member's metadata is within every member's version range (KIP-268)."""
     rows = [a for m in members for a in m.client_assignors if a["name"] == name]
     return all(
         row.get("minimumVersion", 0) <= other.get("metadataVersion", 0)
@@ -63,17 +72,19 @@ def _versions_meet(members: list[Member], name: str) -> bool:
 
 
 def must_compute(shard: Shard, group: ConsumerGroup, member_id: str) -> bool:
-    """Whether this member is, or now becomes, the one to compute the group's assignment."""
+    """Whether this member is the one that computes the group's assignment; chooses it if there is
+    none.
+    """
     if common_assignor(group) is None or group.target_epoch >= group.epoch:
         group.chosen = None
         return False
     if group.chosen is None or group.chosen not in group.members:
-        choose(shard, group, member_id)
+        choose_member(shard, group, member_id)
     return group.chosen == member_id
 
 
-def choose(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
-    """Choose a member; unless it is done within its rebalance timeout, the choice is void."""
+def choose_member(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
+    """Choose a member; the choice expires after its rebalance timeout."""
     group.chosen = member_id
     group.prepared_epoch = group.epoch
     group_id = group.group_id
@@ -87,12 +98,12 @@ def choose(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
     shard.schedule(f"assignor-{group_id}", timeout, give_up)
 
 
-def _chosen(shard: Shard, request: Json) -> tuple[ConsumerGroup, Member]:
+def _check_chosen(shard: Shard, request: Json) -> tuple[ConsumerGroup, Member]:
     """The group and the member, which must be the chosen one, at its own epoch."""
     if not shard.release.client_assignors:
-        raise GroupError("UNSUPPORTED_VERSION", "no release has client side assignors")
+        raise GroupError("UNSUPPORTED_VERSION", "no Kafka release supports client-side assignors")
     if not request.get("groupId") or not request.get("memberId") or request["memberEpoch"] < 0:
-        raise GroupError("INVALID_REQUEST", "group, member and epoch must be given")
+        raise GroupError("INVALID_REQUEST", "group, member and epoch are required")
     group = shard.consumer_group(request["groupId"])
     member = group.member(request["memberId"])
     if request["memberEpoch"] != member.epoch:
@@ -104,10 +115,10 @@ def _chosen(shard: Shard, request: Json) -> tuple[ConsumerGroup, Member]:
 
 def prepare_assignment(shard: Shard, request: Json) -> Json:
     """The state of the group at its epoch, for the chosen member."""
-    group, _ = _chosen(shard, request)
+    group, _ = _check_chosen(shard, request)
     name = common_assignor(group)
     if name is None:
-        raise GroupError("UNKNOWN_MEMBER_ID", "no client side assignor is common to all")
+        raise GroupError("UNKNOWN_MEMBER_ID", "no client-side assignor is common to all members")
     group.prepared_epoch = group.epoch
     group.prepared_members = frozenset(group.members)
     topics = [t for t in sorted(group.topic_names()) if shard.topics.named(t) is not None]
@@ -140,24 +151,26 @@ def _state(shard: Shard, group: ConsumerGroup, member: Member, name: str) -> Jso
             "metadataVersion": assignor.get("metadataVersion", 0),
             "metadataBytes": assignor.get("metadataBytes", ""),
         },
-        "topicPartitions": rows_of(rows_in_order(group.target_of(member.member_id))),
+        "topicPartitions": partition_rows(order_partitions(group.target_of(member.member_id))),
     }
 
 
 def install_assignment(shard: Shard, request: Json) -> Json:
-    """Check the assignment against what it was computed from, and make it the target."""
-    group, _ = _chosen(shard, request)
+    """Check the assignment against the state it was computed from, and make it the target."""
+    group, _ = _check_chosen(shard, request)
     if request["groupEpoch"] != group.prepared_epoch:
-        raise GroupError("INVALID_ASSIGNMENT", f"it was asked for epoch {group.prepared_epoch}")
+        raise GroupError(
+            "INVALID_ASSIGNMENT", f"the assignment was requested for epoch {group.prepared_epoch}"
+        )
     given = {
-        row["memberId"]: partitions_of(row.get("partitions")) or {}
+        row["memberId"]: owned_partitions(row.get("partitions")) or {}
         for row in request.get("members") or ()
     }
     _check(shard, group, given)
     for member_id in group.members:
         target = given.get(member_id, {})
         if group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in target.items()}:
-            shard.append(records.target_member(group.group_id, member_id, rows_in_order(target)))
+            shard.append(records.target_member(group.group_id, member_id, order_partitions(target)))
     shard.append(records.target_epoch(group.group_id, group.prepared_epoch, 0))
     group.chosen = None
     shard.timers.cancel(f"assignor-{group.group_id}")
@@ -165,10 +178,12 @@ def install_assignment(shard: Shard, request: Json) -> Json:
 
 
 def _check(shard: Shard, group: ConsumerGroup, given: dict[str, dict[str, set[int]]]) -> None:
-    """INVALID_ASSIGNMENT unless all partitions are assigned, once, to members of then."""
-    strangers = given.keys() - group.prepared_members
-    if strangers:
-        raise GroupError("INVALID_ASSIGNMENT", f"{sorted(strangers)} are not members")
+    """Raise INVALID_ASSIGNMENT unless every partition is assigned once, to a member of the prepared
+    state.
+    """
+    unknown = given.keys() - group.prepared_members
+    if unknown:
+        raise GroupError("INVALID_ASSIGNMENT", f"{sorted(unknown)} are not members")
     wanted = {
         (topic.topic_id, number)
         for name in group.topic_names()
@@ -180,7 +195,9 @@ def _check(shard: Shard, group: ConsumerGroup, given: dict[str, dict[str, set[in
         for topic_id, numbers in target.items():
             for number in numbers:
                 if (topic_id, number) in seen:
-                    raise GroupError("INVALID_ASSIGNMENT", f"{topic_id}-{number} goes to two")
+                    raise GroupError("INVALID_ASSIGNMENT", f"{topic_id}-{number} is assigned twice")
                 seen.add((topic_id, number))
     if seen != wanted:
-        raise GroupError("INVALID_ASSIGNMENT", "not exactly the partitions of the group")
+        raise GroupError(
+            "INVALID_ASSIGNMENT", "the assignment does not cover exactly the group's partitions"
+        )

@@ -1,8 +1,8 @@
 """The consumer group and its members: the data model of KIP-848.
 
-Three epochs drive everything (KIP, "Rebalance Process"): the *group epoch* rises when a new
-assignment is needed, the *assignment epoch* says for which group epoch the target was computed,
-the *member epoch* says which target a member has converged to.
+Three epochs drive every rebalance (KIP-848 "Rebalance Process"). The *group epoch* rises when a new
+assignment is needed. The *assignment epoch* is the group epoch that the target was computed for.
+The *member epoch* is the assignment epoch that a member has reached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_OWNER = -1
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target (key 8's state byte)."""
+    """A member's progress towards its target (the state byte of key 8)."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -35,7 +35,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What is kept of a member that still speaks the classic protocol (online migration)."""
+    """What is stored of a member that still uses the classic protocol (online migration)."""
 
     session_timeout: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -45,9 +45,10 @@ _NOTHING: Partitions = {}
 
 
 class Member(NamedTuple):
-    """A member: what it told about itself (key 5) and its current assignment (key 8).
+    """A member: what it reported of itself (key 5) and its current assignment (key 8).
 
-    Never changed, as are its partitions; a log makes one a record, so it has to be cheap.
+    Immutable, including its partitions. Replaying a log creates one per record, so creation has to
+    be cheap.
     """
 
     member_id: str
@@ -67,7 +68,7 @@ class Member(NamedTuple):
     state: MemberState = MemberState.STABLE
     assigned: Partitions = _NOTHING
     pending: Partitions = _NOTHING
-    """Partitions pending revocation: still owned, about to be given up."""
+    """Partitions pending revocation: the member still owns them and must give them up."""
 
     def with_assignment(
         self,
@@ -77,17 +78,21 @@ class Member(NamedTuple):
         assigned: Partitions,
         pending: Partitions,
     ) -> Member:
-        """The member with another current assignment (``_replace`` is too slow for a log)."""
-        return Member._make((*self[:_TOLD], epoch, previous_epoch, state, assigned, pending))
+        """The member with another current assignment (``_replace`` is too slow for
+        replaying logs).
+        """
+        return Member._make(
+            (*self[:_METADATA_FIELDS], epoch, previous_epoch, state, assigned, pending)
+        )
 
-    def moved_to(
+    def at_epoch(
         self,
         epoch: int,
         state: MemberState | None = None,
         assigned: Partitions | None = None,
         pending: Partitions | None = None,
     ) -> Member:
-        """The member at another epoch; the one it leaves becomes the previous one."""
+        """The member at another epoch; its present epoch becomes the previous one."""
         return self.with_assignment(
             epoch,
             self.epoch,
@@ -96,16 +101,16 @@ class Member(NamedTuple):
             self.pending if pending is None else pending,
         )
 
-    def reconciled_to(self, target_epoch: int) -> bool:
-        """Nothing is left to do for this target."""
+    def is_reconciled(self, target_epoch: int) -> bool:
+        """Whether the member has reached this target epoch and has nothing left to do."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def asks_as(self, other: Member) -> bool:
-        """Whether both ask for topics by the same names and expression."""
+    def same_subscription(self, other: Member) -> bool:
+        """Whether both members subscribe to the same names and expression."""
         return self.topic_names == other.topic_names and self.regex == other.regex
 
     def metadata(self) -> tuple[Any, ...]:
-        """What key 5 holds: a difference here is worth a record."""
+        """The content of key 5: a new record is written if it changes."""
         return (
             self.instance_id,
             self.rack_id,
@@ -120,13 +125,13 @@ class Member(NamedTuple):
         )
 
 
-_TOLD = Member._fields.index("epoch")
-"""How many fields of a member are what it told about itself; the rest is its assignment."""
+_METADATA_FIELDS = Member._fields.index("epoch")
+"""The first fields of a member are its metadata; the rest is its assignment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics a regular expression stood for, and when that was found out (key 16)."""
+    """The topics that a regular expression matches, and when they were resolved (key 16)."""
 
     topics: frozenset[str]
     version: int
@@ -148,16 +153,16 @@ class ConsumerGroup:
         self.members: dict[str, Member] = {}
         self.targets: dict[str, dict[str, dict[int, None]]] = {}
         self.topic_metadata: list[Any] | None = None
-        """The topics of key 4: ``None`` without such a record."""
+        """The topics of key 4; ``None`` without such a record."""
         self.resolved: dict[str, ResolvedRegex] = {}
         self.owners: dict[tuple[str, int], int] = {}
-        """Partition -> its owner's member epoch, over assigned and pending revocation."""
+        """Partition -> member epoch of its owner, for assigned and pending partitions."""
         self.static_ids: dict[str, str] = {}
         self.name_counts: Counter[str] = Counter()
         self.regex_counts: Counter[str] = Counter()
         self.metadata_deadline = 0
         self.chosen: str | None = None
-        """The member that computes the assignment (client side mode, release ``kip`` only)."""
+        """The member that computes the assignment (client-side mode, release ``kip`` only)."""
         self.prepared_epoch = 0
         self.prepared_members: frozenset[str] = frozenset()
         self._order = TimelineOrder()
@@ -166,7 +171,7 @@ class ConsumerGroup:
     # Members
 
     def member(self, member_id: str) -> Member:
-        """The member, or UNKNOWN_MEMBER_ID."""
+        """The member of that id. Raises UNKNOWN_MEMBER_ID."""
         try:
             return self.members[member_id]
         except KeyError:
@@ -175,16 +180,16 @@ class ConsumerGroup:
             ) from None
 
     def static_member(self, instance_id: str | None) -> Member | None:
-        """The member that has this instance id."""
+        """The member with this instance id."""
         if instance_id is None:
             return None
         member_id = self.static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def put_member(self, member: Member) -> None:
-        """Store a member, new or changed, and everything counted over members."""
+        """Store a new or changed member, and update what is counted over members."""
         old = self.members.get(member.member_id)
-        self._order.putting(len(self.members))
+        self._order.record_put(len(self.members))
         self._count(old, member)
         self._set_owned(old, member)
         if member.instance_id is not None:
@@ -192,7 +197,7 @@ class ConsumerGroup:
         self.members[member.member_id] = member
 
     def remove_member(self, member_id: str) -> None:
-        """Take a member out, with all it owned."""
+        """Remove a member and its ownership of partitions."""
         old = self.members.pop(member_id, None)
         if old is None:
             return
@@ -202,11 +207,11 @@ class ConsumerGroup:
             del self.static_ids[old.instance_id]
 
     def walk_members(self) -> list[str]:
-        """Member ids in the order a broker walks its table of them."""
+        """Member ids in the order in which a broker iterates its hash table of members."""
         return self._order.walk(self.members)
 
     def _count(self, old: Member | None, new: Member | None) -> None:
-        if old is not None and new is not None and old.asks_as(new):
+        if old is not None and new is not None and old.same_subscription(new):
             return
         for member, step in ((old, -1), (new, 1)):
             if member is None:
@@ -220,10 +225,10 @@ class ConsumerGroup:
                 if not self.regex_counts[member.regex]:
                     del self.regex_counts[member.regex]
 
-    # Ownership: no partition has two owners (facts A and C8)
+    # Ownership: no partition has two owners (docs/kafka-facts.md#ownership-while-loading)
 
     def _set_owned(self, old: Member | None, new: Member | None) -> None:
-        if old is not None and new is not None and _same_partitions(old, new):
+        if old is not None and new is not None and _same_ownership(old, new):
             return
         if old is not None:
             self._release(old.assigned, old.epoch)
@@ -235,34 +240,34 @@ class ConsumerGroup:
     def _release(self, partitions: Partitions, epoch: int) -> None:
         for topic_id, numbers in partitions.items():
             for number in numbers:
-                held = self.owners.get((topic_id, number))
-                if held == epoch:
+                owner = self.owners.get((topic_id, number))
+                if owner == epoch:
                     del self.owners[topic_id, number]
                 elif not self.release.tolerant_ownership:
                     raise ReplayError(
                         f"group {self.group_id!r}: {topic_id}-{number} is released at epoch "
-                        f"{epoch} but is held at {held}"
+                        f"{epoch} but its owner is at {owner}"
                     )
 
     def _take(self, partitions: Partitions, epoch: int) -> None:
         for topic_id, numbers in partitions.items():
             for number in numbers:
-                held = self.owners.get((topic_id, number))
-                if held is not None and (not self.release.tolerant_ownership or held >= epoch):
+                owner = self.owners.get((topic_id, number))
+                if owner is not None and (not self.release.tolerant_ownership or owner >= epoch):
                     raise ReplayError(
                         f"group {self.group_id!r}: {topic_id}-{number} is taken at epoch {epoch} "
-                        f"but is still held at {held}"
+                        f"but its owner is still at {owner}"
                     )
                 self.owners[topic_id, number] = epoch
 
     def owner_epoch(self, topic_id: str, number: int) -> int:
-        """The member epoch of a partition's owner, or -1 if it is free."""
+        """The member epoch of a partition's owner, or -1 if it has none."""
         return self.owners.get((topic_id, number), NO_OWNER)
 
     # Subscriptions
 
     def topic_names(self) -> set[str]:
-        """Every topic the group asks for, by name or by a resolved regular expression."""
+        """Every topic that the group subscribes to, by name or by a resolved regular expression."""
         names = set(self.name_counts)
         for regex in self.regex_counts:
             if regex in self.resolved:
@@ -270,13 +275,15 @@ class ConsumerGroup:
         return names
 
     def topics_of(self, member: Member) -> set[str]:
-        """The topic names one member asks for."""
+        """The topic names that one member subscribes to."""
         if member.regex and member.regex in self.resolved:
             return set(member.topic_names | self.resolved[member.regex].topics)
         return set(member.topic_names)
 
     def homogeneous(self) -> bool:
-        """Whether all members ask for the same topics (facts D, "Type")."""
+        """Whether all members subscribe to the same topics, as Kafka counts them
+        (docs/kafka-facts.md#homogeneous-and-heterogeneous-groups).
+        """
         members = len(self.members)
         if not self.regex_counts:
             return all(count == members for count in self.name_counts.values())
@@ -288,7 +295,7 @@ class ConsumerGroup:
                 seen.update(self.resolved[regex].topics)
         return not self.name_counts and all(count == 1 for count in seen.values())
 
-    # States (KIP, "Consumer Group States")
+    # States (KIP-848 "Consumer Group States")
 
     @property
     def state(self) -> str:
@@ -297,32 +304,32 @@ class ConsumerGroup:
             return "Empty"
         if self.epoch > self.target_epoch:
             return "Assigning"
-        if all(member.reconciled_to(self.target_epoch) for member in self.members.values()):
+        if all(member.is_reconciled(self.target_epoch) for member in self.members.values()):
             return "Stable"
         return "Reconciling"
 
     def target_of(self, member_id: str) -> dict[str, dict[int, None]]:
-        """What a member shall have, by the last target."""
+        """A member's partitions in the last target assignment."""
         return self.targets.get(member_id, {})
 
     def set_target(self, member_id: str, target: dict[str, dict[int, None]]) -> None:
-        """Store what a member shall have."""
+        """Store a member's target."""
         self.targets[member_id] = target
 
     def set_resolved(self, regex: str, found: ResolvedRegex) -> None:
-        """Store what a regular expression stands for."""
-        self._regex_order.putting(len(self.resolved))
+        """Store the topics that a regular expression matches."""
+        self._regex_order.record_put(len(self.resolved))
         self.resolved[regex] = found
 
     def walk_regexes(self) -> list[str]:
-        """Resolved expressions in the order a broker walks its table of them."""
+        """Resolved expressions in the order in which a broker iterates its hash table of them."""
         return self._regex_order.walk(self.resolved)
 
     # Migration
 
     @property
     def classic_members(self) -> list[Member]:
-        """Members that speak the classic protocol."""
+        """Members that use the classic protocol."""
         return [member for member in self.members.values() if member.classic is not None]
 
     # Records
@@ -363,8 +370,10 @@ class ConsumerGroup:
         )
 
 
-def _same_partitions(old: Member, new: Member) -> bool:
-    """Nothing changes hands: the metadata changed, or an epoch without partitions."""
+def _same_ownership(old: Member, new: Member) -> bool:
+    """Whether ownership is unchanged: only metadata changed, or the epoch of a member without
+    partitions.
+    """
     if old.assigned is not new.assigned or old.pending is not new.pending:
         return False
     return old.epoch == new.epoch or not (old.assigned or old.pending)

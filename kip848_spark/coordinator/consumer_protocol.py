@@ -1,7 +1,8 @@
-"""The classic consumer protocol's own metadata, carried as bytes inside JoinGroup and SyncGroup.
+"""The metadata of the classic consumer protocol: bytes embedded in JoinGroup and SyncGroup.
 
-A subscription or an assignment is an int16 version and a body (facts G). Versions above 3 are
-read as 3. The JSON form is the one ``kip848 dump`` prints for the members of key 2.
+A subscription or an assignment is an int16 version and a body
+(docs/kafka-facts.md#embedded-metadata). Versions above 3 are read as 3. The JSON form is the one
+that ``kip848 dump`` prints for the members of key 2.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class MalformedMetadataError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a classic member asks for, and since version 1 what it owns."""
+    """The topics of a classic member and, from version 1 on, the partitions it owns."""
 
     version: int
     topics: tuple[str, ...]
@@ -35,7 +36,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class ClassicAssignment:
-    """What a classic leader hands to a member."""
+    """The partitions that a classic leader assigns to a member."""
 
     version: int
     partitions: tuple[tuple[str, tuple[int, ...]], ...]
@@ -52,13 +53,13 @@ class _Reader:
         try:
             (value,) = struct.unpack_from(">" + code, self.data, self.at)
         except struct.error:
-            raise MalformedMetadataError(f"cut off at byte {self.at}") from None
+            raise MalformedMetadataError(f"truncated at byte {self.at}") from None
         self.at += size
         return int(value)
 
     def take(self, length: int) -> bytes:
         if length < 0 or self.at + length > len(self.data):
-            raise MalformedMetadataError(f"a length of {length} at byte {self.at}")
+            raise MalformedMetadataError(f"invalid length {length} at byte {self.at}")
         self.at += length
         return self.data[self.at - length : self.at]
 
@@ -66,12 +67,12 @@ class _Reader:
         try:
             return self.take(self.number("h")).decode()
         except UnicodeDecodeError:
-            raise MalformedMetadataError(f"no UTF-8 before byte {self.at}") from None
+            raise MalformedMetadataError(f"invalid UTF-8 before byte {self.at}") from None
 
     def count(self) -> int:
         count = self.number("i")
         if not 0 <= count <= len(self.data):
-            raise MalformedMetadataError(f"an array of {count} at byte {self.at}")
+            raise MalformedMetadataError(f"invalid array length {count} at byte {self.at}")
         return count
 
     def nullable_bytes(self) -> bytes | None:
@@ -86,11 +87,11 @@ class _Reader:
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """A subscription from its bytes, or :class:`MalformedMetadataError`."""
+    """Decode a subscription. Raises :class:`MalformedMetadataError`."""
     reader = _Reader(data)
     version = reader.number("h")
     if version < 0:
-        raise MalformedMetadataError(f"version {version}")
+        raise MalformedMetadataError(f"invalid version {version}")
     version = min(version, _NEWEST)
     topics = tuple(reader.text() for _ in range(reader.count()))
     user_data = reader.nullable_bytes()
@@ -104,13 +105,15 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> ClassicAssignment:
-    """An assignment from its bytes; no bytes at all mean no partitions."""
+    """Decode an assignment; empty bytes mean no partitions. Raises
+    :class:`MalformedMetadataError`.
+    """
     if not data:
         return ClassicAssignment(0, ())
     reader = _Reader(data)
     version = reader.number("h")
     if version < 0:
-        raise MalformedMetadataError(f"version {version}")
+        raise MalformedMetadataError(f"invalid version {version}")
     partitions = reader.partitions()
     return ClassicAssignment(min(version, _NEWEST), partitions, reader.nullable_bytes())
 
@@ -132,7 +135,7 @@ def _partitions(rows: tuple[tuple[str, tuple[int, ...]], ...]) -> bytes:
 
 
 def write_subscription(subscription: Subscription) -> bytes:
-    """The bytes of a subscription."""
+    """Encode a subscription."""
     out = struct.pack(">hi", subscription.version, len(subscription.topics))
     out += b"".join(_text(topic) for topic in subscription.topics)
     out += _bytes(subscription.user_data)
@@ -147,7 +150,7 @@ def write_subscription(subscription: Subscription) -> bytes:
 
 
 def write_assignment(assignment: ClassicAssignment) -> bytes:
-    """The bytes of an assignment."""
+    """Encode an assignment."""
     out = struct.pack(">h", assignment.version) + _partitions(assignment.partitions)
     return out + _bytes(assignment.user_data)
 
@@ -169,7 +172,7 @@ def _unbase64(data: Any) -> bytes | None:
 
 
 def subscription_json(data: bytes) -> dict[str, Any] | str:
-    """A subscription as the dump shows it; base64 where it isn't one."""
+    """A subscription as ``kip848 dump`` prints it; base64 if it is malformed."""
     try:
         parsed = read_subscription(data)
     except ValueError:
@@ -188,7 +191,7 @@ def subscription_json(data: bytes) -> dict[str, Any] | str:
 
 
 def assignment_json(data: bytes) -> dict[str, Any] | str:
-    """An assignment as the dump shows it; base64 where it isn't one."""
+    """An assignment as ``kip848 dump`` prints it; base64 if it is malformed."""
     if not data:
         return ""
     try:
@@ -202,7 +205,7 @@ def assignment_json(data: bytes) -> dict[str, Any] | str:
 
 
 def subscription_bytes(form: Any) -> bytes:
-    """The bytes behind either JSON form: an object, or base64."""
+    """The bytes of either JSON form: an object, or base64."""
     if form is None:
         return b""
     if not isinstance(form, Mapping):
@@ -224,7 +227,7 @@ def subscription_bytes(form: Any) -> bytes:
 
 
 def assignment_bytes(form: Any) -> bytes:
-    """The bytes behind either JSON form: an object, or base64."""
+    """The bytes of either JSON form: an object, or base64."""
     if form is None:
         return b""
     if not isinstance(form, Mapping):

@@ -1,12 +1,12 @@
-"""The front door: a group coordinator that is told the time.
+"""The entry point: a group coordinator whose clock is set by the caller.
 
     coordinator = Coordinator("4.3")
     coordinator.topic(0, "foo", topic_id, partitions=6)
-    step = coordinator.request(10, "ConsumerGroupHeartbeat", {...}, Client("A"))
-    step.answers, step.records
+    steps = coordinator.request(10, "ConsumerGroupHeartbeat", {...}, Client("A"))
+    for step in steps:
+        step.at, step.answers, step.records
 
-Requests in, responses and records out. Every call first runs the timers due by its time, each
-as a step of its own.
+Every call first runs the timers that are due by its time, each as a step of its own.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.heartbeat import heartbeat, response
 from kip848_spark.coordinator.records import Json, Record
-from kip848_spark.coordinator.releases import release_named
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.coordinator.replay import end_transaction, replay
-from kip848_spark.coordinator.shard import Call, Client, Shard
+from kip848_spark.coordinator.shard import ApiCall, Client, Shard
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened: its time, the answers it gave by ticket, the records it wrote."""
+    """The result of one request or timer: its time (ms), answers by ticket, and records written."""
 
     at: int
     answers: list[tuple[int, Json]]
@@ -43,7 +43,7 @@ class Coordinator:
     def __init__(
         self, release: str = "4.3", config: Mapping[str, str] | None = None, seed: int = 0
     ) -> None:
-        self.release = release_named(release)
+        self.release = find_release(release)
         self.shard = Shard(self.release, BrokerConfig(self.release, config), seed)
         self._started = False
         self._tickets = 0
@@ -53,31 +53,35 @@ class Coordinator:
     def replay(
         self, record: Record, offset: int = -1, *, producer: int = -1, timestamp: int | None = None
     ) -> None:
-        """Load one record of a log, in the form of ``kip848 dump``; raises where a broker would."""
+        """Load one record of a log, in the form of ``kip848 dump``. Raises ReplayError where a
+        broker would.
+        """
         if timestamp is not None:
             self.shard.now = timestamp
         replay(self.shard, record, offset, producer=producer)
 
     def replay_marker(self, producer: int, *, commit: bool) -> None:
-        """Load a transaction's control marker."""
+        """Load a transaction marker."""
         end_transaction(self.shard, producer, commit=commit)
 
-    def loaded(self, at: int) -> None:
-        """The whole log is read: sessions and sweeps start now (KIP, "Fail Over")."""
+    def finish_loading(self, at: int) -> None:
+        """The whole log is loaded: sessions and the expiration sweep start (KIP-848
+        "Fail Over").
+        """
         self._started = True
         housekeeping.after_loading(self.shard, at)
 
     # Running
 
     def run_until(self, at: int) -> list[Step]:
-        """Let time pass: every timer due by ``at`` runs at its own time."""
+        """Advance the clock to ``at`` (ms); every timer due by then runs at its own time."""
         shard = self.shard
         if not self._started:
             shard.now = at
             self._started = True
-            housekeeping.start_sweeping(shard)
+            housekeeping.schedule_expiration_sweep(shard)
         if at < shard.now:
-            raise UsageError(f"time went back from {shard.now} to {at}")
+            raise UsageError(f"time goes back from {shard.now} to {at}")
         steps = []
         for due, action in shard.timers.due(at):
             shard.now = max(shard.now, due)
@@ -94,7 +98,7 @@ class Coordinator:
         partitions: int,
         racks: Sequence[Sequence[str] | str] = (),
     ) -> list[Step]:
-        """A topic is created, changed, or (with no partitions) deleted."""
+        """Create, change or (with no partitions) delete a topic."""
         steps = self.run_until(at)
         rows = tuple((row,) if isinstance(row, str) else tuple(row) for row in racks)
         housekeeping.change_topic(self.shard, Topic(name, topic_id, partitions, rows))
@@ -110,15 +114,21 @@ class Coordinator:
         version: int | None = None,
         ticket: int | None = None,
     ) -> list[Step]:
-        """Handle one request; its answer may come in a later step (JoinGroup, SyncGroup)."""
+        """Handle one request; its answer may be in a later step (JoinGroup, SyncGroup).
+
+        ``version`` defaults to the newest that the release knows, ``ticket`` (which identifies the
+        answer) to a running number. Raises UsageError for an unknown API or if time goes back.
+        """
         if api not in _APIS:
-            raise UsageError(f"no API {api!r}", f"one of {', '.join(sorted(_APIS))}")
+            raise UsageError(f"no API {api!r}", f"Use one of: {', '.join(sorted(_APIS))}")
         steps = self.run_until(at)
         if ticket is None:
             self._tickets += 1
             ticket = self._tickets
         spec = _APIS[api]
-        call = Call(dict(request), client or Client(), spec.version(self, request, version), ticket)
+        call = ApiCall(
+            dict(request), client or Client(), spec.version(self, request, version), ticket
+        )
         try:
             answer = spec.handle(self.shard, call)
         except GroupError as bad:
@@ -126,14 +136,14 @@ class Coordinator:
         if answer is not None:
             self.shard.output.answers.insert(0, (ticket, answer))
         steps += self._step()
-        for due, action in self.shard.timers.due(at):  # work that was ordered for at once
+        for due, action in self.shard.timers.due(at):  # work that the request scheduled for now
             self.shard.now = max(self.shard.now, due)
             action()
             steps += self._step()
         return steps
 
     def metrics(self) -> dict[str, float]:
-        """The KIP's metrics as they stand."""
+        """The current values of the KIP's metrics."""
         return self.shard.metrics.snapshot(self.shard.groups.values(), self.shard.now)
 
     def _step(self) -> list[Step]:
@@ -145,14 +155,14 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """How one API is handled; ``refuse`` makes the response of a refused request."""
+    """How one API is handled; ``refuse`` builds the response of a refused request."""
 
-    handle: Callable[[Shard, Call], Json | None]
+    handle: Callable[[Shard, ApiCall], Json | None]
     refuse: Callable[[Json, GroupError], Json]
     newest: int = 0
 
     def version(self, coordinator: Coordinator, request: Json, version: int | None) -> int:
-        """The version asked for, or the newest; a heartbeat without any member id is version 0."""
+        """The requested version, or the newest; a heartbeat without any member id is version 0."""
         if version is not None:
             return version
         if self.handle is _heartbeat:
@@ -166,7 +176,7 @@ def _refused(_: Json, bad: GroupError) -> Json:
 
 
 def _refused_rows(request: Json, bad: GroupError) -> Json:
-    """OffsetCommit and its kin have no error of their own: each partition gets it."""
+    """OffsetCommit and TxnOffsetCommit have no error of their own: each partition has one."""
     rows = []
     for topic in request.get("topics") or ():
         row: Json = {key: topic[key] for key in ("name", "topicId") if key in topic}
@@ -178,19 +188,19 @@ def _refused_rows(request: Json, bad: GroupError) -> Json:
     return {"throttleTimeMs": 0, "topics": rows}
 
 
-def _heartbeat(shard: Shard, call: Call) -> Json:
+def _heartbeat(shard: Shard, call: ApiCall) -> Json:
     return heartbeat(shard, call.request, call.client, call.version)
 
 
-def _join(shard: Shard, call: Call) -> None:
+def _join(shard: Shard, call: ApiCall) -> None:
     classic_join.join(shard, call)
 
 
-def _sync(shard: Shard, call: Call) -> None:
+def _sync(shard: Shard, call: ApiCall) -> None:
     classic_sync.sync(shard, call.request, call.ticket)
 
 
-def _alter_configs(shard: Shard, call: Call) -> Json:
+def _alter_configs(shard: Shard, call: ApiCall) -> Json:
     """IncrementalAlterConfigs for resources of type GROUP (32 on the wire, 16 in the KIP)."""
     rows: list[Json] = []
     for resource in call.request.get("resources") or ():
@@ -206,7 +216,7 @@ def _alter_configs(shard: Shard, call: Call) -> Json:
         }
         try:
             if resource.get("resourceType") not in (16, 32, "GROUP"):
-                raise GroupError("INVALID_REQUEST", "only groups have settings here")
+                raise GroupError("INVALID_REQUEST", "only groups have dynamic settings here")
             shard.config.alter_group(resource.get("resourceName") or "", changes)
         except GroupError as bad:
             row |= {"errorCode": bad.code, "errorMessage": bad.message}
@@ -214,7 +224,7 @@ def _alter_configs(shard: Shard, call: Call) -> Json:
     return {"throttleTimeMs": 0, "responses": rows}
 
 
-def _describe_configs(shard: Shard, call: Call) -> Json:
+def _describe_configs(shard: Shard, call: ApiCall) -> Json:
     rows: list[Json] = []
     for resource in call.request.get("resources") or ():
         name = resource.get("resourceName") or ""
@@ -290,6 +300,6 @@ _APIS: dict[str, Api] = {
     "DescribeConfigs": Api(_describe_configs, _refused, 4),
 }
 APIS: tuple[str, ...] = tuple(sorted(_APIS))
-"""Every API the coordinator answers, by Kafka's name."""
+"""Every API that the coordinator implements, by Kafka's name."""
 
-__all__ = ["APIS", "Api", "Call", "Client", "Coordinator", "Step"]
+__all__ = ["APIS", "Api", "ApiCall", "Client", "Coordinator", "Step"]

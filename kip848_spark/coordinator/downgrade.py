@@ -24,14 +24,14 @@ from kip848_spark.coordinator.tombstones import append_consumer_group_tombstones
 def may_downgrade(
     shard: Shard, group: ConsumerGroup, leavers: set[str], *, replaced: bool = False
 ) -> bool:
-    """Whether the last member of the new protocol is going and classic ones remain."""
+    """Whether the last member of the new protocol leaves and classic ones remain."""
     remaining = [m for m in group.members.values() if m.member_id not in leavers]
     stays = len(remaining) + replaced
     return (
         stays > 0
         and all(member.classic is not None for member in remaining)
         and (not replaced or all(group.members[i].classic is None for i in leavers))
-        and shard.config.downgrades
+        and shard.config.allows_downgrade
         and stays <= shard.config.number("group.max.size")
     )
 
@@ -42,17 +42,17 @@ def downgrade(
     leavers: set[str],
     joiner: Member | None = None,
     *,
-    walked: list[str] | None = None,
+    member_order: list[str] | None = None,
     rebalance: bool = True,
 ) -> ClassicGroup:
-    """Convert: all of the consumer group's tombstones, then one classic group record.
+    """Convert the group: all tombstones of the consumer group, then one classic group record.
 
-    ``joiner`` is a static member that comes back with the classic protocol in the place of the
-    last one of the new protocol; otherwise a rebalance of those that remain follows.
+    ``joiner`` is a static member that returns with the classic protocol and replaces the last
+    member of the new protocol. Without it, a rebalance of the remaining members follows.
     """
     group_id = group.group_id
-    walked = walked or group.walk_members()
-    remaining = [group.members[i] for i in walked if i not in leavers]
+    member_order = member_order or group.walk_members()
+    remaining = [group.members[i] for i in member_order if i not in leavers]
     targets = {m.member_id: group.target_of(m.member_id) for m in remaining}
     if joiner is not None:
         remaining = [m for m in remaining if m.member_id != joiner.member_id] + [joiner]
@@ -79,8 +79,8 @@ def downgrade(
             )
         )
     new.protocol = new.select_protocol()
-    append_consumer_group_tombstones(shard, group, walked if joiner is not None else None)
-    for member_id in walked:
+    append_consumer_group_tombstones(shard, group, member_order if joiner is not None else None)
+    for member_id in member_order:
         cancel_timers(shard, group_id, member_id)
     shard.groups[group_id] = new
     shard.append_only(new.to_record())

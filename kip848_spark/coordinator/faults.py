@@ -1,8 +1,8 @@
-"""What a request is refused with, and what a log is refused with.
+"""Errors of requests, and errors while loading a log.
 
-A :class:`GroupError` carries Kafka's error by its name (the KIP's "Errors" section); the front
-door turns it into a response, and nothing is written. A :class:`ReplayError` is what keeps a
-broker from loading a partition: a record that the state cannot take.
+A :class:`GroupError` carries the name of one of Kafka's error codes (KIP-848 "Errors");
+:class:`.Coordinator` turns it into a response, and no record is written. A :class:`ReplayError` is
+a record that keeps a broker from loading a partition.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kip848_spark.errors import Kip848Error
 
 
 class GroupError(Exception):
-    """A request refused with one of Kafka's error codes, by name."""
+    """A request refused with one of Kafka's error codes, given by name."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -20,6 +20,6 @@ class GroupError(Exception):
 
 
 class ReplayError(Kip848Error):
-    """A record that a broker of this release could not load: its partition would stay offline."""
+    """A record that a broker of this release cannot load; the partition would stay offline."""
 
     exit_code = 1

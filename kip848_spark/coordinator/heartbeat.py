@@ -1,10 +1,10 @@
 """ConsumerGroupHeartbeat: the one request of the new protocol (KIP-848 "ConsumerGroupHeartbeat
 API").
 
-Read :func:`heartbeat` from top to bottom: check the request, find the group and the member,
-update what the member says of itself, bump the epoch if that calls for a new assignment, compute
-the target, take the member one step towards it, answer. The records come in that order too
-(facts A, "Record order per operation").
+Read :func:`heartbeat` from top to bottom: validate the request, find the group and the member,
+update the member's metadata, bump the epoch if that calls for a new assignment, compute the target,
+take one step towards it, answer. Records are written in the same order
+(docs/kafka-facts.md#operations).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.member_timers import rebalance_key
 from kip848_spark.coordinator.membership import (
     check_not_full,
+    is_leave,
     joining_member,
     leave,
-    leaves,
     replace_member,
 )
 from kip848_spark.coordinator.reconcile import Goal, Owned, reconcile
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.sessions import await_revocation, keep_session
-from kip848_spark.coordinator.shard import Client, Shard, partitions_of, rows_of
+from kip848_spark.coordinator.shard import Client, Shard, owned_partitions, partition_rows
 from kip848_spark.coordinator.subscriptions import (
     RegexChange,
     drop_unused_regex,
@@ -40,38 +40,38 @@ from kip848_spark.coordinator.subscriptions import (
     regex_change,
 )
 from kip848_spark.coordinator.target import (
-    UNNEEDED,
-    Before,
-    at_rest,
-    before_request,
+    EMPTY_SNAPSHOT,
+    GroupSnapshot,
     may_compute,
+    needs_no_target,
+    take_snapshot,
     update_target,
 )
 from kip848_spark.coordinator.upgrade import group_to_join
 
 
 def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> Json:
-    """Answer a heartbeat; records are appended on the way."""
+    """Answer a heartbeat, and append the records that it causes."""
     validate(shard, request, version)
-    if leaves(request["memberEpoch"]):
+    if is_leave(request["memberEpoch"]):
         return response(**leave(shard, request))
     epoch = request["memberEpoch"]
-    owned = partitions_of(request.get("topicPartitions"))
+    owned = owned_partitions(request.get("topicPartitions"))
     member_id = request.get("memberId") or ""
 
-    group, walked = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
+    group, member_order = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
     check_not_full(shard, group, member_id)
     member_id = member_id or shard.new_uuid()
     before, replaced = joining_member(
         shard, group, member_id, request.get("instanceId"), epoch=epoch, owned=owned
     )
-    after = updated(before, request, client)
+    after = update_member(before, request, client)
     change = regex_change(before, after, group)
 
     shard.groups[group.group_id] = group
-    says_more = replaced is not None or after.metadata() != before.metadata()
-    idle = at_rest(shard, group) and not says_more
-    known = UNNEEDED if idle else before_request(group, before, walked)
+    changed = replaced is not None or after.metadata() != before.metadata()
+    idle = needs_no_target(shard, group) and not changed
+    snapshot = EMPTY_SNAPSHOT if idle else take_snapshot(group, before, member_order)
     resolved = dict(group.resolved)
     had_regexes = bool(group.regex_counts)
     if replaced is not None:
@@ -80,8 +80,8 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         shard.append(group.member_record(after))
     if change is not RegexChange.NONE:
         drop_unused_regex(shard, group, before.regex)
-    asked = bool(after.regex) or had_regexes
-    maybe_resolve(shard, group, resolved, asked=asked)
+    requested = bool(after.regex) or had_regexes
+    maybe_resolve(shard, group, resolved, requested=requested)
     names_changed = before.topic_names != after.topic_names
     bump = (
         names_changed
@@ -94,7 +94,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         group,
         member_id,
         owned,
-        known,
+        snapshot,
         bump=bump,
         subscription_changed=names_changed or change is not RegexChange.NONE,
     )
@@ -108,12 +108,14 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         )
         and owned is not None
     )
-    shows = full or before.assigned != member.assigned
+    include_assignment = full or before.assigned != member.assigned
     answer = response(
         memberId=member_id,
         memberEpoch=member.epoch,
         heartbeatIntervalMs=shard.config.for_group(group.group_id, HEARTBEAT),
-        assignment={"topicPartitions": rows_of(member.assigned)} if shows else None,
+        assignment={"topicPartitions": partition_rows(member.assigned)}
+        if include_assignment
+        else None,
     )
     if shard.release.client_assignors:
         answer["shouldComputeAssignment"] = must_compute(shard, group, member_id)
@@ -125,18 +127,18 @@ def advance(
     group: ConsumerGroup,
     member_id: str,
     owned: Owned,
-    known: Before,
+    snapshot: GroupSnapshot,
     *,
     bump: bool,
     subscription_changed: bool,
 ) -> Member:
-    """Epoch, target, one step: what every request of a member ends with."""
+    """Bump the epoch, compute the target and take one step: the end of every member's request."""
     refreshes = bump or shard.now >= group.metadata_deadline
     if refreshes:
         refresh_metadata(shard, group, bump=bump)
     by_client = shard.release.client_assignors and common_assignor(group) is not None
     if group.target_epoch < group.epoch and may_compute(shard, group) and not by_client:
-        update_target(shard, group, known, member_id, refreshed=refreshes)
+        update_target(shard, group, snapshot, member_id, refreshed=refreshes)
 
     before = group.members[member_id]
     subscribed = None
@@ -161,8 +163,8 @@ def advance(
     return member
 
 
-def updated(member: Member, request: Json, client: Client) -> Member:
-    """The member with what the request says of it; ``None`` and -1 mean "as before"."""
+def update_member(member: Member, request: Json, client: Client) -> Member:
+    """The member with the fields of the request; ``None`` and -1 mean unchanged."""
     changes: dict[str, Any] = {
         "client_id": client.client_id,
         "client_host": client.host,
@@ -186,30 +188,37 @@ def updated(member: Member, request: Json, client: Client) -> Member:
 
 
 def validate(shard: Shard, request: Json, version: int) -> None:
-    """INVALID_REQUEST and its kin (KIP, "Request Validation"; facts H)."""
+    """Raise INVALID_REQUEST and similar errors (KIP-848 "Request Validation";
+    docs/kafka-facts.md#errors).
+    """
     if not shard.config.consumer_protocol:
-        raise GroupError("UNSUPPORTED_VERSION", "the consumer protocol is switched off")
+        raise GroupError("UNSUPPORTED_VERSION", "the consumer protocol is disabled")
     epoch = request.get("memberEpoch", 0)
     request.setdefault("memberEpoch", epoch)
-    _blank(request.get("groupId") or "", "groupId")
+    _check_not_blank(request.get("groupId") or "", "groupId")
     if version >= 1 or epoch > 0 or epoch == -1:
-        _blank(request.get("memberId") or "", "memberId")
+        _check_not_blank(request.get("memberId") or "", "memberId")
     for name in ("instanceId", "rackId"):
         if request.get(name) is not None:
-            _blank(request[name], name)
+            _check_not_blank(request[name], name)
     if epoch < STATIC_LEAVE:
         raise GroupError("INVALID_REQUEST", f"member epoch {epoch} is below -2")
     if epoch == STATIC_LEAVE and request.get("instanceId") is None:
-        raise GroupError("INVALID_REQUEST", "leaving for a while takes an instance id")
+        raise GroupError("INVALID_REQUEST", "a temporary leave (epoch -2) requires an instance id")
     if epoch == JOIN:
         if request.get("rebalanceTimeoutMs", -1) == -1:
-            raise GroupError("INVALID_REQUEST", "a joining member names its rebalance timeout")
+            raise GroupError("INVALID_REQUEST", "a joining member must set a rebalance timeout")
         if request.get("topicPartitions") is None or request["topicPartitions"]:
-            raise GroupError("INVALID_REQUEST", "a joining member owns nothing, and says so")
+            raise GroupError(
+                "INVALID_REQUEST", "a joining member must send an empty list of owned partitions"
+            )
         if request.get("subscribedTopicNames") is None and (
             request.get("subscribedTopicRegex") is None
         ):
-            raise GroupError("INVALID_REQUEST", "a joining member names topics or an expression")
+            raise GroupError(
+                "INVALID_REQUEST",
+                "a joining member must subscribe to topics or a regular expression",
+            )
     check_assignors(shard, request)
     assignor = request.get("serverAssignor")
     if assignor is not None and assignor not in shard.config.assignors:
@@ -219,13 +228,13 @@ def validate(shard: Shard, request: Json, version: int) -> None:
         )
 
 
-def _blank(text: str, name: str) -> None:
+def _check_not_blank(text: str, name: str) -> None:
     if not text.strip():
         raise GroupError("INVALID_REQUEST", f"{name} is blank")
 
 
 def response(**fields: Any) -> Json:
-    """A heartbeat's response with Kafka's defaults for what is not said."""
+    """A heartbeat response with Kafka's defaults for the fields that are not given."""
     return {
         "throttleTimeMs": 0,
         "errorCode": "NONE",

@@ -1,7 +1,7 @@
-"""What ends: expired offsets, deleted groups, deleted topics; and what topic changes start.
+"""Expired offsets, deleted groups and topics, and the consequences of topic changes.
 
-Facts A ("Delete/downgrade"), F ("Expiry", "Topic deletion"). The sweep runs by a timer; group
-settings outlive their group.
+docs/kafka-facts.md#expiry, #deletion and #operations. A timer runs the expiration sweep. Group
+settings survive the deletion of their group.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kip848_spark.coordinator.tombstones import (
 )
 from kip848_spark.coordinator.topics import Topic
 
-_SWEEP = "expire-offsets"
+_SWEEP_TIMER = "expire-offsets"
 
 
 def delete_groups(shard: Shard, request: Json) -> Json:
-    """DeleteGroups: an empty group goes, its offsets first."""
+    """DeleteGroups: delete an empty group and, before it, its offsets."""
     rows = []
     for group_id in request.get("groupsNames") or ():
         code = "NONE"
@@ -36,8 +36,8 @@ def delete_groups(shard: Shard, request: Json) -> Json:
         except GroupError as bad:
             code = bad.code
         else:
-            for place in list(shard.offsets.places(group_id)):
-                shard.append(offset_tombstone(group_id, place))
+            for partition in list(shard.offsets.partitions(group_id)):
+                shard.append(offset_tombstone(group_id, partition))
                 shard.metrics.mark("offset-deletion", shard.now)
             _delete(shard, shard.groups[group_id])
         rows.append({"groupId": group_id, "errorCode": code})
@@ -46,7 +46,7 @@ def delete_groups(shard: Shard, request: Json) -> Json:
 
 def _check_deletable(group: AnyGroup | None) -> None:
     if group is None or group.state == DEAD:
-        raise GroupError("GROUP_ID_NOT_FOUND", "there is no such group")
+        raise GroupError("GROUP_ID_NOT_FOUND", "the group does not exist")
     if group.state != EMPTY:
         raise GroupError("NON_EMPTY_GROUP", f"group {group.group_id!r} has members")
 
@@ -62,18 +62,18 @@ def _delete(shard: Shard, group: AnyGroup) -> None:
 # Expiry
 
 
-def start_sweeping(shard: Shard) -> None:
-    """Sweep at each check interval from now on."""
+def schedule_expiration_sweep(shard: Shard) -> None:
+    """Run the expiration sweep at each check interval from now on."""
 
     def sweep() -> None:
         expire(shard)
-        start_sweeping(shard)
+        schedule_expiration_sweep(shard)
 
-    shard.schedule(_SWEEP, shard.config.number(RETENTION_CHECK), sweep)
+    shard.schedule(_SWEEP_TIMER, shard.config.number(RETENTION_CHECK), sweep)
 
 
 def expire(shard: Shard) -> None:
-    """One sweep: expired offsets go, and groups that are empty and have none left."""
+    """One sweep: delete expired offsets, and empty groups that have no offsets left."""
     for group in list(shard.groups.values()):
         none_left = _expire_offsets(shard, group)
         if none_left and group.state == EMPTY:
@@ -81,32 +81,34 @@ def expire(shard: Shard) -> None:
 
 
 def _expire_offsets(shard: Shard, group: AnyGroup) -> bool:
-    """Expire what may go; whether no offset is left, nor any pending."""
+    """Delete expired offsets; returns whether the group has neither committed nor pending offsets
+    left.
+    """
     group_id = group.group_id
     none_left = not shard.offsets.has_pending(group_id)
-    for place, offset in list(shard.offsets.group(group_id).items()):
-        base = _age_base(group, offset)
+    for partition, offset in list(shard.offsets.group(group_id).items()):
+        start = _retention_start(group, offset)
         if (
-            base is None
-            or subscribes_to(group, place[0])
-            or shard.offsets.is_pending(group_id, place)
-            or not _expired(shard, offset, base)
+            start is None
+            or subscribes_to(group, partition[0])
+            or shard.offsets.is_pending(group_id, partition)
+            or not _expired(shard, offset, start)
         ):
             none_left = False
         else:
-            shard.append(offset_tombstone(group_id, place))
+            shard.append(offset_tombstone(group_id, partition))
             shard.metrics.mark("offset-expiration", shard.now)
     return none_left
 
 
-def _expired(shard: Shard, offset: CommittedOffset, base: int) -> bool:
+def _expired(shard: Shard, offset: CommittedOffset, start: int) -> bool:
     if offset.expire_timestamp >= 0:
         return shard.now >= offset.expire_timestamp
-    return shard.now - base >= shard.config.number(RETENTION_MINUTES) * 60_000
+    return shard.now - start >= shard.config.number(RETENTION_MINUTES) * 60_000
 
 
-def _age_base(group: AnyGroup, offset: CommittedOffset) -> int | None:
-    """What an offset's age is counted from; ``None`` keeps it."""
+def _retention_start(group: AnyGroup, offset: CommittedOffset) -> int | None:
+    """The time (ms) at which an offset's retention starts; ``None`` keeps the offset."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return offset.commit_timestamp
     if group.state == EMPTY:
@@ -120,39 +122,45 @@ def _age_base(group: AnyGroup, offset: CommittedOffset) -> int | None:
 
 
 def change_topic(shard: Shard, topic: Topic) -> None:
-    """A topic came, grew, moved racks, or (without partitions) went."""
+    """A topic was created, grew, moved to other racks, or (without partitions) was deleted."""
     old = shard.topics.named(topic.name)
     if topic.partitions > 0:
         shard.topics.put(topic)
         if old is not None and old.topic_id != topic.topic_id:
-            _forget_offsets(shard, old)
+            _delete_offsets(shard, old)
     else:
-        gone = shard.topics.delete(topic.name)
-        if gone is not None:
-            _forget_offsets(shard, gone)
+        deleted = shard.topics.delete(topic.name)
+        if deleted is not None:
+            _delete_offsets(shard, deleted)
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup) and topic.name in group.topic_names():
-            group.metadata_deadline = 0  # the next heartbeat looks at the topics anew
+            group.metadata_deadline = 0  # the next heartbeat reads the topics again
 
 
-def _forget_offsets(shard: Shard, topic: Topic) -> None:
-    """Every group's offsets of a deleted topic go, then the pending ones of each producer: one
-    with both has two tombstones."""
+def _delete_offsets(shard: Shard, topic: Topic) -> None:
+    """Delete every group's offsets of a deleted topic, then the pending ones of each producer; a
+    partition with both gets two tombstones.
+    """
     for group_id in list(shard.groups):
-        there = [
-            (place, shard.offsets.group(group_id)[place]) for place in shard.offsets.walk(group_id)
+        found = [
+            (partition, shard.offsets.group(group_id)[partition])
+            for partition in shard.offsets.walk(group_id)
         ]
         for groups in shard.offsets.pending.values():
-            there += groups.get(group_id, {}).items()
-        for place, offset in there:
+            found += groups.get(group_id, {}).items()
+        for partition, offset in found:
             other_id = offset.topic_id not in (None, topic.topic_id)
-            if place[0] != topic.name or (shard.release.deletes_offsets_by_topic_id and other_id):
+            if partition[0] != topic.name or (
+                shard.release.deletes_offsets_by_topic_id and other_id
+            ):
                 continue
-            shard.append(offset_tombstone(group_id, place))
+            shard.append(offset_tombstone(group_id, partition))
 
 
 def after_loading(shard: Shard, now: int) -> None:
-    """A log is loaded: sessions start, topics are looked at anew (KIP, "Fail Over")."""
+    """The log is loaded: start all sessions and check topic metadata again (KIP-848
+    "Fail Over").
+    """
     shard.now = now
     for group in shard.groups.values():
         if isinstance(group, ClassicGroup):
@@ -164,4 +172,4 @@ def after_loading(shard: Shard, now: int) -> None:
             keep_session(shard, group, member)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 await_revocation(shard, group, member)
-    start_sweeping(shard)
+    schedule_expiration_sweep(shard)

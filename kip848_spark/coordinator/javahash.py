@@ -1,10 +1,10 @@
-"""The iteration order of Kafka's hash tables, which decides who gets which partition.
+"""The iteration order of Kafka's hash tables, which decides which member gets which partition.
 
-The uniform assignor walks a ``HashMap`` of members, a ``HashSet`` of topic ids and ``HashSet``s
-of partition numbers, so a target can only be reproduced by walking them in the same order
-(facts D, "Hash order"). A Java table visits its buckets in turn and, inside one, the keys in the
-order they came. :class:`TimelineOrder` does the same for Kafka's own ``TimelineHashMap``, whose
-order depends on how large the table ever was.
+The uniform assignor iterates a ``HashMap`` of members, a ``HashSet`` of topic ids and ``HashSet``s
+of partition numbers, so its target can only be reproduced with the same iteration order
+(docs/kafka-facts.md#hash-order). A Java table visits its buckets in turn and, inside a bucket, the
+keys in order of insertion. :class:`TimelineOrder` reproduces Kafka's own ``TimelineHashMap``, whose
+order depends on the largest size that the table ever had.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def string_hash(text: str) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def uuid_halves(uuid: str) -> tuple[int, int]:
-    """The signed high and low halves of a uuid in Kafka's base64 form."""
+    """The signed high and low halves of a uuid in Kafka's base64 form. Raises ValueError."""
     raw = base64.urlsafe_b64decode(uuid + "==")
     if len(raw) != 16:
         raise ValueError(f"{uuid!r} is not a uuid in Kafka's base64 form")
@@ -56,25 +56,27 @@ def uuid_hash(uuid: str) -> int:
 
 
 def table_size(wanted: int) -> int:
-    """The number of buckets of a table made for ``wanted``: the next power of two."""
+    """The number of buckets of a table created for ``wanted`` entries: the next power of two."""
     return 1 << (wanted - 1).bit_length() if wanted > 1 else 1
 
 
 @lru_cache(maxsize=1 << 12)
 def copied_size(entries: int, least: int = 16) -> int:
-    """The buckets of a copy of so many entries: a set has at least 16, a map (``least=1``) not."""
+    """The number of buckets of a copy with this many entries: a set has at least 16, a map
+    (``least=1``) has no minimum.
+    """
     return max(table_size(entries * 4 // 3 + 1), least)
 
 
 def grown_size(start: int, entries: int) -> int:
-    """The buckets of a table that began with ``start`` and once had so many entries."""
+    """The number of buckets of a table that began with ``start`` and once had this many entries."""
     while entries * 4 > start * 3:
         start *= 2
     return start
 
 
 def _by_bucket(hashes: Callable[[_K], int], keys: list[_K], start: int) -> list[_K]:
-    """Keys in the order of a table that began with ``start`` buckets and grew past 3/4."""
+    """Keys in the order of a table that began with ``start`` buckets and grew at a load of 3/4."""
     capacity = grown_size(start, len(keys))
 
     def bucket(key: _K) -> int:
@@ -85,24 +87,24 @@ def _by_bucket(hashes: Callable[[_K], int], keys: list[_K], start: int) -> list[
 
 
 def string_order(keys: Iterable[str], start: int = 16) -> list[str]:
-    """The order in which a ``HashMap`` with these string keys, put in this order, is walked."""
+    """The iteration order of a ``HashMap`` whose string keys were inserted in this order."""
     return _by_bucket(string_hash, list(keys), start)
 
 
 def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
-    """The order in which a ``HashMap`` with these topic ids, put in this order, is walked."""
+    """The iteration order of a ``HashMap`` whose topic ids were inserted in this order."""
     keys = tuple(keys)
     return list(keys if len(keys) < 2 else _uuid_order(keys, start))
 
 
 @lru_cache(maxsize=1 << 12)
 def _uuid_order(keys: tuple[str, ...], start: int) -> list[str]:
-    """A group's topics are asked for with each of its records."""
+    """Cached, since every record of a group orders the group's topics."""
     return _by_bucket(uuid_hash, list(keys), start)
 
 
 def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
-    """The order in which a ``HashSet`` with these numbers, put in this order, is walked."""
+    """The iteration order of a ``HashSet`` whose numbers were inserted in this order."""
     numbers = list(numbers)
     if len(numbers) < 2:
         return numbers
@@ -113,11 +115,11 @@ def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
 
 
 class HashTable:
-    """A ``HashMap`` of topic ids (or of what ``hash_of`` hashes), walked as Java walks it.
+    """A ``HashMap`` of topic ids (or of what ``hash_of`` hashes), iterated in Java's order.
 
-    ``put`` adds a key behind those of its bucket and grows the table when it is too full then;
-    ``compute`` (``computeIfAbsent``, ``merge``) grows it when it was too full before, and adds the
-    key in front.
+    ``put`` appends a key to its bucket and grows the table if it is too full afterwards.
+    ``compute`` (``computeIfAbsent``, ``merge``) grows it if it was too full before, and inserts the
+    key at the front of its bucket.
     """
 
     __slots__ = ("_buckets", "_capacity", "_hash_of", "_size")
@@ -180,11 +182,11 @@ class HashTable:
 
 
 class TimelineOrder:
-    """The order of one ``TimelineHashMap`` (keys are strings or numbers), told of each put.
+    """The order of one ``TimelineHashMap`` (keys are strings or numbers), given every put.
 
-    It starts with two slots and doubles when a put finds more than 4/3 as many entries (counting
-    the new one) as slots; it never shrinks. A slot is chosen by the top bits of a Fibonacci
-    product and walked from its newest entry to its oldest.
+    The table starts with two slots and doubles when a put finds more than 4/3 as many entries
+    (counting the new one) as slots; it never shrinks. A slot is chosen by the top bits of a
+    Fibonacci product, and iterated from its newest entry to its oldest.
     """
 
     __slots__ = ("slots",)
@@ -192,8 +194,8 @@ class TimelineOrder:
     def __init__(self) -> None:
         self.slots = 2
 
-    def putting(self, entries: int) -> None:
-        """A put, new key or old, into a table of that many entries."""
+    def record_put(self, entries: int) -> None:
+        """Record a put, of a new key or an old one, into a table of ``entries`` entries."""
         if (entries + 1) * 0.75 > self.slots:
             self.slots *= 2
 

@@ -1,4 +1,4 @@
-"""What classic groups and consumer groups both read from a JoinGroup request."""
+"""Parts of a JoinGroup request that classic groups and consumer groups both read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from kip848_spark.coordinator.consumer_protocol import subscription_bytes
 from kip848_spark.coordinator.records import Json
 
 MEMBER_ID_REQUIRED_FROM = 4
-"""From this version on a dynamic member is given its id first and joins again with it."""
+"""From this version on, a dynamic member first receives its id and then joins again with it."""
 
 
 def read_protocols(request: Json) -> tuple[tuple[str, bytes], ...]:
-    """The protocols a member offers, with its metadata for each (base64, or decoded)."""
+    """The protocols that a member offers, with its metadata for each (decoded from base64, or
+    encoded).
+    """
     offered = []
     for row in request.get("protocols") or ():
         metadata: Any = row.get("metadata")

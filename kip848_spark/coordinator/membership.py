@@ -1,6 +1,7 @@
-"""Coming and going: dynamic and static members, leaving for good or for a while, fencing.
+"""Members join, leave for good or temporarily, and are fenced.
 
-KIP-848 "Heartbeat & Session", "Fencing" and "Static Membership (KIP-345)"; errors: facts H.
+KIP-848 "Heartbeat & Session", "Fencing" and "Static Membership (KIP-345)";
+docs/kafka-facts.md#errors.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.member_timers import cancel_timers
 from kip848_spark.coordinator.reconcile import Owned
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Shard, rows_in_order
+from kip848_spark.coordinator.shard import Shard, order_partitions
 from kip848_spark.coordinator.subscriptions import bump_after_removal, drop_unused_regex
 from kip848_spark.coordinator.tombstones import append_member_tombstones
 
 
 def check_not_full(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
-    """GROUP_MAX_SIZE_REACHED for anyone who is not in a full group already."""
+    """Raise GROUP_MAX_SIZE_REACHED if the group is full and this is not one of its members."""
     most = shard.config.number("group.consumer.max.size")
     if len(group.members) >= most and (not member_id or member_id not in group.members):
         raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group.group_id!r} has {most} members")
@@ -42,7 +43,7 @@ def joining_member(
     owned: Owned,
     classic: bool = False,
 ) -> tuple[Member, Member | None]:
-    """The member behind a request, and the static member it replaces, if it does."""
+    """The member of a request, and the static member that it replaces, if any."""
     if instance_id is None:
         member = group.members.get(member_id)
         if member is None:
@@ -67,7 +68,7 @@ def joining_member(
 
 
 def check_static(holder: Member | None, member_id: str, instance_id: str) -> Member:
-    """A static member is known by its instance id, and only one member id may bear it."""
+    """A static member is identified by its instance id, which only one member id may use."""
     if holder is None:
         raise GroupError("UNKNOWN_MEMBER_ID", f"no member has instance id {instance_id!r}")
     if holder.member_id != member_id:
@@ -80,10 +81,10 @@ def check_static(holder: Member | None, member_id: str, instance_id: str) -> Mem
 def check_epoch(
     shard: Shard, member: Member, epoch: int, owned: Owned, *, classic: bool = False
 ) -> None:
-    """FENCED_MEMBER_EPOCH unless the epochs match, or only the last response got lost.
+    """Raise FENCED_MEMBER_EPOCH unless the epochs match, or only the last response was lost.
 
-    A member that missed the response which moved it on still sends its previous epoch; as long
-    as it owns no more than it was given, it is taken back in (KIP, Heartbeat "Request Handling").
+    A member that missed the response with its new epoch still sends its previous epoch. It is
+    accepted as long as it owns no more than it was assigned (KIP-848 Heartbeat "Request Handling").
     """
     if classic or (epoch == JOIN and shard.release.join_is_never_fenced):
         return
@@ -92,14 +93,14 @@ def check_epoch(
             "FENCED_MEMBER_EPOCH", f"epoch {epoch} is ahead of the member's {member.epoch}"
         )
     if epoch < member.epoch and not (
-        epoch == member.previous_epoch and _within(owned, member.assigned)
+        epoch == member.previous_epoch and _owns_no_more(owned, member.assigned)
     ):
         raise GroupError(
             "FENCED_MEMBER_EPOCH", f"epoch {epoch} is behind the member's {member.epoch}"
         )
 
 
-def _within(owned: Owned, assigned: Mapping[str, Mapping[int, int]]) -> bool:
+def _owns_no_more(owned: Owned, assigned: Mapping[str, Mapping[int, int]]) -> bool:
     if owned is None:
         return False
     return all(numbers <= assigned.get(topic, {}).keys() for topic, numbers in owned.items())
@@ -109,7 +110,7 @@ def _within(owned: Owned, assigned: Mapping[str, Mapping[int, int]]) -> bool:
 
 
 def leave(shard: Shard, request: Json) -> Json:
-    """Epoch -1: the member goes. Epoch -2: a static member goes for less than a session."""
+    """Epoch -1: the member leaves. Epoch -2: a static member leaves temporarily."""
     group = shard.consumer_group(request["groupId"])
     member_id, epoch = request["memberId"], request["memberEpoch"]
     instance_id = request.get("instanceId")
@@ -118,7 +119,7 @@ def leave(shard: Shard, request: Json) -> Json:
     else:
         member = check_static(group.static_member(instance_id), member_id, instance_id)
     if epoch == STATIC_LEAVE:
-        # The epoch alone changes, and what waited to be revoked is given up with the member.
+        # Only the epoch changes; the leaving member also gives up its pending partitions.
         assigned = {t: dict.fromkeys(numbers, 0) for t, numbers in member.assigned.items()}
         gone = member._replace(epoch=STATIC_LEAVE, assigned=assigned, pending={})
         shard.append(group.current_record(gone))
@@ -128,9 +129,11 @@ def leave(shard: Shard, request: Json) -> Json:
 
 
 def fence(shard: Shard, group: ConsumerGroup, members: Sequence[Member]) -> None:
-    """Take members out: by their leave, a timeout, or an admin. One bump for them all.
+    """Remove members: by their leave, a timeout, or an administrator. One epoch bump for all of
+    them.
 
-    The last member of the new protocol going may turn the group into a classic one instead.
+    If the last member of the new protocol leaves, the group may be downgraded to a classic one
+    instead.
     """
     leavers = {member.member_id for member in members}
     if may_downgrade(shard, group, leavers):
@@ -145,8 +148,8 @@ def fence(shard: Shard, group: ConsumerGroup, members: Sequence[Member]) -> None
 
 
 def replace_member(shard: Shard, group: ConsumerGroup, old: Member, new: Member) -> None:
-    """A static member is back under a new id: it inherits target and assignment, at epoch 0."""
-    target = rows_in_order(group.target_of(old.member_id))
+    """A static member returns with a new id: it inherits target and assignment, at epoch 0."""
+    target = order_partitions(group.target_of(old.member_id))
     cancel_timers(shard, group.group_id, old.member_id)
     append_member_tombstones(shard, group, old)
     shard.append(group.member_record(new))
@@ -154,6 +157,6 @@ def replace_member(shard: Shard, group: ConsumerGroup, old: Member, new: Member)
     shard.append(group.current_record(new))
 
 
-def leaves(epoch: int) -> bool:
+def is_leave(epoch: int) -> bool:
     """Whether a member epoch in a request means leaving."""
     return epoch in (LEAVE, STATIC_LEAVE)

@@ -1,4 +1,4 @@
-"""The KIP's metrics: rebalances, and groups by type and by state ("Broker Metrics")."""
+"""The KIP's metrics: rebalances, and groups by type and state (KIP-848 "Broker Metrics")."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ _WINDOW_MS = 30_000
 
 
 class Metrics:
-    """Counters that rise as the coordinator works; gauges are counted when asked for."""
+    """Counters that rise as the coordinator works; gauges are computed by `snapshot`."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._recent: dict[str, deque[int]] = {}
 
     def mark(self, name: str, now: int) -> None:
-        """Something happened: ``consumer-group-rebalance`` or ``group-completed-rebalance``, …"""
+        """Count an event, such as ``consumer-group-rebalance`` or ``group-completed-rebalance``."""
         self.counts[name] += 1
         self._recent.setdefault(name, deque()).append(now)
 
     def rate(self, name: str, now: int) -> float:
-        """Events a second over the last thirty seconds."""
+        """Events per second over the last 30 seconds."""
         recent = self._recent.get(name, deque())
         while recent and recent[0] <= now - _WINDOW_MS:
             recent.popleft()
         return len(recent) / (_WINDOW_MS / 1000)
 
     def snapshot(self, groups: Iterable[Any], now: int) -> dict[str, float]:
-        """Every metric by its Kafka name (with the tag that tells kinds apart in brackets)."""
+        """Every metric by its Kafka name, with distinguishing tags in brackets."""
         types: Counter[str] = Counter()
         consumer: Counter[str] = Counter()
         classic: Counter[str] = Counter()

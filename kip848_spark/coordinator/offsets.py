@@ -1,7 +1,7 @@
-"""Offset requests: commit, transactional commit, fetch, and the admin's deletion (facts F).
+"""Offset requests: commit, transactional commit, fetch, and deletion (docs/kafka-facts.md#offsets).
 
-KIP-848 "OffsetCommit API" and "OffsetFetch API": a member's epoch is checked against the one it
-has; STALE_MEMBER_EPOCH tells it to ask again after its next heartbeat.
+KIP-848 "OffsetCommit API" and "OffsetFetch API": the member's epoch is checked. STALE_MEMBER_EPOCH
+tells the client to retry after its next heartbeat.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.offset_store import (
     CommittedOffset,
-    Place,
+    TopicPartition,
     offset_record,
     offset_tombstone,
 )
@@ -33,47 +33,48 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
 
-_EPOCH_SINCE = 9
-"""The OffsetCommit version that knows member epochs, and GROUP_ID_NOT_FOUND."""
-_NOWHERE = -1
+_MEMBER_EPOCH_FROM = 9
+"""The OffsetCommit version that introduced member epochs and GROUP_ID_NOT_FOUND."""
+_NO_OFFSET = -1
 
 
 def commit(shard: Shard, request: Json, version: int) -> Json:
-    """OffsetCommit: what names no existing topic is answered before the group is looked at."""
-    return _answered(shard, request, lambda known: _commit(shard, known, version))
+    """OffsetCommit: topics that do not exist are answered before the group is checked."""
+    return _commit_existing(shard, request, lambda known: _commit(shard, known, version))
 
 
-def _answered(shard: Shard, request: Json, handle: Callable[[Json], list[Json]]) -> Json:
-    """Commit what a request names of partitions there are; each gets the error if it is refused.
+def _commit_existing(shard: Shard, request: Json, handle: Callable[[Json], list[Json]]) -> Json:
+    """Commit the requested partitions that exist; if the commit is refused, each gets the error.
 
-    Answers come in a broker's order: first what is not there, then what the group answered.
+    Answers are in a broker's order: first partitions that do not exist, then those of the group's
+    answer.
     """
-    asked = request.get("topics") or []
+    requested = request.get("topics") or []
     known: list[Json] = []
     rows: list[Json] = []
-    for row in asked:
+    for row in requested:
         topic, missing = _find_topic(shard, row)
-        there: list[Json] = []
-        gone: list[Json] = []
+        existing: list[Json] = []
+        missing_parts: list[Json] = []
         for part in row.get("partitions") or ():
             found = topic is not None and part["partitionIndex"] < topic.partitions
-            (there if found else gone).append(part)
-        if gone or topic is None:
+            (existing if found else missing_parts).append(part)
+        if missing_parts or topic is None:
             code = missing if topic is None else "UNKNOWN_TOPIC_OR_PARTITION"
-            rows.append(_row({**row, "partitions": gone}, code))
-        if there:
-            known.append({**row, "partitions": there})
-    if known or not asked:
+            rows.append(_row({**row, "partitions": missing_parts}, code))
+        if existing:
+            known.append({**row, "partitions": existing})
+    if known or not requested:
         try:
             done = handle({**request, "topics": known})
         except GroupError as bad:
             done = [_row(row, bad.code) for row in known]
-        rows = _merged(rows, done)
+        rows = _merge_rows(rows, done)
     return {"throttleTimeMs": 0, "topics": rows}
 
 
-def _merged(rows: list[Json], more: list[Json]) -> list[Json]:
-    """Rows of both, with one for each topic."""
+def _merge_rows(rows: list[Json], more: list[Json]) -> list[Json]:
+    """Rows of both lists, with one row per topic."""
 
     def name(row: Json) -> tuple[Any, Any]:
         return row.get("topicId"), row.get("name")
@@ -98,7 +99,7 @@ def _row(topic: Json, code: str) -> Json:
 
 def _commit(shard: Shard, request: Json, version: int) -> list[Json]:
     epoch = request.get("generationIdOrMemberEpoch", -1)
-    missing = "GROUP_ID_NOT_FOUND" if version >= _EPOCH_SINCE else "ILLEGAL_GENERATION"
+    missing = "GROUP_ID_NOT_FOUND" if version >= _MEMBER_EPOCH_FROM else "ILLEGAL_GENERATION"
     group = _committed_group(shard, request, epoch, missing)
     member = _check_commit(group, request, epoch, version, transactional=False)
     if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
@@ -111,8 +112,8 @@ def _commit(shard: Shard, request: Json, version: int) -> list[Json]:
 
 
 def commit_in_transaction(shard: Shard, request: Json, version: int) -> Json:
-    """TxnOffsetCommit: the offsets wait for the transaction's marker."""
-    return _answered(shard, request, lambda known: _commit_pending(shard, known, version))
+    """TxnOffsetCommit: the offsets stay pending until the transaction's marker."""
+    return _commit_existing(shard, request, lambda known: _commit_pending(shard, known, version))
 
 
 def _commit_pending(shard: Shard, request: Json, version: int) -> list[Json]:
@@ -128,13 +129,13 @@ def _commit_pending(shard: Shard, request: Json, version: int) -> list[Json]:
 
 
 def end_transaction(shard: Shard, request: Json) -> Json:
-    """EndTxn's marker as it reaches this partition: commit or abort what is pending."""
+    """The marker of EndTxn as it reaches this partition: commit or drop the pending offsets."""
     shard.offsets.end_transaction(request["producerId"], commit=bool(request["committed"]))
     return {"throttleTimeMs": 0, "errorCode": "NONE"}
 
 
 def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> AnyGroup:
-    """The group; without one, a commit that names no epoch makes a *simple* group."""
+    """The group of a commit. Without one, a commit without an epoch creates a *simple* group."""
     group_id = request.get("groupId") or ""
     if not group_id:
         raise GroupError("INVALID_GROUP_ID", "the group id is empty")
@@ -149,18 +150,22 @@ def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> A
 def _check_commit(
     group: AnyGroup, request: Json, epoch: int, version: int, *, transactional: bool
 ) -> Member | None:
-    """Whether this member at this epoch may commit; the member if its partitions matter."""
+    """Check that the member may commit at this epoch; returns it if its partitions must be checked
+    too.
+    """
     member_id = request.get("memberId") or ""
     instance_id = request.get("groupInstanceId")
-    nameless = epoch == -1 and not member_id and instance_id is None
+    anonymous = epoch == -1 and not member_id and instance_id is None
     if isinstance(group, ClassicGroup):
         _check_classic(group, member_id, instance_id, epoch, transactional=transactional)
         return None
-    if (epoch < 0 and not group.members) or (transactional and nameless):
+    if (epoch < 0 and not group.members) or (transactional and anonymous):
         return None
     member = group.member(member_id)
-    if not transactional and member.classic is None and version < _EPOCH_SINCE:
-        raise GroupError("UNSUPPORTED_VERSION", "members of the new protocol commit by version 9")
+    if not transactional and member.classic is None and version < _MEMBER_EPOCH_FROM:
+        raise GroupError(
+            "UNSUPPORTED_VERSION", "members of the new protocol must commit with version 9 or later"
+        )
     if epoch == member.epoch:
         return None
     if epoch < member.epoch and group.release.partition_epochs:
@@ -182,7 +187,7 @@ def _check_classic(
     transactional: bool,
 ) -> None:
     if group.state == DEAD:
-        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is gone")
+        raise GroupError("COORDINATOR_NOT_AVAILABLE", f"group {group.group_id!r} is dead")
     if generation < 0 and group.state == EMPTY:
         return
     if generation >= 0 or member_id or instance_id is not None:
@@ -196,7 +201,9 @@ def _check_classic(
 
 
 def _check_partition(member: Member | None, epoch: int, topic_id: str, number: int) -> None:
-    """An older epoch may still commit what it has owned since then (4.3, assignment epochs)."""
+    """An older epoch may still commit partitions that were assigned by then (4.3,
+    assignment epochs).
+    """
     if member is None:
         return
     gained = member.assigned.get(topic_id, {}).get(number)
@@ -211,22 +218,22 @@ def _check_partition(member: Member | None, epoch: int, topic_id: str, number: i
 def _write(
     shard: Shard, request: Json, member: Member | None, epoch: int, expire: int, *, producer: int
 ) -> list[Json]:
-    """A record for each partition that can be committed, a row for every one."""
+    """Write a record for each partition that can be committed; returns a row for each partition."""
     group_id = request["groupId"]
     rows: list[Json] = []
-    written: list[tuple[Place, CommittedOffset]] = []
-    for asked in request.get("topics") or ():
-        topic = _find_topic(shard, asked)[0]
-        row: Json = _row(asked, "NONE") | {"partitions": []}
+    written: list[tuple[TopicPartition, CommittedOffset]] = []
+    for requested in request.get("topics") or ():
+        topic = _find_topic(shard, requested)[0]
+        row: Json = _row(requested, "NONE") | {"partitions": []}
         rows.append(row)
-        for part in asked.get("partitions") or ():
+        for part in requested.get("partitions") or ():
             code = "NONE"
             metadata = part.get("committedMetadata") or ""
             if len(metadata) > shard.config.number(METADATA_BYTES):
                 code = "OFFSET_METADATA_TOO_LARGE"
             else:
                 _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])
-                by_id = shard.release.topic_ids_by_name or "topicId" in asked
+                by_id = shard.release.topic_ids_by_name or "topicId" in requested
                 by_id = by_id and shard.release.offset_topic_ids and producer < 0
                 offset = CommittedOffset(
                     part["committedOffset"],
@@ -239,33 +246,33 @@ def _write(
                 written.append(((topic.name, part["partitionIndex"]), offset))
             row["partitions"].append({"partitionIndex": part["partitionIndex"], "errorCode": code})
     version = 4 if shard.release.offset_topic_ids else 3
-    for place, offset in written:
-        record = offset_record(group_id, place, offset, version)
+    for partition, offset in written:
+        record = offset_record(group_id, partition, offset, version)
         shard.append_only(record)
         replay(shard, record, shard.log_end - 1, producer=producer)
         shard.metrics.mark("offset-commit", shard.now)
     return rows
 
 
-def _find_topic(shard: Shard, asked: Json) -> tuple[Any, str]:
-    topic_id = asked.get("topicId")
+def _find_topic(shard: Shard, requested: Json) -> tuple[Any, str]:
+    topic_id = requested.get("topicId")
     if topic_id is not None:
         return shard.topics.with_id(topic_id), "UNKNOWN_TOPIC_ID"
-    return shard.topics.named(asked.get("name") or ""), "UNKNOWN_TOPIC_OR_PARTITION"
+    return shard.topics.named(requested.get("name") or ""), "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 # Fetch
 
 
 def fetch(shard: Shard, request: Json) -> Json:
-    """OffsetFetch for any number of groups; no topics means all of them."""
+    """OffsetFetch for any number of groups; without topics it returns all of them."""
     stable = bool(request.get("requireStable", False))
-    asked = request.get("groups")
-    if asked is None:
-        asked = [{"groupId": request["groupId"], "topics": request.get("topics")}]
+    requested = request.get("groups")
+    if requested is None:
+        requested = [{"groupId": request["groupId"], "topics": request.get("topics")}]
     return {
         "throttleTimeMs": 0,
-        "groups": [_fetch_group(shard, group, stable) for group in asked],
+        "groups": [_fetch_group(shard, group, stable) for group in requested],
     }
 
 
@@ -279,22 +286,24 @@ def _fetch_group(shard: Shard, request: Json, stable: bool) -> Json:
         return {"groupId": group_id, "topics": [], "errorCode": bad.code}
     topics = request.get("topics")
     if topics is None:
-        places: dict[str, list[int]] = {}
+        partitions: dict[str, list[int]] = {}
         for name, number in shard.offsets.walk(group_id):
-            places.setdefault(name, []).append(number)
-        topics = [{"name": name, "partitionIndexes": places[name]} for name in places]
+            partitions.setdefault(name, []).append(number)
+        topics = [{"name": name, "partitionIndexes": partitions[name]} for name in partitions]
     rows, unknown = [], []
-    for asked in topics:
-        name = asked.get("name") or ""
-        row: Json = {key: asked[key] for key in ("name", "topicId") if key in asked}
-        if "topicId" in asked:
-            topic, missing = _find_topic(shard, asked)
+    for requested in topics:
+        name = requested.get("name") or ""
+        row: Json = {key: requested[key] for key in ("name", "topicId") if key in requested}
+        if "topicId" in requested:
+            topic, missing = _find_topic(shard, requested)
             if topic is None:
-                parts = [_not_fetched(number, missing) for number in asked["partitionIndexes"]]
+                parts = [_empty_row(number, missing) for number in requested["partitionIndexes"]]
                 unknown.append({**row, "partitions": parts})
                 continue
             name = topic.name
-        parts = [_fetched(shard, group_id, (name, n), stable) for n in asked["partitionIndexes"]]
+        parts = [
+            _fetch_row(shard, group_id, (name, n), stable) for n in requested["partitionIndexes"]
+        ]
         rows.append({**row, "partitions": parts})
     return {"groupId": group_id, "topics": rows + unknown, "errorCode": "NONE"}
 
@@ -308,14 +317,14 @@ def _check_fetch(group: ConsumerGroup, request: Json) -> None:
         raise _epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
 
 
-def _fetched(shard: Shard, group_id: str, place: Place, stable: bool) -> Json:
-    offset = shard.offsets.group(group_id).get(place)
-    if stable and shard.offsets.is_pending(group_id, place):
-        return _not_fetched(place[1], "UNSTABLE_OFFSET_COMMIT")
+def _fetch_row(shard: Shard, group_id: str, partition: TopicPartition, stable: bool) -> Json:
+    offset = shard.offsets.group(group_id).get(partition)
+    if stable and shard.offsets.is_pending(group_id, partition):
+        return _empty_row(partition[1], "UNSTABLE_OFFSET_COMMIT")
     if offset is None:
-        return _not_fetched(place[1], "NONE")
+        return _empty_row(partition[1], "NONE")
     return {
-        "partitionIndex": place[1],
+        "partitionIndex": partition[1],
         "committedOffset": offset.offset,
         "committedLeaderEpoch": offset.leader_epoch,
         "metadata": offset.metadata,
@@ -323,10 +332,10 @@ def _fetched(shard: Shard, group_id: str, place: Place, stable: bool) -> Json:
     }
 
 
-def _not_fetched(number: int, code: str) -> Json:
+def _empty_row(number: int, code: str) -> Json:
     return {
         "partitionIndex": number,
-        "committedOffset": _NOWHERE,
+        "committedOffset": _NO_OFFSET,
         "committedLeaderEpoch": -1,
         "metadata": "",
         "errorCode": code,
@@ -337,7 +346,7 @@ def _not_fetched(number: int, code: str) -> Json:
 
 
 def delete_offsets(shard: Shard, request: Json) -> Json:
-    """OffsetDelete: refused for topics somebody in the group is subscribed to."""
+    """OffsetDelete: refused for topics that a member of the group subscribes to."""
     group_id = request.get("groupId") or ""
     group = shard.groups.get(group_id)
     if group is None:
@@ -345,26 +354,26 @@ def delete_offsets(shard: Shard, request: Json) -> Json:
     if isinstance(group, ClassicGroup) and group.members and not group.uses_consumer_protocol:
         raise GroupError("NON_EMPTY_GROUP", f"group {group_id!r} has members")
     rows = []
-    doomed: list[Place] = []
-    for asked in request.get("topics") or ():
-        name = asked["name"]
+    deleted: list[TopicPartition] = []
+    for requested in request.get("topics") or ():
+        name = requested["name"]
         used = subscribes_to(group, name)
         parts = []
-        for part in asked.get("partitions") or ():
-            place = (name, part["partitionIndex"])
-            if not used and place in set(shard.offsets.places(group_id)):
-                doomed.append(place)
+        for part in requested.get("partitions") or ():
+            partition = (name, part["partitionIndex"])
+            if not used and partition in set(shard.offsets.partitions(group_id)):
+                deleted.append(partition)
             code = "GROUP_SUBSCRIBED_TO_TOPIC" if used else "NONE"
-            parts.append({"partitionIndex": place[1], "errorCode": code})
+            parts.append({"partitionIndex": partition[1], "errorCode": code})
         rows.append({"name": name, "partitions": parts})
-    for place in doomed:
-        shard.append(offset_tombstone(group_id, place))
+    for partition in deleted:
+        shard.append(offset_tombstone(group_id, partition))
         shard.metrics.mark("offset-deletion", shard.now)
     return {"errorCode": "NONE", "throttleTimeMs": 0, "topics": rows}
 
 
 def subscribes_to(group: AnyGroup, topic: str) -> bool:
-    """Whether the group is known to ask for this topic."""
+    """Whether the group is known to subscribe to this topic."""
     if isinstance(group, ConsumerGroup):
         return topic in group.topic_names()
     names = group.subscribed_topics()

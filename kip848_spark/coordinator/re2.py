@@ -1,8 +1,8 @@
-"""Regular expressions as brokers read them (RE2's language, KIP-848 "Regex Based Subscriptions").
+"""Regular expressions as brokers read them (RE2's syntax, KIP-848 "Regex Based Subscriptions").
 
 An expression is rewritten for Python's ``re``, or refused where RE2 refuses it: look-around, back
 references, possessive and nested repetition, counts above 1,000. Topic names are ASCII, so a class
-is the set of ASCII characters in it, and what concerns lines or greed changes nothing.
+is the set of ASCII characters in it, and line modes and greediness make no difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _POSIX: dict[str, Callable[[str], bool]] = {
     "xdigit": lambda char: char in "0123456789abcdefABCDEF",
 }
 _CATEGORY = re.compile(
-    "C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?"  # Unicode's general ones
+    # Unicode's general categories
+    "C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?"
 )
 _SCRIPT = re.compile(
     "Arabic|Armenian|Bengali|Bopomofo|Braille|Cherokee|Common|Coptic|Cyrillic|Devanagari|Ethiopic|"
@@ -49,19 +50,19 @@ _SCRIPTS: dict[str, Callable[[str], bool]] = {
     "Latin": str.isalpha,
     "Common": lambda char: not char.isalpha(),
 }
-"""Those with ASCII characters."""
+"""Scripts that contain ASCII characters."""
 
 
 def compile_re2(expression: str, *, short_names: bool = True) -> re.Pattern[str]:
-    """The expression for ``fullmatch``; raises ValueError where RE2 does not take it.
+    """Compile an expression for ``fullmatch``. Raises ValueError where RE2 refuses it.
 
-    ``short_names``: a group may be named by ``(?<name>``, not only by ``(?P<name>`` (RE2J 1.8).
+    ``short_names``: a group may be named with ``(?<name>`` as well as ``(?P<name>`` (RE2J 1.8).
     """
     return re.compile(_Rewriter(expression, short_names).rewritten(), re.DOTALL)
 
 
 class _Rewriter:
-    """One pass over an expression, from left to right."""
+    """Rewrites an expression in one pass from left to right."""
 
     def __init__(self, expression: str, short_names: bool) -> None:
         self.text = expression
@@ -69,16 +70,16 @@ class _Rewriter:
         self.at = 0
         self.out: list[str] = []
         self.atom: int | None = None
-        """Where in ``out`` begins what a repetition would repeat."""
+        """Index in ``out`` where the operand of a following repetition begins."""
         self.ignores_case = False
         self.opened: list[tuple[int, bool]] = []
-        """For each open group where it begins, and whether case was ignored before it."""
+        """For each open group, where it begins and whether case was ignored before it."""
 
     def rewritten(self) -> str:
         while self.at < len(self.text):
             self._next()
         if self.opened:
-            raise ValueError("a parenthesis is not closed")
+            raise ValueError("missing closing parenthesis")
         return "".join(self.out)
 
     def _take(self, pattern: str) -> re.Match[str] | None:
@@ -112,7 +113,7 @@ class _Rewriter:
             self._open()
         elif sign == ")":
             if not self.opened:
-                raise ValueError("a parenthesis was not opened")
+                raise ValueError("unexpected closing parenthesis")
             self.out.append(")")
             self.atom, self.ignores_case = self.opened.pop()
         elif sign == "|":
@@ -125,25 +126,25 @@ class _Rewriter:
 
     def _repeat(self, found: re.Match[str]) -> None:
         if self.atom is None:
-            raise ValueError(f"{found[0]} has nothing to repeat")
+            raise ValueError(f"{found[0]} repeats nothing")
         if found.re.groups:
             least, most = int(found[1]), int(found[2] or found[1])
             if max(least, most) > _MOST_REPEATS or most < least:
-                raise ValueError(f"{found[0]} is no count")
-        self._take(r"\?")  # the shortest match or the longest: both are a match
+                raise ValueError(f"{found[0]} is not a valid repetition count")
+        self._take(r"\?")  # lazy or greedy makes no difference for a full match
         self._refuse_repetition()
         self.out[self.atom :] = [f"(?:{''.join(self.out[self.atom :])}){found[0]}"]
 
     def _refuse_repetition(self) -> None:
         if re.compile(r"[*+?]|\{\d+(,\d*)?\}").match(self.text, self.at):
-            raise ValueError("a repetition is repeated")
+            raise ValueError("nested repetition")
 
     def _open(self) -> None:
         before = self.ignores_case
         if self._take(self.name) is None and self._take(r"\?") is not None:
             found = self._take(r"([imsU]*)(?:-([imsU]+))?([:)])")
             if found is None:
-                raise ValueError("no such group or flag")
+                raise ValueError("unknown group or flag")
             if "i" in found[1] + (found[2] or ""):
                 self.ignores_case = "i" not in (found[2] or "")
             if found[3] == ")":
@@ -155,7 +156,7 @@ class _Rewriter:
     # Classes and single characters: each is a set of ASCII characters
 
     def _members(self) -> set[str]:
-        """What is between brackets, the first of which was taken."""
+        """The characters between brackets; the opening bracket is already consumed."""
         negated = self._take(r"\^") is not None
         members: set[str] = set()
         first = True
@@ -163,21 +164,21 @@ class _Rewriter:
             first = False
             if found := self._take(r"\[:(\^?)(\w*):\]"):
                 if found[2] not in _POSIX:
-                    raise ValueError(f"no class {found[0]}")
+                    raise ValueError(f"unknown class {found[0]}")
                 members |= self._those(_POSIX[found[2]], negated=bool(found[1]))
                 continue
             low = self._one()
             if len(low) == 1 and self._take(r"-(?!\])"):
                 high = self._one()
                 if len(high) != 1 or max(high) < max(low):
-                    raise ValueError("a range that is none")
+                    raise ValueError("invalid range")
                 members |= {chr(code) for code in range(ord(min(low)), ord(max(high)) + 1)}
             else:
                 members |= low
         return self._those(members.__contains__, negated=negated)
 
     def _one(self) -> set[str]:
-        """The character, or the characters, that come next."""
+        """The next character, or the characters of the next class."""
         if found := self._take(r"[^\\]"):
             return {found[0]}
         self._take(r"\\")
@@ -193,17 +194,17 @@ class _Rewriter:
             return {_CONTROLS[found[0]]}
         if found := self._take(r"[^a-zA-Z0-9]"):
             return {found[0]}
-        raise ValueError("no such escape, or nothing at all")
+        raise ValueError("unknown escape or end of expression")
 
     def _property(self, name: str, *, negated: bool) -> set[str]:
-        """A Unicode category or script, as far as it is ASCII."""
+        """The ASCII characters of a Unicode category or script."""
         if _CATEGORY.fullmatch(name):
             return self._those(lambda c: unicodedata.category(c).startswith(name), negated=negated)
         if _SCRIPT.fullmatch(name):
             return self._those(_SCRIPTS.get(name, lambda _: False), negated=negated)
         if name == "Any":
             return self._those(lambda _: True, negated=negated)
-        raise ValueError(f"no category or script {name}")
+        raise ValueError(f"unknown category or script {name}")
 
     def _those(self, test: Callable[[str], bool], *, negated: bool = False) -> set[str]:
         """The characters of a class; case is ignored before the class is negated."""

@@ -1,8 +1,8 @@
-"""Bringing a member to its target: the heart of KIP-848 ("Rebalance Process", facts B).
+"""Reconciles a member with its target: the core of KIP-848 ("Rebalance Process").
 
-A member first gives up what it must no longer have, then moves to the target's epoch, then gets
-what it shall have as its former owners let go. One step is taken for each heartbeat; no
-partition is granted while anyone owns it.
+docs/kafka-facts.md#reconciliation. A member first revokes partitions that its target lacks, then
+moves to the target epoch, then receives its remaining partitions as their former owners release
+them. Each heartbeat takes one step. A partition is never assigned while another member owns it.
 """
 
 from __future__ import annotations
@@ -17,46 +17,50 @@ from kip848_spark.coordinator.records import Partitions
 from kip848_spark.coordinator.releases import Release
 
 Owned = Mapping[str, set[int]] | None
-"""What the member says it owns; ``None`` if it did not say."""
+"""The partitions that the member reports as owned; ``None`` if it did not report any."""
 
 
 class Goal(NamedTuple):
-    """Where a member is to go, and what it may have there."""
+    """What a member is reconciled with: its target, and what it may own."""
 
     epoch: int
     target: Mapping[str, Mapping[int, None]]
     subscribed: set[str] | None
-    """Ids of the member's existing topics; ``None`` where a release does not look (to 4.1)."""
+    """Ids of the subscribed topics that exist; ``None`` in releases that do not check
+    (until 4.1).
+    """
     subscription_changed: bool
     owner_epoch: Callable[[str, int], int]
     release: Release
 
 
 def reconcile(member: Member, goal: Goal, owned: Owned) -> Member:
-    """The member after one step, or the same object if there is nothing to do."""
-    masks = goal.release.masks_lost_topics and goal.subscription_changed
-    if member.reconciled_to(goal.epoch) and not masks:
+    """The member after one step, or the same object if there is nothing to do. Raises
+    FENCED_MEMBER_EPOCH.
+    """
+    drops_unsubscribed = goal.release.masks_lost_topics and goal.subscription_changed
+    if member.is_reconciled(goal.epoch) and not drops_unsubscribed:
         return member
     if member.state is MemberState.STABLE:
         if member.epoch != goal.epoch:
             return _step(member, goal, owned, member.epoch)
-        return _drop_unsubscribed(member, goal, owned) if masks else member
+        return _drop_unsubscribed(member, goal, owned) if drops_unsubscribed else member
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if _still_owns(owned, member.pending):
-            return _drop_unsubscribed(member, goal, owned) if masks else member
+        if _not_acknowledged(owned, member.pending):
+            return _drop_unsubscribed(member, goal, owned) if drops_unsubscribed else member
         epoch = min(member.epoch + goal.release.epochs_after_revocation, goal.epoch)
         return _step(member, goal, owned, epoch)
     if member.state is MemberState.UNRELEASED_PARTITIONS:
         return _step(member, goal, owned, member.epoch)
     if owned is None or owned:
         raise GroupError(
-            "FENCED_MEMBER_EPOCH", "the member's state is unknown: it must give up everything"
+            "FENCED_MEMBER_EPOCH", "the member's state is unknown: it must give up all partitions"
         )
     return _step(member, goal, owned, goal.epoch)
 
 
-def _still_owns(owned: Owned, revoked: Partitions) -> bool:
-    """Not acknowledged: the member did not say what it owns, or named a revoked partition."""
+def _not_acknowledged(owned: Owned, revoked: Partitions) -> bool:
+    """Whether the member did not report what it owns, or still owns a revoked partition."""
     if owned is None:
         return True
     return any(
@@ -68,11 +72,13 @@ def _still_owns(owned: Owned, revoked: Partitions) -> bool:
 
 
 def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
-    """Revoke first; with nothing left to revoke, move to the target and take what is free."""
+    """Revoke first; with nothing left to revoke, move to the target epoch and take the free
+    partitions.
+    """
     kept: Partitions = {}
     lost: Partitions = {}
     free: Partitions = {}
-    waits = False
+    waiting = False
     for topic in _topics(goal.target, member.assigned):
         target = goal.target.get(topic, {})
         if goal.subscribed is not None and topic not in goal.subscribed:
@@ -86,30 +92,32 @@ def _step(member: Member, goal: Goal, owned: Owned, epoch: int) -> Member:
         lose = {number: at for number, at in assigned.items() if number not in target}
         wanted = [n for n in int_order(target, copied_size(len(target))) if n not in assigned]
         gain = [number for number in wanted if _is_free(member, goal, topic, number)]
-        waits = waits or len(gain) < len(wanted)
+        waiting = waiting or len(gain) < len(wanted)
         if keep:
             kept[topic] = keep
         if lose:
-            lost[topic] = _listed(lose, assigned, goal)
+            lost[topic] = _order_numbers(lose, assigned, goal)
         if gain:
-            free[topic] = dict.fromkeys(gain, _gained_at(goal))
-    if lost and _still_owns(owned, lost):
-        return member.moved_to(
+            free[topic] = dict.fromkeys(gain, _assignment_epoch(goal))
+    if lost and _not_acknowledged(owned, lost):
+        return member.at_epoch(
             epoch,
             state=MemberState.UNREVOKED_PARTITIONS,
-            assigned={t: _listed(kept[t], member.assigned[t], goal) for t in uuid_order(kept)},
+            assigned={
+                t: _order_numbers(kept[t], member.assigned[t], goal) for t in uuid_order(kept)
+            },
             pending={t: lost[t] for t in uuid_order(lost)},
         )
     after = {}
-    for topic in _kept_and_free(kept, free):
+    for topic in _merge_topics(kept, free):
         before = member.assigned[topic] if topic in kept else {}
-        after[topic] = _listed(kept.get(topic, {}) | free.get(topic, {}), before, goal)
-    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return member.moved_to(goal.epoch, state=state, assigned=after, pending={})
+        after[topic] = _order_numbers(kept.get(topic, {}) | free.get(topic, {}), before, goal)
+    state = MemberState.UNRELEASED_PARTITIONS if waiting else MemberState.STABLE
+    return member.at_epoch(goal.epoch, state=state, assigned=after, pending={})
 
 
-def _kept_and_free(kept: Partitions, free: Partitions) -> Iterable[str]:
-    """Every topic of both, in the order a broker walks them."""
+def _merge_topics(kept: Partitions, free: Partitions) -> Iterable[str]:
+    """The topics of both, in the order in which a broker iterates them."""
     if not free or kept.keys() == free.keys():
         return uuid_order(kept)
     topics = HashTable(kept)
@@ -119,7 +127,7 @@ def _kept_and_free(kept: Partitions, free: Partitions) -> Iterable[str]:
 
 
 def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> Iterable[str]:
-    """Every topic of both, in the order a broker walks them."""
+    """The topics of both, in the order in which a broker iterates them."""
     if assigned.keys() <= target.keys():
         return uuid_order(uuid_order(target), copied_size(len(target)))
     topics = HashTable(uuid_order(target), copied_size(len(target)))
@@ -128,12 +136,12 @@ def _topics(target: Mapping[str, Mapping[int, None]], assigned: Partitions) -> I
     return topics
 
 
-def _listed(numbers: dict[int, int], table: Mapping[int, int], goal: Goal) -> dict[int, int]:
-    """Partitions in the order of a broker's table, which began as a copy of ``table``."""
+def _order_numbers(numbers: dict[int, int], table: Mapping[int, int], goal: Goal) -> dict[int, int]:
+    """Partitions in the order of a broker's hash table that began as a copy of ``table``."""
     if len(numbers) < 2:
         return numbers
     start = 16
-    if table:  # with epochs it is a map, whose copy may have fewer buckets than a set's
+    if table:  # with epochs it is a map, whose copy can have fewer buckets than a set's copy
         start = copied_size(len(table), 1 if goal.release.partition_epochs else 16)
     return {number: numbers[number] for number in int_order(numbers, start)}
 
@@ -144,16 +152,16 @@ def _is_free(member: Member, goal: Goal, topic: str, number: int) -> bool:
     return goal.release.free_includes_own_pending and number in member.pending.get(topic, ())
 
 
-def _gained_at(goal: Goal) -> int:
+def _assignment_epoch(goal: Goal) -> int:
     return goal.epoch if goal.release.partition_epochs else 0
 
 
 def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
-    """Topics no longer asked for go at once, before a new target is there (4.2)."""
+    """Unsubscribed topics are dropped at once, before the next target is computed (from 4.2)."""
     if goal.subscribed is None:
         return member
     gone = {t: n for t, n in member.assigned.items() if t not in goal.subscribed}
-    stepped = member.moved_to(member.epoch) if goal.release.unsubscribing_steps else member
+    stepped = member.at_epoch(member.epoch) if goal.release.unsubscribing_steps else member
     if not gone:
         return member if goal.subscribed or member.pending else stepped
     rest = HashTable(member.assigned, copied_size(len(member.assigned), 1))
@@ -164,8 +172,8 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Owned) -> Member:
     pending = {}
     for topic in table:
         held, new = member.pending.get(topic), gone.get(topic, {})
-        pending[topic] = new if held is None else _listed(held | new, held, goal)
-    if _still_owns(owned, pending):
+        pending[topic] = new if held is None else _order_numbers(held | new, held, goal)
+    if _not_acknowledged(owned, pending):
         state = MemberState.UNREVOKED_PARTITIONS
         return stepped._replace(state=state, assigned=assigned, pending=pending)
     return stepped._replace(assigned=assigned)

@@ -1,7 +1,8 @@
-"""The records of ``__consumer_offsets`` in the form ``kip848 dump`` prints them.
+"""The records of ``__consumer_offsets`` in the form that ``kip848 dump`` prints.
 
 A record is ``{"key": {"type", "data"}, "value": {"version", "data"} | None}``; ``None`` is a
-tombstone. One function a kind; names and order of fields are Kafka's (KIP-848 "Records").
+tombstone. There is one function per record type. Fields have Kafka's names and order (KIP-848
+"Records"; docs/kafka-facts.md#record-layouts).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Json = dict[str, Any]
 Record = dict[str, Any]
 Partitions = dict[str, dict[int, int]]
 """Assigned partitions: topic id -> partition -> assignment epoch (0 where none is kept)."""
-Target = Mapping[str, Iterable[int]]
+TargetPartitions = Mapping[str, Iterable[int]]
 
 OFFSET = "1"
 CLASSIC_GROUP = "2"
@@ -27,7 +28,7 @@ REGEX = "16"
 
 
 def record(kind: str, version: int, key: Json, value: Json | None) -> Record:
-    """A record from its parts."""
+    """Build a record from its parts."""
     return {
         "key": {"type": kind, "data": key},
         "value": None if value is None else {"version": str(version), "data": value},
@@ -35,7 +36,7 @@ def record(kind: str, version: int, key: Json, value: Json | None) -> Record:
 
 
 def tombstone(kind: str, **key: Any) -> Record:
-    """The record that takes a key away."""
+    """Build the tombstone of a key."""
     return record(kind, 0, key, None)
 
 
@@ -48,7 +49,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int | None) -> Record:
 
 
 def topic_metadata(group_id: str, topics: Iterable[Any]) -> Record:
-    """Key 4: the topics a group is subscribed to (4.0); replica racks are never filled in."""
+    """Key 4: the topics that a group subscribes to (4.0). No release fills in replica racks."""
     rows = [
         {
             "topicId": topic.topic_id,
@@ -62,15 +63,17 @@ def topic_metadata(group_id: str, topics: Iterable[Any]) -> Record:
 
 
 def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
-    """Key 6: the epoch of the target; the time it was computed at, from 4.3 on (else 0)."""
+    """Key 6: the epoch of the target assignment and, from 4.3 on, when it was computed
+    (ms, else 0).
+    """
     value: Json = {"assignmentEpoch": epoch}
     if timestamp:
         value["assignmentTimestamp"] = timestamp
     return record(TARGET_EPOCH, 0, {"groupId": group_id}, value)
 
 
-def target_member(group_id: str, member_id: str, target: Target) -> Record:
-    """Key 7: what one member shall have, in the order given."""
+def target_member(group_id: str, member_id: str, target: TargetPartitions) -> Record:
+    """Key 7: the target assignment of one member, in the given order."""
     rows = [{"topicId": topic, "partitions": list(target[topic])} for topic in target]
     return record(
         TARGET_MEMBER, 0, {"groupId": group_id, "memberId": member_id}, {"topicPartitions": rows}
@@ -78,7 +81,7 @@ def target_member(group_id: str, member_id: str, target: Target) -> Record:
 
 
 def assigned_rows(assigned: Partitions, *, with_epochs: bool) -> list[Json]:
-    """Partitions as key 8 lists them, in the order they are kept."""
+    """Partitions as key 8 lists them, in the order of the mapping."""
     rows: list[Json] = []
     for topic in assigned:
         numbers = list(assigned[topic])
@@ -92,7 +95,7 @@ def assigned_rows(assigned: Partitions, *, with_epochs: bool) -> list[Json]:
 def regular_expression(
     group_id: str, regex: str, topics: Iterable[str], version: int, timestamp: int
 ) -> Record:
-    """Key 16: the topics a regular expression stood for."""
+    """Key 16: the topics that a regular expression matches."""
     return record(
         REGEX,
         0,

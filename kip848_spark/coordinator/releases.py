@@ -1,7 +1,7 @@
-"""A release is data: where the coordinators of the KIP, 4.0, 4.1, 4.2 and 4.3 differ.
+"""Releases as data: how the coordinators of the KIP's text, 4.0, 4.1, 4.2 and 4.3 differ.
 
-``4.0`` stands for 4.0.2, ``4.1`` for 4.1.2, ``4.2`` for 4.2.0 and ``4.3`` for 4.3.1. Every
-field names one difference; the modules ask for the field, never for the name.
+``4.0`` is 4.0.2, ``4.1`` is 4.1.2, ``4.2`` is 4.2.0 and ``4.3`` is 4.3.1. Each field is one
+difference; other modules read the fields and never the name. See docs/kafka-facts.md#releases.
 """
 
 from __future__ import annotations
@@ -17,53 +17,61 @@ class Release:
 
     name: str
     first_epoch: int = 0
-    """Group and target epoch of a group without records: 1 from 4.3 on (KAFKA-20268)."""
+    """Group epoch and target epoch of a group without records: 1 from 4.3 on (KAFKA-20268)."""
     bumps_fresh_group: bool = True
-    """Any heartbeat bumps a group whose epoch is still 0 (until 4.2)."""
+    """Any heartbeat bumps the epoch of a group at epoch 0 (until 4.2)."""
     partition_metadata_record: bool = False
-    """Topic metadata is kept in a record of key 4 (the KIP and 4.0); later only cleared."""
+    """A record of key 4 stores topic metadata (the KIP and 4.0); later releases only delete it."""
     metadata_hash: bool = True
-    """Topic metadata is kept as a hash in the group's epoch record (4.1)."""
+    """The group's epoch record stores a hash of the topic metadata (from 4.1)."""
     epochs_after_revocation: int = 0
-    """What an acknowledged revocation adds to the member epoch if more must go (1 until 4.1)."""
+    """What an acknowledged revocation adds to the member epoch if more must be revoked
+    (1 until 4.1).
+    """
     masks_lost_topics: bool = True
-    """The target counts as empty for topics unsubscribed or deleted meanwhile (4.2)."""
+    """The target counts as empty for topics that were unsubscribed or deleted since (from 4.2)."""
     unsubscribing_steps: bool = False
-    """What a member must drop because it no longer asks for it is a step to its own epoch, which
-    becomes the previous one (seen on 4.3.1; 4.2.0 leaves both epochs alone)."""
+    """Dropping partitions of unsubscribed topics also sets the previous epoch to the member's epoch
+    (observed on 4.3.1; 4.2.0 leaves both epochs unchanged).
+    """
     free_includes_own_pending: bool = True
-    """A partition the member itself is revoking counts as free for it (4.0.2, 4.1.2, 4.2)."""
+    """A partition that the member itself is revoking counts as free for it (4.0.2, 4.1.2, 4.2)."""
     tolerant_ownership: bool = True
-    """Replay lets a higher epoch take a partition over (KAFKA-19862: 4.0.2, 4.1.2, 4.2)."""
+    """On replay, a member with a higher epoch takes a partition over (KAFKA-19862:
+    4.0.2, 4.1.2, 4.2).
+    """
     clearing_regex_bumps: bool = True
-    """Taking a regular expression back bumps the epoch at once (4.1)."""
+    """Removing a regular expression bumps the epoch at once (from 4.1)."""
     short_group_names: bool = True
-    """Expressions may name a group by ``(?<name>`` (4.1, with RE2J 1.8)."""
+    """Expressions may name a group with ``(?<name>`` (from 4.1, with RE2J 1.8)."""
     join_is_never_fenced: bool = True
-    """Epoch 0 passes the epoch check of a member already there (4.2)."""
+    """Epoch 0 passes the epoch check of an existing member (from 4.2)."""
     partition_epochs: bool = False
-    """Each assigned partition keeps the epoch it was gained at (4.3), for offset fencing."""
+    """Each assigned partition stores the epoch of its assignment, for offset fencing (from 4.3)."""
     assignment_interval: bool = False
-    """A new target waits for the assignment interval since the last one (4.3)."""
+    """A new target waits until the assignment interval since the last one has passed (from 4.3)."""
     calls_classic_at_group_epoch: bool = True
-    """Classic members are told to rejoin as soon as the group epoch is ahead (until 4.2), not
-    only when a target is."""
+    """Classic members of a consumer group are told to rejoin as soon as the group epoch is ahead
+    (until 4.2), not only once the target epoch is.
+    """
     policy_bars_classic_join: bool = False
-    """Migration policy ``disabled`` refuses classic members of a consumer group (4.3)."""
+    """Migration policy ``disabled`` refuses classic members of a consumer group (from 4.3)."""
     deletes_offsets_by_topic_id: bool = False
-    """Topic deletion clears offsets with that topic id or none, not every one of that name."""
+    """Deleting a topic deletes offsets with that topic id or none, not every offset of
+    that name.
+    """
     offset_topic_ids: bool = True
-    """Offset records are of version 4 and may name a topic id (4.1)."""
+    """Offset records have value version 4 and may contain a topic id (from 4.1)."""
     topic_ids_by_name: bool = False
-    """A commit that names its topic by name is stored with the topic's id too (4.3)."""
+    """A commit that names its topic by name is stored with the topic id as well (from 4.3)."""
     legacy_offset_key_any_version: bool = False
-    """Key type 0 is read with every value version (4.0), later with version 0 only."""
+    """Key type 0 is read with every value version (4.0); later releases read version 0 only."""
     describes_pending: bool = False
-    """ConsumerGroupDescribe counts what a member is revoking as assigned (4.3)."""
+    """ConsumerGroupDescribe lists partitions pending revocation as assigned (from 4.3)."""
     client_assignors: bool = False
-    """Members may compute the assignment (the KIP's client side mode; never shipped)."""
+    """Members may compute the assignment (the KIP's client-side mode; never shipped)."""
     member_id_by_client: bool = True
-    """The newest heartbeat version wants the client to bring its member id (4.0)."""
+    """The newest heartbeat version requires a member id from the client (from 4.0)."""
 
 
 _43 = Release(
@@ -109,10 +117,10 @@ _KIP = replace(
 RELEASES: dict[str, Release] = {r.name: r for r in (_KIP, _40, _41, _42, _43)}
 
 
-def release_named(name: str) -> Release:
-    """The release of that name; a patch level (``4.3.1``) means its line."""
+def find_release(name: str) -> Release:
+    """The release of that name; a patch release (``4.3.1``) means its line. Raises UsageError."""
     short = name if name == "kip" else ".".join(name.split(".")[:2])
     try:
         return RELEASES[short]
     except KeyError:
-        raise UsageError(f"no release {name!r}", f"one of {', '.join(RELEASES)}") from None
+        raise UsageError(f"no release {name!r}", f"Use one of: {', '.join(RELEASES)}") from None

@@ -1,8 +1,8 @@
-"""Loading a log as a broker does: one record after another, raising where a broker raises.
+"""Loads a log record by record as a broker does, and raises where a broker raises.
 
-KIP-848 "Fail Over", facts A. The running coordinator applies its own records here too, so a
-reloaded state and a lived one are the same. One function a key type; an unknown key type is
-skipped, an unknown value version fails the load.
+KIP-848 "Fail Over"; docs/kafka-facts.md#replay. The running coordinator also applies its own
+records here, so its state equals the one loaded from the log. There is one function per key type.
+An unknown key type is skipped; an unknown value version raises ReplayError.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NEWEST_VALUE = {"0": 4, "1": 4, "2": 4, "3": 0, "4": 0, "5": 0, "6": 0, "7": 0,
 def replay(
     state: PartitionState, record: Record, log_offset: int = -1, *, producer: int = -1
 ) -> None:
-    """Apply one record; ``producer`` is the id of a transactional batch it came in, or -1."""
+    """Apply one record; ``producer`` is the producer id if it is part of a transaction, else -1."""
     kind = str(record["key"]["type"])
     applier = _APPLIERS.get(kind)
     if applier is None:
@@ -56,7 +56,7 @@ def replay(
 
 
 def end_transaction(state: PartitionState, producer: int, *, commit: bool) -> None:
-    """A control marker in the log: the producer's pending offsets take effect, or go."""
+    """A transaction marker in the log: the producer's pending offsets are committed or dropped."""
     state.offsets.end_transaction(producer, commit=commit)
 
 
@@ -66,11 +66,13 @@ def end_transaction(state: PartitionState, producer: int, *, commit: bool) -> No
 def _offset(
     state: PartitionState, key: Json, value: Json | None, log_offset: int, producer: int
 ) -> None:
-    """A commit creates a *simple* classic group if there is none; a tombstone touches no group."""
+    """A commit creates a *simple* classic group if there is no group; a tombstone
+    changes no group.
+    """
     group_id = key["group"]
-    place = (key["topic"], key["partition"])
+    partition = (key["topic"], key["partition"])
     if value is None:
-        state.offsets.drop(group_id, place)
+        state.offsets.drop(group_id, partition)
         return
     if group_id not in state.groups:
         state.groups[group_id] = ClassicGroup(group_id, state_since=state.now)
@@ -83,14 +85,14 @@ def _offset(
         value.get("topicId"),
         log_offset,
     )
-    state.offsets.put(group_id, place, offset, producer)
+    state.offsets.put(group_id, partition, offset, producer)
 
 
 # Classic groups (key 2)
 
 
 def _classic_group(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Replaces whatever stood under that name; a tombstone removes it, whatever its type."""
+    """Replaces any group of that id; a tombstone deletes the group, whatever its type."""
     group_id = key["group"]
     if value is None:
         state.groups.pop(group_id, None)
@@ -135,7 +137,9 @@ def _classic_group(state: PartitionState, key: Json, value: Json | None) -> None
 
 
 def _group_for_value(state: PartitionState, group_id: str) -> ConsumerGroup:
-    """The group a value belongs to: created if missing, in place of a simple classic one."""
+    """The group of a record with a value: created if missing, or in place of a simple
+    classic group.
+    """
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
@@ -147,32 +151,32 @@ def _group_for_value(state: PartitionState, group_id: str) -> ConsumerGroup:
 
 
 def _group_for_tombstone(state: PartitionState, group_id: str) -> ConsumerGroup | None:
-    """The group a tombstone belongs to; ``None`` means there is nothing to take away."""
+    """The group of a tombstone; ``None`` if there is nothing to delete."""
     return _group_for_value(state, group_id) if group_id in state.groups else None
 
 
 def _epoch(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Key 3: the group's epoch; its tombstone ends the group, which must be empty by then."""
+    """Key 3: the group's epoch. Its tombstone deletes the group, which must be empty by then."""
     group_id = key["groupId"]
     if value is not None:
         group = _group_for_value(state, group_id)
         group.epoch = value["epoch"]
         group.metadata_hash = value.get("metadataHash", 0)
         return
-    doomed = _group_for_tombstone(state, group_id)
-    if doomed is None:
+    existing = _group_for_tombstone(state, group_id)
+    if existing is None:
         return
-    if doomed.members:
-        raise ReplayError(f"group {group_id!r} is removed but has {len(doomed.members)} members")
-    if doomed.targets:
-        raise ReplayError(f"group {group_id!r} is removed but has {len(doomed.targets)} targets")
-    if doomed.target_epoch != LEAVE:
+    if existing.members:
+        raise ReplayError(f"group {group_id!r} is removed but has {len(existing.members)} members")
+    if existing.targets:
+        raise ReplayError(f"group {group_id!r} is removed but has {len(existing.targets)} targets")
+    if existing.target_epoch != LEAVE:
         raise ReplayError(f"group {group_id!r} is removed but its target's epoch is still there")
     del state.groups[group_id]
 
 
 def _topic_metadata(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Key 4: 4.0's topic metadata; later releases only note that the record is there."""
+    """Key 4: 4.0's topic metadata; later releases only remember that the record exists."""
     group = (_group_for_tombstone if value is None else _group_for_value)(state, key["groupId"])
     if group is None:
         return
@@ -185,7 +189,7 @@ def _topic_metadata(state: PartitionState, key: Json, value: Json | None) -> Non
 
 
 def _member(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Key 5: what a member told about itself; its assignment is kept."""
+    """Key 5: what a member reported of itself; its assignment is unchanged."""
     group_id, member_id = key["groupId"], key["memberId"]
     if value is None:
         group = _group_for_tombstone(state, group_id)
@@ -233,20 +237,22 @@ def _classic_metadata(value: Json) -> ClassicMetadata:
 
 
 def _target_epoch(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Key 6: the epoch the target was computed for; only the last tombstone of a group."""
+    """Key 6: the epoch the target was computed for; its tombstone is written only with the group's
+    deletion.
+    """
     group_id = key["groupId"]
     if value is not None:
         group = _group_for_value(state, group_id)
         group.target_epoch = value["assignmentEpoch"]
         group.target_timestamp = value.get("assignmentTimestamp", 0)
         return
-    doomed = _group_for_tombstone(state, group_id)
-    if doomed is None:
+    existing = _group_for_tombstone(state, group_id)
+    if existing is None:
         return
-    if doomed.targets:
+    if existing.targets:
         raise ReplayError(f"the target of {group_id!r} is removed but members still have theirs")
-    doomed.target_epoch = NO_OWNER
-    doomed.target_timestamp = 0
+    existing.target_epoch = NO_OWNER
+    existing.target_timestamp = 0
 
 
 def _target_member(state: PartitionState, key: Json, value: Json | None) -> None:
@@ -259,13 +265,15 @@ def _target_member(state: PartitionState, key: Json, value: Json | None) -> None
             {row["topicId"]: dict.fromkeys(row["partitions"]) for row in value["topicPartitions"]},
         )
         return
-    doomed = _group_for_tombstone(state, group_id)
-    if doomed is not None:
-        doomed.targets.pop(member_id, None)
+    existing = _group_for_tombstone(state, group_id)
+    if existing is not None:
+        existing.targets.pop(member_id, None)
 
 
 def _current(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Key 8: a member's epochs and assignment; the tombstone keeps the member, with nothing."""
+    """Key 8: a member's epochs and assignment; the tombstone keeps the member without
+    partitions.
+    """
     group_id, member_id = key["groupId"], key["memberId"]
     if value is None:
         group = _group_for_tombstone(state, group_id)
@@ -293,9 +301,9 @@ _STATES = {int(state): state for state in MemberState}
 
 
 def _partitions(rows: list[Json], epoch: int, with_epochs: bool) -> Partitions:
-    """Partitions with the epochs they were gained at; without usable ones, the member's."""
+    """Partitions with their assignment epochs; without valid ones, with the member's epoch."""
     out: Partitions = {}
-    for row in rows if len(rows) < 2 else _walked(rows):
+    for row in rows if len(rows) < 2 else _order_topics(rows):
         numbers = row["partitions"]
         epochs = row.get("assignmentEpochs") if with_epochs else None
         if not with_epochs:
@@ -309,14 +317,14 @@ def _partitions(rows: list[Json], epoch: int, with_epochs: bool) -> Partitions:
     return out
 
 
-def _walked(rows: list[Json]) -> list[Json]:
-    """Rows by topic in the order of the table they are put into."""
+def _order_topics(rows: list[Json]) -> list[Json]:
+    """Rows by topic in the order of the hash table they are put into."""
     by_topic = {row["topicId"]: row for row in rows}
     return [by_topic[topic] for topic in uuid_order(by_topic)]
 
 
 def _regex(state: PartitionState, key: Json, value: Json | None) -> None:
-    """Key 16: the topics a regular expression stood for."""
+    """Key 16: the topics that a regular expression matches."""
     group_id, regex = key["groupId"], key["regularExpression"]
     if value is not None:
         group = _group_for_value(state, group_id)
@@ -324,13 +332,13 @@ def _regex(state: PartitionState, key: Json, value: Json | None) -> None:
             regex, ResolvedRegex(frozenset(value["topics"]), value["version"], value["timestamp"])
         )
         return
-    doomed = _group_for_tombstone(state, group_id)
-    if doomed is not None:
-        doomed.resolved.pop(regex, None)
+    existing = _group_for_tombstone(state, group_id)
+    if existing is not None:
+        existing.resolved.pop(regex, None)
 
 
 def _skip(state: PartitionState, key: Json, value: Any) -> None:
-    """A share or streams group's record."""
+    """A record of a share group or streams group."""
 
 
 _APPLIERS: dict[str, Callable[[PartitionState, Json, Any], None]] = {

@@ -1,13 +1,14 @@
-"""``kip848 coordinate``: the coordinator driven by JSON lines.
+"""``kip848 coordinate``: drives the coordinator with JSON lines.
 
-In: ``{"at":MS,"api":NAME,"clientId":…,"clientHost":…,"request":{…}}``,
-``{"at":MS,"event":"topic","name":…,"topicId":…,"partitions":N,"racks":[…]}`` (no partitions:
-deleted), ``{"at":MS,"event":"tick"}``. A request may name its ``apiVersion``; without one it is
-the newest that the release knows (a heartbeat that has no ``memberId`` at all is version 0,
-where the coordinator makes the id).
+Input: ``{"at":MS,"api":NAME,"clientId":…,"clientHost":…,"request":{…}}``,
+``{"at":MS,"event":"topic","name":…,"topicId":…,"partitions":N,"racks":[…]}`` (0 partitions:
+deleted), ``{"at":MS,"event":"tick"}``. A request may set its ``apiVersion``; the default is the
+newest that the release knows (a heartbeat without any ``memberId`` is version 0, where the
+coordinator creates the id).
 
-Out: ``{"at":MS,"response":{…}}`` and, for each record, ``{"at":MS,"record":{…}}``. A response
-that had to wait (JoinGroup, SyncGroup) also says which line of the script it answers: ``"line"``.
+Output: ``{"at":MS,"response":{…}}`` and, for each record, ``{"at":MS,"record":{…}}``. A delayed
+response (JoinGroup, SyncGroup) also has ``"line"``: the number of the script's line that it
+answers.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from kip848_spark.coordinator.shard import Client
 from kip848_spark.errors import UsageError
 
 _NO_TOPIC = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The id of no topic: whose id a deletion may leave out."""
+"""The zero topic id, used where a deletion omits the id."""
 
 
 def run_script(
     lines: Iterable[str], release: str, seed: int, config: Mapping[str, str]
 ) -> Iterator[str]:
-    """The output lines of a script; a line that can't be understood ends it with UsageError."""
+    """Yield the output lines of a script. Raises UsageError at a line that is invalid."""
     coordinator = Coordinator(release, config, seed)
     for number, text in enumerate(lines, 1):
         if not text.strip():
@@ -37,7 +38,7 @@ def run_script(
             line = json.loads(text)
             if not isinstance(line, dict):
                 raise UsageError("not a JSON object")
-            steps = _play(coordinator, line, number)
+            steps = _run_line(coordinator, line, number)
         except UsageError as bad:
             raise UsageError(f"line {number}: {bad.message}", bad.hint) from None
         except json.JSONDecodeError as bad:
@@ -45,19 +46,19 @@ def run_script(
         except (KeyError, TypeError, ValueError, AttributeError) as bad:
             raise UsageError(f"line {number}: {_explain(bad)}") from None
         for step in steps:
-            yield from _show(step, number)
+            yield from _format_step(step, number)
 
 
 def _explain(bad: Exception) -> str:
     if isinstance(bad, KeyError):
         return f"field {bad.args[0]!r} is missing"
-    return f"a field has the wrong form: {bad}"
+    return f"a field has the wrong type: {bad}"
 
 
-def _play(coordinator: Coordinator, line: dict[str, Any], number: int) -> list[Step]:
+def _run_line(coordinator: Coordinator, line: dict[str, Any], number: int) -> list[Step]:
     at = line.get("at")
     if not isinstance(at, int) or isinstance(at, bool):
-        raise UsageError("'at' must be a whole number of milliseconds")
+        raise UsageError("'at' must be an integer (ms)")
     if "api" in line:
         request = line.get("request", {})
         if not isinstance(request, dict):
@@ -70,16 +71,16 @@ def _play(coordinator: Coordinator, line: dict[str, Any], number: int) -> list[S
     if event == "topic":
         partitions = line["partitions"]
         if not isinstance(partitions, int) or partitions < 0:
-            raise UsageError("'partitions' must be a whole number, 0 for a deleted topic")
+            raise UsageError("'partitions' must be an integer, 0 for a deleted topic")
         topic_id = str(line["topicId"] if partitions else line.get("topicId") or _NO_TOPIC)
         uuid_halves(topic_id)
         return coordinator.topic(at, line["name"], topic_id, partitions, line.get("racks") or ())
     if event == "tick":
         return coordinator.run_until(at)
-    raise UsageError("neither an 'api' nor an 'event' of topic or tick")
+    raise UsageError("the line has neither an 'api' nor an 'event' of topic or tick")
 
 
-def _show(step: Step, number: int) -> Iterator[str]:
+def _format_step(step: Step, number: int) -> Iterator[str]:
     for ticket, response in step.answers:
         out: dict[str, Any] = {"at": step.at, "response": response}
         if ticket != number:

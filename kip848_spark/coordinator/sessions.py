@@ -1,8 +1,8 @@
-"""The timers of members: session, rebalance, and the two of classic members on the new protocol.
+"""Session and rebalance timeouts of members of consumer groups.
 
-KIP-848 "Heartbeat & Session" and "Rebalance Timeout". A session ends when no heartbeat came for
-the session timeout; a rebalance timer runs while a member must revoke, and only counts if the
-member is still at the epoch it was started for.
+KIP-848 "Heartbeat & Session" and "Rebalance Timeout"; docs/kafka-facts.md#timers. A session ends if
+no heartbeat arrives within the session timeout. A rebalance timer runs while a member must revoke
+partitions, and fences the member only if its epoch has not changed since.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kip848_spark.coordinator.shard import Shard
 
 
 def keep_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
-    """(Re)start a member's session: the group's timeout, or the classic member's own."""
+    """Start or extend a member's session: with the group's timeout, or a classic member's own."""
     timeout = shard.config.for_group(group.group_id, SESSION)
     if member.classic is not None:
         timeout = member.classic.session_timeout
@@ -25,7 +25,7 @@ def keep_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
 
 
 def await_revocation(shard: Shard, group: ConsumerGroup, member: Member) -> None:
-    """Give a member its rebalance timeout to revoke."""
+    """Fence the member if it does not revoke within its rebalance timeout."""
     epoch = member.epoch
     schedule_fencing(
         shard,
@@ -46,7 +46,9 @@ def schedule_fencing(
     *,
     still: Callable[[Member], bool] = lambda _: True,
 ) -> None:
-    """Fence a member after ``delay`` ms unless the timer is cancelled or ``still`` says no."""
+    """Fence a member after ``delay`` ms unless the timer is cancelled or ``still``
+    returns False.
+    """
     group_id, member_id = group.group_id, member.member_id
 
     def expire() -> None:

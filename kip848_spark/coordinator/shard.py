@@ -1,8 +1,8 @@
-"""What every part of the coordinator shares: the groups, the clock, the log and the timers.
+"""What all request handlers share: the groups, the clock, the log and the timers.
 
-One shard is one partition of ``__consumer_offsets``. A handler reads the state, appends records
-and answers tickets; :meth:`Shard.append` writes a record *and* replays it, so the state is at
-every moment what a broker would load from the log.
+One shard is one partition of ``__consumer_offsets``. A handler reads the state, appends records and
+answers requests. :meth:`Shard.append` writes a record and replays it, so the state is always the
+one that a broker would load from the log.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kip848_spark.coordinator.topics import Topics
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Who sends a request, as the broker sees it."""
+    """The sender of a request, as the broker sees it."""
 
     client_id: str = ""
     host: str = "/127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request on its way to a handler."""
+class ApiCall:
+    """A request on its way to its handler."""
 
     request: Json
     client: Client
@@ -47,14 +47,14 @@ class Call:
 
 @dataclass(slots=True)
 class Output:
-    """What one step gave: answers (the asker's own first) and appended records."""
+    """The result of one step: answers (the current request's own first) and appended records."""
 
     answers: list[tuple[Ticket, Json]] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
 
 
 class Shard(PartitionState):
-    """The state of one coordinator and the means to change it."""
+    """The state of one coordinator and the operations that change it."""
 
     def __init__(self, release: Release, config: BrokerConfig, seed: int = 0) -> None:
         super().__init__(release)
@@ -70,23 +70,25 @@ class Shard(PartitionState):
     # The log
 
     def append(self, record: Record) -> None:
-        """Write a record and apply it."""
+        """Write a record and apply it to the state."""
         self.output.records.append(record)
         replay(self, record, self.log_end)
         self.log_end += 1
 
     def append_only(self, record: Record) -> None:
-        """Write a record whose effect the state has already (classic groups work that way)."""
+        """Write a record whose effect is in the state already (classic groups change in
+        memory first).
+        """
         self.output.records.append(record)
         self.log_end += 1
 
     def answer(self, ticket: Ticket | None, response: Json) -> None:
-        """Send a response, now or long after its request."""
+        """Send a response, possibly long after its request."""
         if ticket is not None:
             self.output.answers.append((ticket, response))
 
     def take_output(self) -> Output:
-        """What happened since the last call."""
+        """Return and clear the output since the last call."""
         output, self.output = self.output, Output()
         return output
 
@@ -103,7 +105,7 @@ class Shard(PartitionState):
                 return uuid
 
     def new_java_uuid(self) -> str:
-        """A random uuid in the hyphenated form that classic member ids end with."""
+        """A random uuid in the hyphenated form at the end of classic member ids."""
         digits = bytearray(self._random.randbytes(16))
         digits[6] = digits[6] & 0x0F | 0x40
         digits[8] = digits[8] & 0x3F | 0x80
@@ -113,21 +115,21 @@ class Shard(PartitionState):
     # Groups
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """The consumer group of that id, or GROUP_ID_NOT_FOUND."""
+        """The consumer group of that id. Raises GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise GroupError("GROUP_ID_NOT_FOUND", f"there is no consumer group {group_id!r}")
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """The classic group of that id, or GROUP_ID_NOT_FOUND."""
+        """The classic group of that id. Raises GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             raise GroupError("GROUP_ID_NOT_FOUND", f"there is no classic group {group_id!r}")
         return group
 
     def new_classic_group(self, group_id: str) -> ClassicGroup:
-        """A classic group that exists only here so far."""
+        """Create a classic group in memory; nothing is written."""
         group = ClassicGroup(group_id, state=EMPTY, state_since=self.now)
         self.groups[group_id] = group
         return group
@@ -135,11 +137,11 @@ class Shard(PartitionState):
     # Time
 
     def schedule(self, key: str, delay: int, action: Callable[[], None]) -> None:
-        """Run ``action`` after ``delay`` ms, unless the key is cancelled or scheduled anew."""
+        """Run ``action`` after ``delay`` ms, unless the key is cancelled or scheduled again."""
         self.timers.schedule(key, self.now + delay, action)
 
 
-def partitions_of(rows: list[Mapping[str, Any]] | None) -> dict[str, set[int]] | None:
+def owned_partitions(rows: list[Mapping[str, Any]] | None) -> dict[str, set[int]] | None:
     """``topicPartitions`` of a request by topic id; ``None`` stays ``None``."""
     if rows is None:
         return None
@@ -149,14 +151,14 @@ def partitions_of(rows: list[Mapping[str, Any]] | None) -> dict[str, set[int]] |
     return owned
 
 
-def rows_in_order(target: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
-    """A stored target in the order a broker lists it."""
+def order_partitions(target: Mapping[str, Iterable[int]]) -> dict[str, list[int]]:
+    """A stored target in the order in which a broker lists it."""
     return {
         topic: int_order(numbers := list(target[topic]), copied_size(len(numbers)))
         for topic in uuid_order(target)
     }
 
 
-def rows_of(partitions: Mapping[str, Any]) -> list[Json]:
-    """Partitions as responses list them, in the order they are kept."""
+def partition_rows(partitions: Mapping[str, Any]) -> list[Json]:
+    """Partitions as responses list them, in the order of the mapping."""
     return [{"topicId": topic, "partitions": list(partitions[topic])} for topic in partitions]

@@ -1,11 +1,12 @@
-"""What a group is subscribed to, and when that calls for a new group epoch.
+"""What a group subscribes to, and which changes bump the group epoch.
 
-KIP-848 "Group Epoch - Trigger a rebalance" and "Regex Based Subscriptions". An epoch is bumped
-when the names a member asks for change, when its regular expression changes and the new one is
-resolved already (or gone), when a resolution gives other topics, when the topics' metadata
-changes, and when a member goes. Nothing else a member says bumps it.
+KIP-848 "Group Epoch - Trigger a rebalance" and "Regex Based Subscriptions";
+docs/kafka-facts.md#what-bumps-the-group-epoch. The epoch is bumped when a member's topic names
+change, when its regular expression changes to one that is already resolved (or to none), when a
+resolution finds other topics, when topic metadata changes, and when a member leaves. Nothing else
+in a heartbeat bumps it.
 
-A regular expression (:mod:`.re2`) is matched by the whole topic name.
+A regular expression (:mod:`.re2`) must match the whole topic name.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.shard import Shard
 
 _MIN_REFRESH_MS = 10_000
-"""A group's expressions are not resolved again within ten seconds."""
+"""A group's expressions are resolved at most once per ten seconds."""
 
 
 class RegexChange(Enum):
-    """What a heartbeat did to a member's regular expression."""
+    """How a heartbeat changed a member's regular expression."""
 
     NONE = 0
     UPDATED = 1
@@ -35,7 +36,7 @@ class RegexChange(Enum):
 
 
 def compile_regex(regex: str, release: Release) -> re.Pattern[str]:
-    """The expression, or INVALID_REGULAR_EXPRESSION."""
+    """Compile an expression. Raises INVALID_REGULAR_EXPRESSION."""
     try:
         return compile_re2(regex, short_names=release.short_group_names)
     except ValueError as bad:
@@ -43,7 +44,7 @@ def compile_regex(regex: str, release: Release) -> re.Pattern[str]:
 
 
 def regex_change(old: Member, new: Member, group: ConsumerGroup) -> RegexChange:
-    """How the expression changed; a new one that nobody has yet must be valid."""
+    """How the expression changed; one that no member uses yet must be valid."""
     if old.regex == new.regex:
         return RegexChange.NONE
     if new.regex:
@@ -58,13 +59,13 @@ def regex_change(old: Member, new: Member, group: ConsumerGroup) -> RegexChange:
 
 
 def drop_unused_regex(shard: Shard, group: ConsumerGroup, regex: str) -> None:
-    """Key 16's tombstone once nobody subscribes by this expression any more."""
+    """Write key 16's tombstone once no member uses this expression."""
     if regex and not group.regex_counts[regex]:
         shard.append(records.tombstone("16", groupId=group.group_id, regularExpression=regex))
 
 
 def refresh_metadata(shard: Shard, group: ConsumerGroup, *, bump: bool) -> None:
-    """Look at the topics anew and bump the epoch if they, or the caller, call for it."""
+    """Check topic metadata, and bump the epoch if it changed or ``bump`` is set."""
     metadata_hash: int | None = None
     if shard.release.partition_metadata_record:
         topics = shard.topics.subscription_metadata(sorted(group.topic_names()))
@@ -83,7 +84,7 @@ def refresh_metadata(shard: Shard, group: ConsumerGroup, *, bump: bool) -> None:
 
 
 def bump_after_removal(shard: Shard, group: ConsumerGroup) -> None:
-    """A member went: the epoch is bumped in any case, even for the last one."""
+    """A member was removed: bump the epoch, even after the last one."""
     metadata_hash: int | None = None
     if shard.release.partition_metadata_record:
         topics = shard.topics.subscription_metadata(sorted(group.topic_names()))
@@ -95,7 +96,7 @@ def bump_after_removal(shard: Shard, group: ConsumerGroup) -> None:
     shard.metrics.mark("consumer-group-rebalance", shard.now)
 
 
-# Resolution of regular expressions: asynchronous in a broker, a timer due at once here
+# Resolution of regular expressions: asynchronous in a broker, a timer due now here
 
 
 def _resolution_key(group_id: str) -> str:
@@ -103,16 +104,16 @@ def _resolution_key(group_id: str) -> str:
 
 
 def maybe_resolve(
-    shard: Shard, group: ConsumerGroup, resolved: dict[str, ResolvedRegex], *, asked: bool
+    shard: Shard, group: ConsumerGroup, resolved: dict[str, ResolvedRegex], *, requested: bool
 ) -> None:
-    """Order a resolution if one is due.
+    """Schedule a resolution if one is due.
 
-    ``resolved`` is what was resolved before this heartbeat; ``asked`` is false if this heartbeat
-    has no expression and nobody had one before.
+    ``resolved`` is what was resolved before this heartbeat. ``requested`` is False if neither this
+    heartbeat nor any member before it had an expression.
     """
     group_id = group.group_id
     key = _resolution_key(group_id)
-    if not asked or shard.timers.scheduled(key) or not group.regex_counts:
+    if not requested or shard.timers.scheduled(key) or not group.regex_counts:
         return
     last = max((found.timestamp for found in resolved.values()), default=None)
     if last is not None and shard.now < last + _MIN_REFRESH_MS:
@@ -129,7 +130,7 @@ def maybe_resolve(
 
 
 def _resolve(shard: Shard, group_id: str, regexes: list[str]) -> None:
-    """Match every topic, store what was found, bump if the group's topics are others now."""
+    """Match every topic, store the result, and bump the epoch if the group's topics changed."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         return

@@ -1,7 +1,7 @@
-"""The target assignment: who shall have what (KIP-848 "Target Assignment", "Assignment Epoch").
+"""The target assignment (KIP-848 "Target Assignment" and "Assignment Epoch").
 
-Computed for a group epoch when a member heartbeats; written as the difference to the last one
-(key 7 for each member whose target changed) and closed by the epoch it belongs to (key 6).
+It is computed for a group epoch when a member sends a heartbeat. Only changes are written: key 7
+for each member whose target changed, then key 6 with the epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from kip848_spark.coordinator.shard import Shard
 
 
 def may_compute(shard: Shard, group: ConsumerGroup) -> bool:
-    """From 4.3 on a target stays for the assignment interval; without a time it may go now."""
+    """Whether a new target may be computed: from 4.3 on, not before the assignment interval has
+    passed.
+    """
     interval = shard.config.assignment_interval(group.group_id)
     return (
         group.target_timestamp == 0
@@ -33,33 +35,36 @@ def may_compute(shard: Shard, group: ConsumerGroup) -> bool:
     )
 
 
-class Before(NamedTuple):
-    """What a broker still knows of the group as it was before the request at hand."""
+class GroupSnapshot(NamedTuple):
+    """What a broker still uses of the group's state before the current request."""
 
-    walked: list[str]
-    """Its members in the order of the table they are in."""
+    member_order: list[str]
+    """Its members in the order of their hash table."""
     homogeneous: bool
-    """Whether all asked for the same topics: looked at anew only if the metadata is refreshed."""
+    """Whether all members subscribed to the same topics; only a metadata refresh updates this."""
     votes: Counter[str]
-    """How many members asked for which assignor."""
+    """How many members requested each assignor."""
     vote: str | None
-    """What the member of the request asked for."""
+    """The assignor that the requesting member requested before."""
 
 
-UNNEEDED = Before([], True, Counter(), None)
-"""For a request that changes nothing in a group at rest: no target will be computed."""
+EMPTY_SNAPSHOT = GroupSnapshot([], True, Counter(), None)
+"""For a request that changes nothing in a stable group: no target will be computed."""
 
 
-def at_rest(shard: Shard, group: ConsumerGroup) -> bool:
-    """The target is the group epoch's own and the topics need no look."""
+def needs_no_target(shard: Shard, group: ConsumerGroup) -> bool:
+    """Whether the target is of the group's epoch and topic metadata need not be checked."""
     return 0 < group.epoch <= group.target_epoch and shard.now < group.metadata_deadline
 
 
-def before_request(group: ConsumerGroup, member: Member, walked: list[str] | None = None) -> Before:
-    """Remember the group before a request of this member changes it; ``walked`` is the order of
-    its members if that is not their table's."""
-    order = group.walk_members() if walked is None else walked
-    return Before(order, group.homogeneous(), _votes(group), member.server_assignor)
+def take_snapshot(
+    group: ConsumerGroup, member: Member, member_order: list[str] | None = None
+) -> GroupSnapshot:
+    """Store the group's state before a request changes it; ``member_order`` is the order of its
+    members if it is not that of their table.
+    """
+    order = group.walk_members() if member_order is None else member_order
+    return GroupSnapshot(order, group.homogeneous(), _votes(group), member.server_assignor)
 
 
 def _votes(group: ConsumerGroup) -> Counter[str]:
@@ -67,12 +72,12 @@ def _votes(group: ConsumerGroup) -> Counter[str]:
 
 
 def preferred_assignor(
-    shard: Shard, group: ConsumerGroup, before: Before | None = None, member_id: str = ""
+    shard: Shard, group: ConsumerGroup, before: GroupSnapshot | None = None, member_id: str = ""
 ) -> str:
-    """The assignor most members ask for; without any wish, the broker's first one.
+    """The assignor that most members request; without any request, the broker's first one.
 
-    Of two with as many votes it is the one that comes first in a table which began as a copy of
-    the votes before the request, and from which the member's old vote was taken first.
+    Of two assignors with equal votes, the first one in a hash table wins. The table began as a copy
+    of the votes before the request, from which the member's old vote was removed first.
     """
     votes = _votes(group) if before is None else before.votes.copy()
     known = TimelineOrder().walk(sorted(votes))
@@ -94,23 +99,29 @@ def preferred_assignor(
 
 
 def update_target(
-    shard: Shard, group: ConsumerGroup, before: Before, joiner: str, *, refreshed: bool
+    shard: Shard,
+    group: ConsumerGroup,
+    before: GroupSnapshot,
+    member_id_of_request: str,
+    *,
+    refreshed: bool,
 ) -> None:
-    """Compute the target of the current group epoch and append what changed.
+    """Compute the target of the current group epoch and write what changed.
 
-    A joiner is visited after the members there were before, within its bucket (facts D, "Hash
-    order"). Unless the metadata was ``refreshed``, the subscription type is the one before, too:
-    seen on 4.3.1, where a member that joins with no topics then leaves everyone with nothing.
+    Within a hash bucket, a new member is visited after the members that existed before
+    (docs/kafka-facts.md#hash-order). Unless the metadata was ``refreshed``, the group still counts
+    as homogeneous or not as before the request: observed on 4.3.1, where a member that joins
+    without topics then leaves every member without partitions.
     """
-    known = [member_id for member_id in before.walked if member_id in group.members]
-    comers = [member_id for member_id in group.members if member_id not in set(known)]
-    order = string_order(known + comers)
-    assign = ASSIGNORS[preferred_assignor(shard, group, before, joiner)]
+    known = [member_id for member_id in before.member_order if member_id in group.members]
+    joined = [member_id for member_id in group.members if member_id not in set(known)]
+    order = string_order(known + joined)
+    assign = ASSIGNORS[preferred_assignor(shard, group, before, member_id_of_request)]
     homogeneous = group.homogeneous() if refreshed else before.homogeneous
     result = assign(specification(shard, group, order, homogeneous))
     for member_id in order:
         new = result.get(member_id, {})
-        fresh = member_id == joiner and member_id not in known
+        fresh = member_id == member_id_of_request and member_id not in known
         if fresh or group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in new.items()}:
             shard.append(records.target_member(group.group_id, member_id, new))
     timestamp = shard.now if shard.release.assignment_interval else 0
@@ -140,7 +151,7 @@ def specification(
 
 
 def _topic_ids(shard: Shard, group: ConsumerGroup, member: Member) -> dict[str, None]:
-    """A member's existing topics in the order a broker walks their names."""
+    """A member's existing topics, in the order in which a broker iterates their names."""
     names = string_order(sorted(member.topic_names), copied_size(len(member.topic_names)))
     if member.regex in group.resolved:
         found = group.resolved[member.regex].topics

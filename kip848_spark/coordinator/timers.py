@@ -1,4 +1,4 @@
-"""Timers by key, and the one clock of the coordinator: time only moves when it is told to."""
+"""Timers by key. Time passes only when the caller says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Action = Callable[[], None]
 
 
 class Timers:
-    """Scheduled work. A key has one timer; scheduling it again replaces it."""
+    """Scheduled actions. A key has at most one timer; scheduling it again replaces it."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, str]] = []
@@ -17,7 +17,7 @@ class Timers:
         self._sequence = 0
 
     def schedule(self, key: str, due: int, action: Action) -> None:
-        """Run ``action`` at ``due`` unless it is cancelled or replaced before."""
+        """Run ``action`` at ``due`` (ms) unless the timer is cancelled or replaced before."""
         self._sequence += 1
         self._live[key] = (due, self._sequence, action)
         heapq.heappush(self._heap, (due, self._sequence, key))
@@ -26,20 +26,22 @@ class Timers:
             heapq.heapify(self._heap)
 
     def cancel(self, key: str) -> None:
-        """Forget the timer of that key, if any."""
+        """Cancel the timer of that key, if any."""
         self._live.pop(key, None)
 
     def scheduled(self, key: str) -> bool:
-        """Whether a timer of that key waits."""
+        """Whether that key has a timer."""
         return key in self._live
 
     def due_of(self, key: str) -> int | None:
-        """When the timer of that key is due, if one waits."""
+        """When the timer of that key is due (ms); None without one."""
         live = self._live.get(key)
         return None if live is None else live[0]
 
     def due(self, now: int) -> Iterator[tuple[int, Action]]:
-        """Take each timer due by ``now``, earliest first; work may schedule more meanwhile."""
+        """Remove and yield each timer due by ``now``, earliest first; actions may schedule more
+        meanwhile.
+        """
         while self._heap and self._heap[0][0] <= now:
             due, order, key = heapq.heappop(self._heap)
             live = self._live.get(key)
@@ -48,7 +50,7 @@ class Timers:
                 yield due, live[2]
 
     def next_due(self) -> int | None:
-        """When the earliest timer is due."""
+        """When the earliest timer is due (ms); None without one."""
         while self._heap:
             due, order, key = self._heap[0]
             live = self._live.get(key)

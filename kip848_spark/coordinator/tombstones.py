@@ -16,20 +16,20 @@ def append_member_tombstones(shard: Shard, group: ConsumerGroup, member: Member)
 
 
 def append_consumer_group_tombstones(
-    shard: Shard, group: ConsumerGroup, walked: list[str] | None = None
+    shard: Shard, group: ConsumerGroup, member_order: list[str] | None = None
 ) -> None:
-    """Append every tombstone of a consumer group, key type by key type, in the order of
-    docs/kafka-facts.md#record-layouts. ``walked`` is the order of the members if it is not that of
-    the group's table.
+    """Append every tombstone of a consumer group, key type by key type
+    (docs/kafka-facts.md#consumer-groups). ``member_order`` is the order of the members if it is not
+    that of the group's table.
     """
     group_id = group.group_id
-    walked = walked or group.walk_members()
+    member_order = member_order or group.walk_members()
     regexes = group.walk_regexes()
-    for kind, ids in (("8", walked), ("7", walked)):
+    for kind, ids in (("8", member_order), ("7", member_order)):
         for member_id in ids:
             shard.append(records.tombstone(kind, groupId=group_id, memberId=member_id))
     shard.append(records.tombstone("6", groupId=group_id))
-    for member_id in walked:
+    for member_id in member_order:
         shard.append(records.tombstone("5", groupId=group_id, memberId=member_id))
     for regex in regexes:
         shard.append(records.tombstone("16", groupId=group_id, regularExpression=regex))

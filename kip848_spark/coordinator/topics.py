@@ -1,8 +1,8 @@
-"""The cluster's topics as the coordinator sees them, and the hash that says they changed.
+"""The cluster's topics as the coordinator knows them, and the hash of their metadata.
 
-KIP-848 "Group Epoch": a change of the metadata of a subscribed topic bumps the epoch. 4.0 keeps
-the metadata itself in a record of key 4; from 4.1 on the epoch record carries a hash over it
-(facts E).
+KIP-848 "Group Epoch": a metadata change of a subscribed topic bumps the group epoch. 4.0 stores the
+metadata in a record of key 4; from 4.1 on the epoch record stores a hash of it
+(docs/kafka-facts.md#hashes).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kip848_spark.coordinator.javahash import string_order, table_size, uuid_hal
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its id, the number of its partitions, and the racks of each one's replicas."""
+    """A topic: its id, its number of partitions, and the racks of each partition's replicas."""
 
     name: str
     topic_id: str
@@ -34,7 +34,7 @@ class Topic:
             parts.append(struct.pack("<i", partition))
             racks = self.racks[partition] if partition < len(self.racks) else ()
             for rack in sorted(racks):
-                text = _text(rack)  # its length stands before it and, as of any text, behind it
+                text = _text(rack)  # its length precedes it and, as for any text, follows it
                 parts.append(text[-4:] + text)
         return _xxh3(b"".join(parts))
 
@@ -50,7 +50,7 @@ def _xxh3(data: bytes) -> int:
 
 
 class Topics:
-    """The topics that exist now; ``version`` rises with every change."""
+    """The topics that exist; ``version`` rises with every change."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
@@ -60,7 +60,7 @@ class Topics:
         self.version_with_new_topics = 0
 
     def put(self, topic: Topic) -> None:
-        """A topic appears, grows, or is created anew under another id."""
+        """Create a topic, change it, or recreate it with another id."""
         self.version += 1
         old = self._by_name.get(topic.name)
         if old is None or old.topic_id != topic.topic_id:
@@ -72,7 +72,7 @@ class Topics:
         self._hashes.pop(topic.name, None)
 
     def delete(self, name: str) -> Topic | None:
-        """A topic goes; what it was, or ``None``."""
+        """Delete a topic; returns it, or ``None`` if it does not exist."""
         self.version += 1
         topic = self._by_name.pop(name, None)
         if topic is not None:
@@ -89,16 +89,18 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def names(self) -> list[str]:
-        """Every topic's name."""
+        """The names of all topics."""
         return list(self._by_name)
 
     def ids_of(self, names: Iterable[str]) -> set[str]:
-        """The ids of those of the named topics that exist."""
+        """The ids of those named topics that exist."""
         found = (self._by_name.get(name) for name in names)
         return {topic.topic_id for topic in found if topic is not None}
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """The metadata hash of a group with these topics: 0 without any (facts E)."""
+        """The metadata hash of a group that subscribes to these topics; 0 if none of
+        them exists.
+        """
         hashes = []
         for name in sorted(names):
             topic = self._by_name.get(name)
@@ -110,7 +112,7 @@ class Topics:
         return _xxh3(struct.pack(f"<{len(hashes)}q", *hashes)) if hashes else 0
 
     def subscription_metadata(self, names: Sequence[str]) -> list[Topic]:
-        """What a group with these topics keeps of them in 4.0, in the order 4.0 writes it."""
+        """What a group that subscribes to these topics stores of them in 4.0, in 4.0's order."""
         return [
             Topic(topic.name, topic.topic_id, topic.partitions)
             for name in string_order(names, table_size(len(names)))

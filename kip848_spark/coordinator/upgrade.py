@@ -23,11 +23,11 @@ from kip848_spark.coordinator.shard import Shard
 def group_to_join(
     shard: Shard, group_id: str, member_id: str, *, joins: bool
 ) -> tuple[ConsumerGroup, list[str] | None]:
-    """The consumer group a heartbeat is for; a joiner may create it or convert a classic one.
+    """The consumer group of a heartbeat; a joining member may create it or convert a classic group.
 
-    Beside it the order in which a converted group's members are walked during this request: a
-    broker then still has the table it converted them into, and from then on the one that the
-    records written out of that make, where members of one slot come the other way round.
+    Also returns the order in which a converted group's members are visited during this request. A
+    broker then still holds the table it converted them into; later it holds the one that the
+    written records give, which reverses members of the same slot.
     """
     group = shard.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
@@ -37,7 +37,7 @@ def group_to_join(
     if group is None:
         return ConsumerGroup(group_id, shard.release), None
     if not group.members:
-        # Nobody is there: the classic group ends and the epoch starts anew (facts A).
+        # An empty classic group is deleted, and the epoch starts again.
         cancel_group_timers(shard, group)
         shard.append(records.tombstone("2", group=group_id))
         return ConsumerGroup(group_id, shard.release), None
@@ -48,14 +48,14 @@ def group_to_join(
 
 
 def check_upgrade(shard: Shard, group: ClassicGroup) -> None:
-    """GROUP_ID_NOT_FOUND unless policy, protocol type and size allow an upgrade."""
+    """Raise GROUP_ID_NOT_FOUND unless policy, protocol type and size allow an upgrade."""
     reason = None
-    if not shard.config.upgrades:
-        reason = "the migration policy forbids it"
+    if not shard.config.allows_upgrade:
+        reason = "the migration policy does not allow it"
     elif not group.uses_consumer_protocol:
         reason = "it does not use the consumer protocol"
     elif len(group.members) > shard.config.number(MAX_SIZE):
-        reason = "it is too large"
+        reason = "it has too many members"
     if reason is not None:
         raise GroupError(
             "GROUP_ID_NOT_FOUND", f"classic group {group.group_id!r} is not upgraded: {reason}"
@@ -63,9 +63,10 @@ def check_upgrade(shard: Shard, group: ClassicGroup) -> None:
 
 
 def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]]:
-    """Convert: group tombstone, members, epoch, targets, target epoch, current assignments.
+    """Convert the group: group tombstone, members, epoch, targets, target epoch, current
+    assignments.
 
-    Gives the new group, and its members in the order they were written.
+    Returns the new group, and its members in the order in which they were written.
     """
     check_upgrade(shard, group)
     members = [_convert_member(shard, group, group.members[i]) for i in string_order(group.members)]
@@ -77,9 +78,9 @@ def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]
     shard.groups[group_id] = new
     for member in members:
         new.put_member(member)
-    walked = [new.members[member_id] for member_id in new.walk_members()]
+    member_order = [new.members[member_id] for member_id in new.walk_members()]
     shard.groups[group_id] = new = ConsumerGroup(group_id, shard.release)
-    for member in walked:
+    for member in member_order:
         shard.append(new.member_record(member))
     metadata_hash = None
     if shard.release.partition_metadata_record:
@@ -88,7 +89,7 @@ def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]
     else:
         metadata_hash = shard.topics.hash_of(new.topic_names())
     shard.append(records.group_epoch(group_id, group.generation, metadata_hash))
-    for member in walked:
+    for member in member_order:
         shard.append(
             records.target_member(
                 group_id,
@@ -97,14 +98,14 @@ def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]
             )
         )
     shard.append(records.target_epoch(group_id, group.generation, 0))
-    for member in walked:
+    for member in member_order:
         shard.append(new.current_record(member))
         keep_session(shard, new, member)
-    return new, [member.member_id for member in walked]
+    return new, [member.member_id for member in member_order]
 
 
 def _convert_member(shard: Shard, group: ClassicGroup, member: ClassicMember) -> Member:
-    """A classic member as a member of the new protocol, at the generation as its epoch."""
+    """A classic member as a member of the new protocol; its epoch is the generation."""
     try:
         assignment = read_assignment(member.assignment)
         subscription = read_subscription(member.metadata(group.protocol))

@@ -1,27 +1,27 @@
-"""Looking at groups: ListGroups, DescribeGroups, ConsumerGroupDescribe (KIP-848 of that name)."""
+"""Read-only requests: ListGroups, DescribeGroups and ConsumerGroupDescribe (KIP-848)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kip848_spark.coordinator.classic import encoded
+from kip848_spark.coordinator.classic import to_base64
 from kip848_spark.coordinator.classic_group import DEAD, STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.consumer_protocol import CONSUMER
 from kip848_spark.coordinator.javahash import copied_size, string_order
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.shard import Shard, rows_in_order
+from kip848_spark.coordinator.shard import Shard, order_partitions
 from kip848_spark.coordinator.target import preferred_assignor
 
-_NOT_ASKED = -2147483648
-"""``authorizedOperations`` of a request that did not ask for them."""
+_NOT_REQUESTED = -2147483648
+"""``authorizedOperations`` if the request did not ask for them."""
 _CLASSIC, _CONSUMER = 0, 1
 """``memberType`` of a described member."""
 
 
 def list_groups(shard: Shard, request: Json) -> Json:
-    """Every group that passes both filters; an empty filter lets all through."""
+    """Every group that passes both filters; an empty filter passes every group."""
     states = {state.lower() for state in request.get("statesFilter") or ()}
     types = {kind.lower() for kind in request.get("typesFilter") or ()}
     rows = []
@@ -45,7 +45,7 @@ def list_groups(shard: Shard, request: Json) -> Json:
 
 
 def describe_groups(shard: Shard, request: Json, version: int) -> Json:
-    """Classic groups; anything else counts as dead."""
+    """Classic groups; any other group is reported as dead."""
     rows = []
     for group_id in request.get("groups") or ():
         group = shard.groups.get(group_id)
@@ -63,7 +63,7 @@ def describe_groups(shard: Shard, request: Json, version: int) -> Json:
                     "protocolType": "",
                     "protocolData": "",
                     "members": [],
-                    "authorizedOperations": _NOT_ASKED,
+                    "authorizedOperations": _NOT_REQUESTED,
                 }
             )
     return {"throttleTimeMs": 0, "groups": rows}
@@ -77,8 +77,8 @@ def _classic(group: ClassicGroup) -> Json:
             "groupInstanceId": member.instance_id,
             "clientId": member.client_id,
             "clientHost": member.client_host,
-            "memberMetadata": encoded(member.metadata(group.protocol)) if stable else "",
-            "memberAssignment": encoded(member.assignment),
+            "memberMetadata": to_base64(member.metadata(group.protocol)) if stable else "",
+            "memberAssignment": to_base64(member.assignment),
         }
         for member in group.members.values()
     ]
@@ -90,12 +90,12 @@ def _classic(group: ClassicGroup) -> Json:
         "protocolType": group.protocol_type or "",
         "protocolData": (group.protocol or "") if stable else "",
         "members": members,
-        "authorizedOperations": _NOT_ASKED,
+        "authorizedOperations": _NOT_REQUESTED,
     }
 
 
 def describe_consumer_groups(shard: Shard, request: Json) -> Json:
-    """ConsumerGroupDescribe: epochs, current and target assignment of each member."""
+    """ConsumerGroupDescribe: epochs, and current and target assignment of each member."""
     rows = []
     for group_id in request.get("groupIds") or ():
         group = shard.groups.get(group_id)
@@ -108,7 +108,7 @@ def describe_consumer_groups(shard: Shard, request: Json) -> Json:
             "assignmentEpoch": 0,
             "assignorName": "",
             "members": [],
-            "authorizedOperations": _NOT_ASKED,
+            "authorizedOperations": _NOT_REQUESTED,
         }
         if isinstance(group, ConsumerGroup):
             row |= {
@@ -128,12 +128,12 @@ def describe_consumer_groups(shard: Shard, request: Json) -> Json:
 
 
 def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
-    held: dict[str, list[int]] = {
+    assigned: dict[str, list[int]] = {
         topic: list(numbers) for topic, numbers in member.assigned.items()
     }
     if shard.release.describes_pending:
         for topic, numbers in member.pending.items():
-            held.setdefault(topic, []).extend(numbers)
+            assigned.setdefault(topic, []).extend(numbers)
     return {
         "memberId": member.member_id,
         "instanceId": member.instance_id,
@@ -145,14 +145,14 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
             sorted(member.topic_names), copied_size(len(member.topic_names))
         ),
         "subscribedTopicRegex": member.regex,
-        "assignment": _named(shard, held),
-        "targetAssignment": _named(shard, rows_in_order(group.target_of(member.member_id))),
+        "assignment": _with_names(shard, assigned),
+        "targetAssignment": _with_names(shard, order_partitions(group.target_of(member.member_id))),
         "memberType": _CONSUMER if member.classic is None else _CLASSIC,
     }
 
 
-def _named(shard: Shard, partitions: Mapping[str, Any]) -> Json:
-    """Partitions with topic names; those of topics that are gone are left out."""
+def _with_names(shard: Shard, partitions: Mapping[str, Any]) -> Json:
+    """Partitions with topic names; deleted topics are omitted."""
     return {
         "topicPartitions": [
             {

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kip848_spark.coordinator.releases import release_named
+from kip848_spark.coordinator.releases import find_release
 
 TopicIdPartition = tuple[str, int]
 STABLE, UNREVOKED = 0, 1
@@ -53,7 +53,7 @@ class Invariants:
     """
 
     def __init__(self, release: str) -> None:
-        known = release_named(release)
+        known = find_release(release)
         self._first_epoch = known.first_epoch
         self._masks = known.masks_lost_topics
         self._groups: dict[str, ObservedGroup] = {}

@@ -199,7 +199,7 @@ class SimulatedPartition:
             or not isinstance(group, ConsumerGroup)
             or group.members.get(member.member_id) is not member
             or member.epoch != request["memberEpoch"]
-            or not member.reconciled_to(group.target_epoch)
+            or not member.is_reconciled(group.target_epoch)
             or group.regex_counts
         ):
             return False

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kip848_spark.coordinator.javahash import string_hash
-from kip848_spark.coordinator.releases import release_named
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.errors import UsageError
-from kip848_spark.simulation.profiles import Profile, profile_named
+from kip848_spark.simulation.profiles import Profile, find_profile
 
 START = 1_767_225_600_000
 """When simulated time begins: 2026-01-01 00:00 UTC, in ms."""
@@ -161,8 +161,8 @@ def plan_cluster(
     ``busiest`` is the approximate share (below 1) of all records in one partition, whose groups
     then commit more often; 0 leaves the intervals as they are. Raises UsageError.
     """
-    traits = profile_named(profile)
-    release = release_named(release).name
+    traits = find_profile(profile)
+    release = find_release(release).name
     if release == "kip":
         raise UsageError(
             "Records of the KIP's text are not in the shipped dialect.",

@@ -115,7 +115,7 @@ PROFILES: dict[str, Profile] = {
 }
 
 
-def profile_named(name: str) -> Profile:
+def find_profile(name: str) -> Profile:
     """The profile of that name. Raises UsageError."""
     if name not in PROFILES:
         raise UsageError(f"There is no profile {name}.", f"Use one of: {', '.join(PROFILES)}.")

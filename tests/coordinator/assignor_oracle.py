@@ -10,7 +10,7 @@ from pathlib import Path
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.config import BrokerConfig
 from kip848_spark.coordinator.javahash import int_order, uuid_order
-from kip848_spark.coordinator.releases import release_named
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.runtime.jars import broker_jars
 from kip848_spark.runtime.java import find_java
@@ -66,7 +66,7 @@ def _parse(line: str) -> dict[str, dict[str, list[int]]]:
 def random_group(seed: int) -> tuple[str, AssignmentSpec]:
     """A group in the middle of its life: some old target, some change since."""
     rng = random.Random(seed)
-    shard = Shard(release_named("4.3"), BrokerConfig(release_named("4.3")), seed)
+    shard = Shard(find_release("4.3"), BrokerConfig(find_release("4.3")), seed)
     topics = [shard.new_uuid() for _ in range(rng.randint(1, 5))]
     partitions = {topic: rng.choice((1, 2, 3, 5, 8, 20)) for topic in topics}
     same = rng.random() < 0.5

@@ -141,7 +141,7 @@ class Clients:
                 assert (topic, number) not in held, "two members hold a partition"
                 held.add((topic, number))
             assert bool(member.pending) == (member.state is MemberState.UNREVOKED_PARTITIONS)
-            if member.reconciled_to(group.target_epoch) and member.member_id in group.targets:
+            if member.is_reconciled(group.target_epoch) and member.member_id in group.targets:
                 wanted = group.target_of(member.member_id)
                 assert all(n in wanted.get(t, ()) for t, ns in member.assigned.items() for n in ns)
         shadow = self.shadow.shard.groups["g"]

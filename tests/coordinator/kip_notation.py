@@ -179,7 +179,7 @@ class Page:
             self.coordinator.replay(record("8", 0, who, current))
             self.epochs[member], self.owned[member] = epoch, numbers
         self.coordinator.replay(record("6", 0, key, {"assignmentEpoch": epoch}))
-        self.coordinator.loaded(self.now)
+        self.coordinator.finish_loading(self.now)
 
     def loads_classic(self, generation: int, **shares: list[int]) -> None:
         """A stable classic group at that generation."""
@@ -208,7 +208,7 @@ class Page:
             "members": members,
         }
         self.coordinator.replay(record("2", 3, {"group": "g"}, value))
-        self.coordinator.loaded(self.now)
+        self.coordinator.finish_loading(self.now)
 
     # What the page shows
 

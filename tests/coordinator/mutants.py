@@ -17,7 +17,7 @@ def _free_always(*_: Any) -> bool:
     return True
 
 
-def _still_owns_never(*_: Any) -> bool:
+def _always_acknowledged(*_: Any) -> bool:
     return False
 
 
@@ -47,12 +47,12 @@ def _keeps_pending(member: Member, goal: Any, owned: Any) -> Member:
 
 def _epoch_ahead(member: Member, goal: Any, owned: Any) -> Member:
     after = _real_reconcile(member, goal, owned)
-    return after if after is member else after.moved_to(after.epoch + 1)
+    return after if after is member else after.at_epoch(after.epoch + 1)
 
 
 def _epoch_back(member: Member, goal: Any, owned: Any) -> Member:
     after = _real_reconcile(member, goal, owned)
-    return after if after is member or after.epoch < 2 else after.moved_to(1)
+    return after if after is member or after.epoch < 2 else after.at_epoch(1)
 
 
 def _takes_all(spec: AssignmentSpec) -> Any:
@@ -98,7 +98,7 @@ Mutant = Callable[[], AbstractContextManager[Any]]
 MUTANTS: dict[str, Mutant] = {
     "grants what others still own": lambda: patch.object(reconcile, "_is_free", _free_always),
     "takes away without revoking": lambda: patch.object(
-        reconcile, "_still_owns", _still_owns_never
+        reconcile, "_not_acknowledged", _always_acknowledged
     ),
     "bumps by two": lambda: patch.object(record_forms, "group_epoch", _bump_by_two),
     "target of the epoch before": lambda: patch.object(
@@ -116,7 +116,7 @@ MUTANTS: dict[str, Mutant] = {
     "no bump when a member goes": lambda: patch.object(membership, "bump_after_removal", _no_bump),
     "blind to topics": lambda: patch.object(heartbeat, "refresh_metadata", _no_bump),
     "never a new target": lambda: patch.object(heartbeat, "update_target", _no_bump),
-    "forgets the previous epoch": lambda: patch.object(Member, "moved_to", _forgets_where_it_was),
+    "forgets the previous epoch": lambda: patch.object(Member, "at_epoch", _forgets_where_it_was),
     "dates partitions ahead": lambda: patch.object(heartbeat, "reconcile", _partitions_ahead),
     "writes a target twice": lambda: patch.object(heartbeat, "refresh_metadata", _always_a_target),
     "takes any epoch": lambda: patch.object(membership, "check_epoch", _no_bump),

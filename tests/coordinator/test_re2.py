@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kip848_spark.coordinator.re2 import compile_re2
-from kip848_spark.coordinator.releases import release_named
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.runtime.jars import broker_jars
 from kip848_spark.runtime.java import find_java
 
@@ -50,7 +50,7 @@ def re2j(version: str, asked: list[str]) -> list[str]:
 
 def ours(expression: str, release: str) -> str:
     try:
-        pattern = compile_re2(expression, short_names=release_named(release).short_group_names)
+        pattern = compile_re2(expression, short_names=find_release(release).short_group_names)
     except ValueError:
         return "refused"
     return "".join("01"[pattern.fullmatch(name) is not None] for name in NAMES)

@@ -151,5 +151,5 @@ def test_a_partition_is_taken_over_only_at_a_higher_epoch() -> None:
     coordinator = Coordinator("4.3")
     coordinator.replay(owned("A", 5))
     coordinator.replay(owned("B", 6))
-    with pytest.raises(ReplayError, match="still held at 6"):
+    with pytest.raises(ReplayError, match="owner is still at 6"):
         coordinator.replay(owned("C", 6))

@@ -1,4 +1,4 @@
-"""The server side assignors of KIP-848: ``range`` and ``uniform``, by name."""
+"""The server-side assignors of KIP-848, by name: ``range`` and ``uniform``."""
 
 from __future__ import annotations
 

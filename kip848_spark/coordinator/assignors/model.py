@@ -1,4 +1,4 @@
-"""What an assignor is given and gives back (KIP-848 "Broker API", AssignmentSpec)."""
+"""Input and output of an assignor (KIP-848 "Broker API", AssignmentSpec)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kip848_spark.coordinator.javahash import (
 )
 
 Assignment = dict[str, dict[int, None]]
-"""Topic id -> partitions, in the order they came."""
+"""Topic id -> partitions, in order of insertion."""
 GroupAssignment = dict[str, dict[str, list[int]]]
-"""Member id -> topic id -> partitions, in the order a broker's tables list them."""
+"""Member id -> topic id -> partitions, in the order in which a broker's tables list them."""
 
 
 class MemberSpec(NamedTuple):
@@ -27,29 +27,29 @@ class MemberSpec(NamedTuple):
     member_id: str
     instance_id: str | None
     topics: Mapping[str, None]
-    """Ids in the order a broker walks the names."""
+    """Topic ids in the order in which a broker iterates the names."""
     target: Assignment
-    """Its partitions by the last target: what stickiness keeps."""
+    """Its partitions in the last target, which a sticky assignor keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignmentSpec:
-    """A group as an assignor sees it. The order of the members is the order of the visits."""
+    """A group as an assignor sees it. The assignor visits the members in this order."""
 
     members: tuple[MemberSpec, ...]
     partitions: dict[str, int]
-    """Topic id -> number of partitions, for every topic some member asks for."""
+    """Topic id -> number of partitions, for every subscribed topic."""
     homogeneous: bool
 
 
 Assignor = Callable[[AssignmentSpec], GroupAssignment]
 
 
-class Share:
-    """One member's growing part of a target, in the order of a broker's tables.
+class TargetBuilder:
+    """Builds one member's target, in the order of a broker's hash tables.
 
-    It begins as a copy of what is kept of the old target; a topic new to the member gets a set
-    that begins with ``fresh`` buckets.
+    It begins as a copy of the partitions kept from the old target. A topic that is new to the
+    member gets a set of ``fresh`` buckets.
     """
 
     def __init__(self, member: MemberSpec) -> None:
@@ -60,10 +60,10 @@ class Share:
         self._table: HashTable | None = None
 
     def keep(self, topic: str, numbers: Iterable[int]) -> None:
-        """Keep partitions of the old target; all of this comes before :meth:`add`."""
+        """Keep partitions of the old target; call it only before :meth:`add`."""
         self.partitions[topic] = dict.fromkeys(numbers)
 
-    def _opened(self) -> HashTable:
+    def _get_table(self) -> HashTable:
         if self._table is None:
             self._table = HashTable(uuid_order(self.old), table_size(len(self.old)))
             for topic in self.old.keys() - self.partitions.keys():
@@ -71,8 +71,8 @@ class Share:
         return self._table
 
     def add(self, topic: str, number: int, fresh: int) -> None:
-        """Give the member a partition."""
-        self._opened().compute(topic)
+        """Add a partition."""
+        self._get_table().compute(topic)
         if topic not in self.partitions:
             self.partitions[topic] = {}
             self._fresh[topic] = fresh
@@ -80,20 +80,20 @@ class Share:
         self._most[topic] = max(self._most.get(topic, 0), len(self.partitions[topic]))
 
     def take(self, topic: str, number: int) -> None:
-        """Take a partition away again."""
-        table = self._opened()
+        """Remove a partition."""
+        table = self._get_table()
         del self.partitions[topic][number]
         if not self.partitions[topic]:
             del self.partitions[topic]
             table.remove(topic)
 
-    def listed(self) -> dict[str, list[int]]:
-        """The share in order: the old target's own if nothing changed."""
+    def ordered(self) -> dict[str, list[int]]:
+        """The target in order: the old target's order if nothing changed."""
         same = self._table is None and self.partitions == self.old
-        order = uuid_order(self.old) if same else self._opened()
+        order = uuid_order(self.old) if same else self._get_table()
         return {topic: int_order(self.partitions[topic], self._start(topic)) for topic in order}
 
     def _start(self, topic: str) -> int:
-        """Buckets of a topic's set when it was largest: it never shrinks."""
+        """Buckets of a topic's set at its largest size, since a set never shrinks."""
         start = self._fresh.get(topic) or copied_size(len(self.old.get(topic, ())))
         return grown_size(start, self._most.get(topic, 0))

@@ -1,8 +1,8 @@
 """The ``range`` assignor: consecutive partitions of each topic, co-partitioned over topics.
 
-KIP-848 "Server Side Mode". Not sticky: members sort the same way each time (static ones first,
-by instance id, then the others by member id), so the same subscriptions give the same target
-(facts D).
+KIP-848 "Server Side Mode"; docs/kafka-facts.md#range. It is not sticky: members are always sorted
+the same way (static members first, by instance id, then the others by member id), so the same
+subscriptions give the same target.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssign
 from kip848_spark.coordinator.javahash import copied_size, uuid_order
 
 
-def _place(member: MemberSpec) -> tuple[int, bytes]:
+def _sort_key(member: MemberSpec) -> tuple[int, bytes]:
     if member.instance_id is not None:
         return 0, member.instance_id.encode("utf-16-be", "surrogatepass")
     return 1, member.member_id.encode("utf-16-be", "surrogatepass")
 
 
 def assign_range(spec: AssignmentSpec) -> GroupAssignment:
-    """Each topic's subscribers get its partitions in ranges, the first ones one more.
+    """Each topic's subscribers get its partitions in ranges; the first ones get one more.
 
-    Where all are said to ask for the same, that is what the first member asks for: nobody else is
-    looked at, not even one who (the group's type being an old one) asks for nothing.
+    In a homogeneous group, the first member's subscription counts for all members, even for one
+    that (if the group's type is outdated) subscribes to nothing.
     """
-    shares: GroupAssignment = {member.member_id: {} for member in spec.members}
-    in_order = sorted(spec.members, key=_place)
+    ranges: GroupAssignment = {member.member_id: {} for member in spec.members}
+    in_order = sorted(spec.members, key=_sort_key)
     for topic, count in spec.partitions.items():
         if spec.homogeneous:
             subscribers = in_order if topic in in_order[0].topics else []
@@ -39,17 +39,21 @@ def assign_range(spec: AssignmentSpec) -> GroupAssignment:
         for index, member in enumerate(subscribers):
             size = least + (index < extra)
             if size:
-                shares[member.member_id][topic] = list(range(start, start + size))
+                ranges[member.member_id][topic] = list(range(start, start + size))
             start += size
     return {
-        member.member_id: _listed(
-            shares[member.member_id], (in_order[0] if spec.homogeneous else member).topics
+        member.member_id: _order_topics(
+            ranges[member.member_id], (in_order[0] if spec.homogeneous else member).topics
         )
         for member in spec.members
     }
 
 
-def _listed(share: dict[str, list[int]], topics: Mapping[str, None]) -> dict[str, list[int]]:
-    """A share in the order of its table, which was made for these topics and filled in turn."""
-    order = uuid_order([t for t in topics if t in share], copied_size(len(topics), 1))
-    return {topic: share[topic] for topic in order}
+def _order_topics(
+    assigned: dict[str, list[int]], topics: Mapping[str, None]
+) -> dict[str, list[int]]:
+    """A member's topics in the order of its hash table, which was created for all topics and filled
+    in turn.
+    """
+    order = uuid_order([t for t in topics if t in assigned], copied_size(len(topics), 1))
+    return {topic: assigned[topic] for topic in order}

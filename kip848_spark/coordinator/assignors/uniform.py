@@ -1,8 +1,8 @@
-"""The ``uniform`` assignor: as even as can be, keeping what members have (KIP-848 "Server Side
-Mode"; facts D).
+"""The ``uniform`` assignor: as even as possible, and sticky (KIP-848 "Server Side Mode").
 
-If all members ask for the same topics, everyone's share is known in advance: each partition
-count is the quota or one more. Otherwise :mod:`.balance` levels loads topic by topic.
+docs/kafka-facts.md#uniform-homogeneous. If all members subscribe to the same topics, every member's
+number of partitions is known in advance: the quota, or one more. Otherwise :mod:`.balance` balances
+the loads topic by topic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kip848_spark.coordinator.assignors.balance import assign_heterogeneous
 from kip848_spark.coordinator.assignors.model import (
     AssignmentSpec,
     GroupAssignment,
-    Share,
+    TargetBuilder,
 )
 from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 
@@ -26,9 +26,11 @@ def assign_uniform(spec: AssignmentSpec) -> GroupAssignment:
 
 
 def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
-    """Equal subscriptions: a quota each, ``extras`` members one more, old partitions kept."""
+    """Equal subscriptions: each member gets the quota, ``extras`` members one more; owned
+    partitions stay.
+    """
     topics = uuid_order(spec.members[0].topics, copied_size(len(spec.members[0].topics)))
-    shares = {member.member_id: Share(member) for member in spec.members}
+    builders = {member.member_id: TargetBuilder(member) for member in spec.members}
     if not topics:
         return {member.member_id: {} for member in spec.members}
     taken: dict[str, set[int]] = {}
@@ -42,34 +44,34 @@ def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
     ]
     quota, extras = divmod(sum(spec.partitions[t] for t in topics), len(spec.members))
 
-    # Keep: visit each member once; what exceeds its quota becomes free, after the rest.
+    # Keep: visit each member once; partitions above its quota are appended to the free ones.
     missing: list[tuple[str, int]] = []
     wanted = set(topics)
     for index, member in enumerate(spec.members):
         to_come = len(spec.members) - index
-        room = quota + (extras > 0)
+        remaining = quota + (extras > 0)
         has_extra = extras > 0
         for topic in uuid_order(member.target):
             if topic not in wanted:
                 continue
             listed = int_order(member.target[topic], copied_size(len(member.target[topic])))
-            kept, excess = listed[:room], listed[room:]
+            kept, excess = listed[:remaining], listed[remaining:]
             if kept:
-                shares[member.member_id].keep(topic, kept)
-            room -= len(kept)
+                builders[member.member_id].keep(topic, kept)
+            remaining -= len(kept)
             free += [(topic, number) for number in excess]
-        if room and has_extra and to_come > extras:
-            room -= 1  # enough members follow who may fill the extra place with what they have
+        if remaining and has_extra and to_come > extras:
+            remaining -= 1  # enough later members can fill the extra slot with partitions they own
             has_extra = False
         if has_extra:
             extras -= 1
-        if room:
-            missing.append((member.member_id, room))
+        if remaining:
+            missing.append((member.member_id, remaining))
 
-    # Fill: hand the free partitions to those who are short, in the order of the visits.
+    # Fill: give the free partitions to members below their quota, in the order of the visits.
     start = 0
-    for member_id, room in missing:
-        for topic, number in free[start : start + room]:
-            shares[member_id].add(topic, number, fresh=16)
-        start += room
-    return {member_id: share.listed() for member_id, share in shares.items()}
+    for member_id, remaining in missing:
+        for topic, number in free[start : start + remaining]:
+            builders[member_id].add(topic, number, fresh=16)
+        start += remaining
+    return {member_id: builder.ordered() for member_id, builder in builders.items()}
