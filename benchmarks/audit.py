@@ -27,7 +27,7 @@ from benchmarks.memory import WorkerMemory
 from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows
-from kip848_spark.spark.pipeline import Outcome, run_audit, run_ingest
+from kip848_spark.spark.pipeline import RunOutcome, run_audit, run_ingest
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import CaptureSource
 from kip848_spark.spark.storage.opening import open_lake
@@ -95,7 +95,7 @@ def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
     }
 
 
-def _done(outcome: Outcome) -> Run:
+def _done(outcome: RunOutcome) -> Run:
     assert outcome.run is not None
     return outcome.run
 

@@ -32,7 +32,7 @@ from rich.table import Table
 from benchmarks.memory import WorkerMemory
 from benchmarks.topic import fill
 from kip848_spark.config.client_settings import ClientSettings
-from kip848_spark.lake.ledger import Run, new_run_id, next_ranges
+from kip848_spark.lake.ledger import Run, new_run_id, plan_ranges
 from kip848_spark.local.broker import Broker
 from kip848_spark.spark.jobs.ingest import ingest
 from kip848_spark.spark.session import local_session
@@ -72,7 +72,7 @@ def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, obje
         source=source.name,
         identity=source.identity(),
         dialect="shipped",
-        ranges=next_ranges(None, source.extents(spark)),
+        ranges=plan_ranges(None, source.extents(spark)),
         table_versions={},
         started_at=datetime.now(UTC),
     )
@@ -119,7 +119,7 @@ def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, obje
             for name, variant in variants.items():
                 path = folder / "lake"
                 if variant in (product, by_spark):
-                    open_lake(spark, str(path)).make()
+                    open_lake(spark, str(path)).create()
                 started = time.perf_counter()
                 variant(str(path))
                 if turn:  # the first round warms up

@@ -19,7 +19,7 @@ from kip848_spark.wire.definitions import SHIPPED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kip848_spark.spark.pipeline import Outcome
+    from kip848_spark.spark.pipeline import RunOutcome
     from kip848_spark.spark.sources import CaptureSource, KafkaSource
     from kip848_spark.spark.storage.tables import LakeTables
 
@@ -139,7 +139,7 @@ def audit(
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import Asked
     from kip848_spark.spark.pipeline import run_audit
-    from kip848_spark.spark.views import Views
+    from kip848_spark.spark.views import LakeViews
 
     if release is not None:
         find_release(release)
@@ -147,7 +147,7 @@ def audit(
     asked = Asked(names, parse_time(since), release)
     with _tables(lake, spark) as tables:
         if names is not None:
-            check_groups(names, Views(tables).group_ids)
+            check_groups(names, LakeViews(tables).group_ids)
         return _result(lake, tables, run_audit(tables, asked, source=source))
 
 
@@ -181,7 +181,7 @@ def _tables(lake: Lake, spark: SparkSession | None) -> Iterator[LakeTables]:
         yield open_lake(active, lake.path)
 
 
-def _result(lake: Lake, tables: LakeTables, outcome: Outcome) -> RunResult:
+def _result(lake: Lake, tables: LakeTables, outcome: RunOutcome) -> RunResult:
     from kip848_spark.spark.jobs.audit import agreement_rows
 
     run: Run | None = outcome.run

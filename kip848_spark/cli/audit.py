@@ -65,7 +65,7 @@ def audit(
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_audit
-    from kip848_spark.spark.views import Views
+    from kip848_spark.spark.views import LakeViews
 
     if release is not None:
         find_release(release)  # a name that is wrong is told before Spark starts
@@ -81,7 +81,7 @@ def audit(
         whole = call.lake(session)
         if group and not without_spark:
             display("looking for the groups")
-            check_groups(group, Views(whole).group_ids)
+            check_groups(group, LakeViews(whole).group_ids)
         outcome = run_audit(whole, asked, display, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)

@@ -17,7 +17,7 @@ from kip848_spark.cli.display import StepDisplay, out, printable, show_steps
 from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import UsageError
-from kip848_spark.lake.folders import LocalFolder, must_be_new
+from kip848_spark.lake.folders import LocalFolder, require_empty
 from kip848_spark.lake.location import locate
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def demo(
         raise UsageError(
             f"{lake} is not on this machine, and the demo's lake is.", "Name a folder with --lake."
         )
-    must_be_new(LocalFolder(folder), str(folder))
+    require_empty(LocalFolder(folder), str(folder))
     call = Call.of(config, verbose=verbose, lake=str(folder))
     try:
         with show_steps() as display:

@@ -22,7 +22,7 @@ from kip848_spark.cli.options import (
     TopicOption,
     VerboseOption,
 )
-from kip848_spark.lake.folders import LocalFolder, must_be_new
+from kip848_spark.lake.folders import LocalFolder, require_empty
 from kip848_spark.lake.location import locate
 
 
@@ -80,7 +80,7 @@ def capture(
     from_source = call.source()
     folder = locate(out).folder
     if folder is not None:  # another place is looked at once Spark runs
-        must_be_new(LocalFolder(folder), out)
+        require_empty(LocalFolder(folder), out)
     with call.spark(out=out) as (session, display):
         display("copying the records")
         read, written = write_capture(from_source, session, out, anonymize)

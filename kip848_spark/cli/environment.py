@@ -144,14 +144,14 @@ def _worker(call: Call) -> str:
 
 
 def _source(call: Call) -> str:
-    from kip848_spark.spark.doctor import readable
+    from kip848_spark.spark.doctor import check_source
 
     with call.spark() as (session, _):
-        return readable(call.source(), session)
+        return check_source(call.source(), session)
 
 
 def _lake(call: Call) -> str:
-    from kip848_spark.spark.doctor import usable
+    from kip848_spark.spark.doctor import check_lake
 
     with call.spark() as (session, _):
-        return usable(call.lake(session))
+        return check_lake(call.lake(session))

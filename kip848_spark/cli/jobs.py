@@ -28,8 +28,8 @@ from kip848_spark.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kip848_spark.lake.ledger import Counts
-    from kip848_spark.spark.pipeline import Outcome
+    from kip848_spark.lake.ledger import RecordCounts
+    from kip848_spark.spark.pipeline import RunOutcome
 
 KeepOption = typer.Option(None, "--keep-commits-raw", help="Keep the bytes of commits as well.")
 
@@ -128,7 +128,7 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
         raise typer.Exit(DISAGREED)
 
 
-def show_outcome(outcome: Outcome, lake: str, json: bool = False) -> None:
+def show_outcome(outcome: RunOutcome, lake: str, json: bool = False) -> None:
     """What a run came to, with the ledger that adds up."""
     run = outcome.run
     if outcome.changed and run is not None and run.counts is not None:
@@ -162,7 +162,7 @@ def show_outcome(outcome: Outcome, lake: str, json: bool = False) -> None:
     out.print(f"The lake is at {printable(lake)}.")
 
 
-def _warn_of_quarantined(counts: Counts, lake: str) -> None:
+def _warn_of_quarantined(counts: RecordCounts, lake: str) -> None:
     """A warning, if there were records that could not be read: how many, why, how to list them."""
     if not counts.quarantined:
         return

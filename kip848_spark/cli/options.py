@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kip848_spark.lake.snapshot import LakeSnapshot
-    from kip848_spark.spark.sources import KafkaSource, Source
+    from kip848_spark.spark.sources import KafkaSource, RecordSource
     from kip848_spark.spark.storage.tables import LakeTables
 
 S3 = "s3a://"
@@ -128,7 +128,7 @@ class Call:
             return None
         return KafkaClient.of(bootstrap, self.settings.client().librdkafka())
 
-    def source(self) -> Source:
+    def source(self) -> RecordSource:
         from kip848_spark.spark.sources import parse_source
 
         if self.settings.source is None:

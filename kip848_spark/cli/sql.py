@@ -40,7 +40,7 @@ def sql(
     verbose: VerboseOption = False,
 ) -> None:
     """Spark SQL over the lake's tables."""
-    from kip848_spark.spark.views import Views
+    from kip848_spark.spark.views import LakeViews
 
     call = Call.of(config, verbose=verbose, lake=lake)
     call.lake_path()
@@ -49,7 +49,7 @@ def sql(
         with show_steps() as display:
             session = until_done.enter_context(call.session(display))
             display("reading the lake")
-            Views(call.lake(session), time).register()
+            LakeViews(call.lake(session), time).register()
             rows = [] if query is None else _rows(session, query, json)
         if query is None:
             _prompt(session, json)

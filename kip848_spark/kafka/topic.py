@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Identity:
+class TopicIdentity:
     """Whose topic it is; an id is None if it is not known."""
 
     topic: str
@@ -15,7 +15,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Extent:
+class PartitionExtent:
     """How far a partition goes: from offset ``first`` to before ``end`` (the last stable offset,
     up to which every transaction is decided). ``open``: offsets beyond it that wait for one."""
 
@@ -25,7 +25,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Range:
+class OffsetRange:
     """What to read of a partition: offsets from ``start`` to before ``end``."""
 
     partition: int

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.lake.statistics import statistics
+from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
 """Rows of a file at most, about a hundred megabytes; the next ones go to another file."""
@@ -36,7 +36,7 @@ class DataFile:
     stats: str
 
 
-FILE = pa.struct(
+DATA_FILE_TYPE = pa.struct(
     {
         "table": pa.string(),
         "name": pa.string(),
@@ -50,7 +50,7 @@ FILE = pa.struct(
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """Where rows go: the folder of a table, its columns, and those that are the same in all rows.
 
     Statistics are kept of the columns ``stats``.
@@ -64,7 +64,7 @@ class Target:
     codec: str = "snappy"
 
 
-def codec_of(spark_codec: str) -> str:
+def parquet_codec(spark_codec: str) -> str:
     """The compression to use where Spark would use ``spark_codec``."""
     return _CODECS.get(spark_codec.lower().replace("uncompressed", "none"), "snappy")
 
@@ -72,7 +72,7 @@ def codec_of(spark_codec: str) -> str:
 class TableWriter:
     """Writes columns to files of one table, a row group a call."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: WriteTarget) -> None:
         self.target = target
         self._files: list[DataFile] = []
         self._open: pq.ParquetWriter | None = None
@@ -149,13 +149,13 @@ class TableWriter:
                 size=status.st_size,
                 modified_ms=status.st_mtime_ns // 1_000_000,
                 rows=footer.num_rows,
-                stats=statistics(footer, self.target.stats),
+                stats=file_statistics(footer, self.target.stats),
             )
         )
 
 
 @contextmanager
-def table_writers(targets: Sequence[Target]) -> Iterator[dict[str, TableWriter]]:
+def open_writers(targets: Sequence[WriteTarget]) -> Iterator[dict[str, TableWriter]]:
     """A writer a target, by the table's name. After an exception nothing of theirs is left."""
     made = {target.table: TableWriter(target) for target in targets}
     try:

@@ -22,15 +22,15 @@ from deltalake.transaction import (
 )
 
 from kip848_spark.lake import statistics
-from kip848_spark.lake.arrow_files import DataFile, Target, table_writers
-from kip848_spark.lake.tables import Table
+from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
+from kip848_spark.lake.tables import TableDefinition
 
 _PLAIN = (1, 2)
 """Reader and writer version of a table that needs no more than files and a log entry."""
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
-def make(path: str, table: Table) -> None:
+def create_table(path: str, table: TableDefinition) -> None:
     """Makes an empty table."""
     DeltaTable.create(
         path,
@@ -40,9 +40,9 @@ def make(path: str, table: Table) -> None:
     )
 
 
-def is_plain(path: str, table: Table) -> bool:
-    """True if the table is as `make` creates it: nobody has given it other columns, partitions, or
-    features that a reader or writer of its files would have to support."""
+def is_plain(path: str, table: TableDefinition) -> bool:
+    """True if the table is as `create_table` creates it: it has no other columns, no partitions,
+    and no feature that a reader or writer of its files would have to support."""
     found = DeltaTable(path)
     protocol = found.protocol()
     return (
@@ -77,29 +77,29 @@ def commit_actions(
     )
 
 
-def corrections(path: str, table: Table) -> list[AddAction]:
-    """See `statistics.corrections`."""
-    return statistics.corrections(DeltaTable(path), table.stats_columns)
+def statistics_corrections(path: str, table: TableDefinition) -> list[AddAction]:
+    """See `statistics.statistics_corrections`."""
+    return statistics.statistics_corrections(DeltaTable(path), table.stats_columns)
 
 
-def files(path: str) -> list[str]:
+def file_paths(path: str) -> list[str]:
     """The paths of the files that hold the rows of the table."""
     names = pa.table(DeltaTable(path).get_add_actions()).column("path").to_pylist()
     return [f"{path}/{name}" for name in names]
 
 
-def rows(path: str) -> list[dict[str, Any]]:
+def read_rows(path: str) -> list[dict[str, Any]]:
     """All rows of a small table."""
     found = DeltaTable(path).to_pyarrow_dataset().to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))
 
 
-def count(path: str) -> int:
+def count_rows(path: str) -> int:
     """How many rows a table has, by the statistics of its files."""
     return int(DeltaTable(path).count())
 
 
-def newest_of(
+def max_by_key(
     path: str, column: str, key: Sequence[str], unless: str, value: str
 ) -> dict[tuple[Any, ...], Any]:
     """The largest ``column`` of each ``key``, of the rows in which ``unless`` is not ``value``."""
@@ -114,10 +114,10 @@ def newest_of(
     return newest
 
 
-def row_files(target: Target, rows: Sequence[Mapping[str, Any]]) -> list[DataFile]:
+def write_rows(target: WriteTarget, rows: Sequence[Mapping[str, Any]]) -> list[DataFile]:
     """Writes ``rows`` as files of a table, without a commit."""
     names = [name for name in target.fields if name not in target.constants]
-    with table_writers([target]) as made:
+    with open_writers([target]) as made:
         columns = {
             name: pa.array([_value(row[name]) for row in rows], target.fields[name])
             for name in names

@@ -97,7 +97,7 @@ def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
     return False
 
 
-def must_be_new(files: Folder, path: str) -> None:
+def require_empty(files: Folder, path: str) -> None:
     """Raises UsageError unless the folder ``files``, which the user calls ``path``, is empty or
     does not exist."""
     try:

@@ -18,7 +18,7 @@ def check_groups(names: Iterable[str], group_ids: Callable[[str], set[str]]) -> 
         unknown -= known
         if not unknown:
             return
-    raise _unknown(min(unknown), known)
+    raise _unknown_group(min(unknown), known)
 
 
 def describe_groups(
@@ -40,7 +40,7 @@ def describe_groups(
     }
     missing = [name for name in names or () if name not in found]
     if missing:
-        raise _unknown(missing[0], snapshot.group_ids("groups"))
+        raise _unknown_group(missing[0], snapshot.group_ids("groups"))
     members: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows("members", "group_id", "member_id"):
         roles: dict[str, Any] = {"assigned": [], "pending_revocation": [], "target": []}
@@ -58,6 +58,6 @@ def describe_groups(
     return list(found.values())
 
 
-def _unknown(name: str, known: Iterable[str]) -> NotFoundError:
+def _unknown_group(name: str, known: Iterable[str]) -> NotFoundError:
     hint = near(name, known, "`kip848 groups` lists them.")
     return NotFoundError(f"The lake has no group {name}.", hint)

@@ -34,9 +34,9 @@ HEARTBEAT_S = 10.0
 """Seconds between two heartbeats of an owner."""
 EXPIRY_S = 60.0
 """Seconds without a heartbeat after which a lease may be taken over."""
-_SAME_START_S = 5.0
+_START_TOLERANCE_S = 5.0
 """Seconds by which a process's start may seem to move when the machine's clock is set."""
-WATCHED_S = 3 * HEARTBEAT_S
+OBSERVATION_S = 3 * HEARTBEAT_S
 """Seconds that a lease which looks expired is watched for a heartbeat."""
 _FILE = re.compile(r"\d{20}\.json")
 
@@ -56,22 +56,26 @@ class Owner:
         """The process that calls, with a new token."""
         process = psutil.Process()
         return cls(
-            platform.node(), _machine(), process.pid, process.create_time(), secrets.token_hex(16)
+            platform.node(),
+            _machine_id(),
+            process.pid,
+            process.create_time(),
+            secrets.token_hex(16),
         )
 
     @property
     def has_ended(self) -> bool:
         """True if the owner was a process of this machine that runs no more."""
-        if self.machine != _machine():
+        if self.machine != _machine_id():
             return False
         try:
             started = psutil.Process(self.pid).create_time()
-            return abs(started - self.process_started) > _SAME_START_S
+            return abs(started - self.process_started) > _START_TOLERANCE_S
         except psutil.NoSuchProcess:
             return True
 
 
-def _machine() -> str:
+def _machine_id() -> str:
     """A name for the set of processes that see each other's numbers."""
     boot, numbers = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     parts = [platform.node()]
@@ -81,7 +85,7 @@ def _machine() -> str:
 
 
 @dataclass(frozen=True)
-class _Record:
+class _LeaseRecord:
     """The content of a lease file; times are seconds since 1970 by the owner's clock."""
 
     owner: Owner
@@ -93,7 +97,7 @@ class _Record:
         return orjson.dumps(asdict(self))
 
     @classmethod
-    def of(cls, content: bytes) -> _Record | None:
+    def of(cls, content: bytes) -> _LeaseRecord | None:
         """None if the content is not (or not yet) that of a lease."""
         try:
             fields = orjson.loads(content)
@@ -105,7 +109,7 @@ class _Record:
 class Lease:
     """The right to write to a lake, while it is held."""
 
-    def __init__(self, folder: Folder, lake: str, number: int, record: _Record) -> None:
+    def __init__(self, folder: Folder, lake: str, number: int, record: _LeaseRecord) -> None:
         self._folder = folder
         self._lake = lake
         self._number = number
@@ -114,10 +118,10 @@ class Lease:
 
     @classmethod
     @contextmanager
-    def held(cls, folder: Folder, lake: str) -> Iterator[Lease]:
+    def hold(cls, folder: Folder, lake: str) -> Iterator[Lease]:
         """Acquires the lease of ``lake``, whose files are in ``folder``, keeps it alive, and
         releases it at the end. Raises LakeError if another process has it."""
-        lease = cls._acquired(folder, lake)
+        lease = cls._acquire(folder, lake)
         heart = threading.Thread(target=lease._beat, name="kip848-lease", daemon=True)
         heart.start()
         try:
@@ -133,18 +137,18 @@ class Lease:
         if number != self._number or record is None or record.owner != self._record.owner:
             raise LakeError(
                 f"This run no longer holds the lease of the lake {self._lake}: it gave no sign for "
-                f"{EXPIRY_S:.0f} s, and {_who(record)} took over.",
+                f"{EXPIRY_S:.0f} s, and {_describe_owner(record)} took over.",
                 "Nothing more was written. Run it again once the other run is done.",
             )
 
     @classmethod
-    def _acquired(cls, folder: Folder, lake: str) -> Lease:
+    def _acquire(cls, folder: Folder, lake: str) -> Lease:
         while True:
             number, last = _newest(folder)
-            if number and not _is_over(folder, lake, number, last):
+            if number and not _may_take_over(folder, lake, number, last):
                 continue
             now = time.time()
-            own = _Record(Owner.this_process(), now, now)
+            own = _LeaseRecord(Owner.this_process(), now, now)
             if folder.create(_path(number + 1), own.content()):
                 for old in sorted(_numbers(folder))[:-1]:
                     folder.remove(_path(old))
@@ -174,14 +178,14 @@ def _numbers(folder: Folder) -> list[int]:
     return [int(name[:20]) for name in folder.names(LEASES) if _FILE.fullmatch(name)]
 
 
-def _newest(folder: Folder) -> tuple[int, _Record | None]:
+def _newest(folder: Folder) -> tuple[int, _LeaseRecord | None]:
     """The number of the lease that counts, 0 if there is none, and what it says."""
     number = max(_numbers(folder), default=0)
     content = folder.read(_path(number)) if number else None
-    return number, None if content is None else _Record.of(content)
+    return number, None if content is None else _LeaseRecord.of(content)
 
 
-def _is_over(folder: Folder, lake: str, number: int, last: _Record | None) -> bool:
+def _may_take_over(folder: Folder, lake: str, number: int, last: _LeaseRecord | None) -> bool:
     """True if the lease ``number`` may be taken over, False if it has changed meanwhile.
 
     Raises LakeError if its owner is alive. A lease that has expired by this machine's clock, or
@@ -191,31 +195,31 @@ def _is_over(folder: Folder, lake: str, number: int, last: _Record | None) -> bo
         if last.released or last.owner.has_ended:
             return True
         if time.time() - last.heartbeat <= EXPIRY_S:
-            raise _busy(lake, last)
-    watched = time.monotonic() + (EXPIRY_S if last is None else WATCHED_S)
+            raise _in_use_error(lake, last)
+    watched = time.monotonic() + (EXPIRY_S if last is None else OBSERVATION_S)
     while time.monotonic() < watched:
         time.sleep(min(1.0, HEARTBEAT_S))
         number_now, now = _newest(folder)
         if (number_now, now) == (number, last):
             continue
         if number_now == number and last is not None and now is not None and not now.released:
-            raise _busy(lake, now)  # a heartbeat: the two clocks differ
+            raise _in_use_error(lake, now)  # a heartbeat: the two clocks differ
         return False
     return True
 
 
-def _busy(lake: str, record: _Record) -> LakeError:
+def _in_use_error(lake: str, record: _LeaseRecord) -> LakeError:
     since = datetime.fromtimestamp(record.acquired, UTC)
     silent = max(0.0, time.time() - record.heartbeat)
     return LakeError(
-        f"Another run is writing to the lake {lake}: {_who(record)}, since "
+        f"Another run is writing to the lake {lake}: {_describe_owner(record)}, since "
         f"{since:%Y-%m-%d %H:%M:%S} UTC, with its last heartbeat {silent:.0f} s ago.",
         f"Wait until it is done. A run that was killed on another machine blocks the lake for "
         f"{EXPIRY_S:.0f} s.",
     )
 
 
-def _who(record: _Record | None) -> str:
+def _describe_owner(record: _LeaseRecord | None) -> str:
     if record is None:
         return "another process"
     return f"process {record.owner.pid} on {record.owner.host}"

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from kip848_spark.errors import LakeError
-from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.tables import TABLES
 
 PLANNED = "planned"
@@ -24,7 +24,7 @@ AUDIT = "audit"
 
 
 @dataclass(frozen=True)
-class Counts:
+class RecordCounts:
     """What became of the records of a run. ``missing`` offsets were not there to be read."""
 
     records_read: int = 0
@@ -49,14 +49,14 @@ class Run:
 
     run_id: str
     source: str
-    identity: Identity
+    identity: TopicIdentity
     dialect: str
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
     table_versions: Mapping[str, int]
     started_at: datetime
     outcome: str = PLANNED
     replayed_through: str | None = None
-    counts: Counts | None = None
+    counts: RecordCounts | None = None
     finished_at: datetime | None = None
     durations_ms: Mapping[str, int] = field(default_factory=dict)
 
@@ -99,11 +99,11 @@ class Run:
         }
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Run:
+    def from_row(cls, row: Mapping[str, Any]) -> Run:
         """The run that a row of `runs` describes."""
         counts = None
         if row["records_read"] is not None:
-            counts = Counts(
+            counts = RecordCounts(
                 *(row[n] for n in ("records_read", "decoded", "tombstones", "unknown")),
                 *(row[n] for n in ("quarantined", "missing", "errors", "unknown_tags")),
             )
@@ -111,10 +111,10 @@ class Run:
         return cls(
             run_id=row["run_id"],
             source=row["source"],
-            identity=Identity(row["topic"], row["cluster_id"], row["topic_id"]),
+            identity=TopicIdentity(row["topic"], row["cluster_id"], row["topic_id"]),
             dialect=row["dialect"],
             ranges=tuple(
-                Range(partition, start, ends[partition])
+                OffsetRange(partition, start, ends[partition])
                 for partition, start in sorted(row["from_offsets"].items())
             ),
             table_versions=row["table_versions"],
@@ -127,7 +127,7 @@ class Run:
         )
 
 
-class RunsTable(Protocol):
+class LedgerTables(Protocol):
     """What the ledger needs of a lake."""
 
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -148,18 +148,18 @@ class RunsTable(Protocol):
 class Ledger:
     """The runs of a lake."""
 
-    def __init__(self, lake: RunsTable) -> None:
+    def __init__(self, lake: LedgerTables) -> None:
         self.lake = lake
 
     def last(self) -> Run | None:
         """The last finished run."""
         return self._newest(DONE)
 
-    def unaudited(self) -> tuple[str | None, dict[int, int]]:
+    def last_audited(self) -> tuple[str | None, dict[int, int]]:
         """The last run whose end was audited (None if there is none), and the first offset of each
         partition that was read after it."""
         done = sorted(
-            (Run.of(row) for row in self.lake.rows("runs") if row["outcome"] == DONE),
+            (Run.from_row(row) for row in self.lake.rows("runs") if row["outcome"] == DONE),
             key=lambda run: run.run_id,
         )
         after = max((run.run_id for run in done if run.audited), default=None)
@@ -172,7 +172,7 @@ class Ledger:
 
     def _newest(self, outcome: str) -> Run | None:
         runs = [row for row in self.lake.rows("runs") if row["outcome"] == outcome]
-        return Run.of(max(runs, key=lambda row: str(row["run_id"]))) if runs else None
+        return Run.from_row(max(runs, key=lambda row: str(row["run_id"]))) if runs else None
 
     def write(self, run: Run) -> None:
         """Stores ``run``, in the place of what was stored of it before."""
@@ -183,7 +183,7 @@ class Ledger:
         versions = {n: v for n, v in run.table_versions.items() if n in TABLES and n != "runs"}
         self.lake.restore(versions)
 
-    def forget(self, run: Run) -> None:
+    def delete(self, run: Run) -> None:
         """Takes the row of an unfinished run out again."""
         self.lake.replace_rows("runs", [], "run_id", run.run_id)
 
@@ -193,7 +193,9 @@ def new_run_id(now: datetime) -> str:
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(2)}"
 
 
-def next_ranges(last: Run | None, extents: Mapping[int, Extent]) -> tuple[Range, ...]:
+def plan_ranges(
+    last: Run | None, extents: Mapping[int, PartitionExtent]
+) -> tuple[OffsetRange, ...]:
     """What is new since ``last``: from its end (0 at first) to the end of each partition.
 
     Raises LakeError if a partition ends before the offset it was read up to.
@@ -202,7 +204,7 @@ def next_ranges(last: Run | None, extents: Mapping[int, Extent]) -> tuple[Range,
     ranges = []
     for partition in sorted(extents.keys() | read.keys()):
         start = read.get(partition, 0)
-        extent = extents.get(partition, Extent(start, start))
+        extent = extents.get(partition, PartitionExtent(start, start))
         if extent.end < start and extent.end > 0:
             raise LakeError(
                 f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
@@ -210,5 +212,5 @@ def next_ranges(last: Run | None, extents: Mapping[int, Extent]) -> tuple[Range,
                 "The source is an older capture, or the topic was recreated: "
                 "read a newer capture, or use a lake of its own.",
             )
-        ranges.append(Range(partition, start, max(start, extent.end)))
+        ranges.append(OffsetRange(partition, start, max(start, extent.end)))
     return tuple(ranges)

@@ -22,10 +22,10 @@ from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.record_stream import POSITION_FIELDS, Columns, decode_batches
 from kip848_spark.wire.tables import OFFSET_COMMIT, kind_column, row_types
 
-WRITTEN = ("records", "group_records", "gaps")
+RECORD_TABLES = ("records", "group_records", "gaps")
 """The tables whose files the workers write."""
 
-_SAME = ("partition", "type", "tombstone", "reason")
+_TALLY_KEY = ("partition", "type", "tombstone", "reason")
 _SUMS = [("records", "sum"), ("tags", "sum"), ("last", "max")]
 
 
@@ -36,7 +36,7 @@ def write_records(
     writers: Mapping[str, TableWriter],
     keep_commits_raw: bool = False,
 ) -> list[dict[str, object]]:
-    """Decodes raw records (see `decode_batches`) and writes the rows of the tables `WRITTEN`.
+    """Decodes raw records (see `decode_batches`) and writes rows of `RECORD_TABLES`.
 
     ``starts`` are the first offsets of the partitions. Returns a row for each partition, kind,
     tombstone or not, and reason why a record could not be read (None if it was): the number of
@@ -49,13 +49,13 @@ def write_records(
         types = row_types(decoded)
         control = np.flatnonzero(~np.isin(types, commits) & (decoded.reason == 0))
         if len(control):
-            writers["group_records"].write(_control(plan, columns, control))
-        writers["gaps"].write(_gaps(columns))
-        tally.append(_tally(decoded, columns, types))
-    return _summary(plan.plan, tally)
+            writers["group_records"].write(_control_rows(plan, columns, control))
+        writers["gaps"].write(_gap_rows(columns))
+        tally.append(_tally_batch(decoded, columns, types))
+    return _report_rows(plan.plan, tally)
 
 
-def _control(plan: ControlPlan, columns: Columns, rows: Int64Array) -> Columns:
+def _control_rows(plan: ControlPlan, columns: Columns, rows: Int64Array) -> Columns:
     taken = {
         name: columns[name].take(pa.array(rows))
         for name in (*POSITION_FIELDS, "raw_key", "raw_value")
@@ -64,7 +64,7 @@ def _control(plan: ControlPlan, columns: Columns, rows: Int64Array) -> Columns:
     return taken | wide
 
 
-def _gaps(columns: Columns) -> Columns:
+def _gap_rows(columns: Columns) -> Columns:
     missing = columns["missing_before"]
     rows = pc.indices_nonzero(missing.is_valid())
     offset, missing = columns["offset"].take(rows), missing.take(rows)
@@ -76,7 +76,7 @@ def _gaps(columns: Columns) -> Columns:
     }
 
 
-def _tally(decoded: Decoded, columns: Columns, types: npt.NDArray[np.int32]) -> pa.Table:
+def _tally_batch(decoded: Decoded, columns: Columns, types: npt.NDArray[np.int32]) -> pa.Table:
     counted = pa.table(
         {
             "partition": columns["partition"],
@@ -88,18 +88,18 @@ def _tally(decoded: Decoded, columns: Columns, types: npt.NDArray[np.int32]) -> 
             "last": columns["offset"],
         }
     )
-    return _summed(counted)
+    return _sum_tally(counted)
 
 
-def _summed(counted: pa.Table) -> pa.Table:
-    summed = counted.group_by(_SAME, use_threads=False).aggregate(_SUMS)
-    return summed.rename_columns([*_SAME, *(name for name, _ in _SUMS)])
+def _sum_tally(counted: pa.Table) -> pa.Table:
+    summed = counted.group_by(_TALLY_KEY, use_threads=False).aggregate(_SUMS)
+    return summed.rename_columns([*_TALLY_KEY, *(name for name, _ in _SUMS)])
 
 
-def _summary(plan: DecodePlan, tally: Sequence[pa.Table]) -> list[dict[str, object]]:
+def _report_rows(plan: DecodePlan, tally: Sequence[pa.Table]) -> list[dict[str, object]]:
     if not tally:
         return []
-    summed = _summed(pa.concat_tables(tally))
+    summed = _sum_tally(pa.concat_tables(tally))
     kinds = kind_column(plan, summed["type"].to_numpy())
     summary: list[dict[str, object]] = []
     for row, kind in zip(summed.to_pylist(), kinds.to_pylist(), strict=True):

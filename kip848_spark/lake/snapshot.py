@@ -1,7 +1,7 @@
 """A snapshot of a lake: every table at the version that one finished run left.
 
 Whoever reads a lake reads a snapshot: `LakeSnapshot` through delta-rs, without a JVM, and
-`spark.views.Views` through Spark. Both choose the run by `finished_run`.
+`spark.views.LakeViews` through Spark. Both choose the run by `finished_run`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ class LakeSnapshot:
         self._storage = dict(storage or {})
         if place.folder is not None and not _is_lake(place.folder, self.path):
             raise LakeError(f"There is no lake at {self.path}.", "`kip848 run` makes it.")
-        with self._faults("runs"):
-            runs = _unpruned(self._delta_table("runs", None)).to_table(use_threads=False)
-        self.run = Run.of(finished_run(self.path, _plain(runs), as_of))
+        with self._translate_errors("runs"):
+            runs = _dataset_without_statistics(self._delta_table("runs", None)).to_table(
+                use_threads=False
+            )
+        self.run = Run.from_row(finished_run(self.path, _plain(runs), as_of))
 
     def dataset(self, table: str) -> ds.Dataset:
         """A table as an Arrow dataset, which is read batch by batch. Of `runs`, the runs that had
@@ -58,8 +60,8 @@ class LakeSnapshot:
                 f"A lake has no table {table}.", near(table, TABLES, f"It has {', '.join(TABLES)}.")
             )
         if table == "runs":
-            with self._faults(table):
-                found = _unpruned(self._delta_table("runs", None))
+            with self._translate_errors(table):
+                found = _dataset_without_statistics(self._delta_table("runs", None))
             done = (pc.field("outcome") == DONE) & (pc.field("run_id") <= self.run.run_id)
             return found.filter(done)
         if table not in self.run.table_versions:
@@ -67,14 +69,16 @@ class LakeSnapshot:
                 f"The lake {self.path} had no table {table} at run {self.run.run_id}.",
                 "An earlier version of this program wrote it; a new run adds the table.",
             )
-        with self._faults(table):
-            return _unpruned(self._delta_table(table, self.run.table_versions[table]))
+        with self._translate_errors(table):
+            return _dataset_without_statistics(
+                self._delta_table(table, self.run.table_versions[table])
+            )
 
     def table(self, table: str, groups: Sequence[str] | None = None) -> pa.Table:
         """A table, or its rows of ``groups``. Raises as `dataset` does."""
         wanted = None if groups is None else pc.field("group_id").isin(list(groups))
         found = self.dataset(table)
-        with self._faults(table):
+        with self._translate_errors(table):
             return found.to_table(filter=wanted, use_threads=False)
 
     def rows(self, table: str, groups: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -85,7 +89,7 @@ class LakeSnapshot:
         """The ids of all groups in a table, `records` included; only that column is read."""
         found = self.dataset(table)
         names: set[str | None] = set()
-        with self._faults(table):
+        with self._translate_errors(table):
             for batch in found.to_batches(columns=["group_id"]):
                 names.update(pc.unique(batch.column(0)).to_pylist())
         return {name for name in names if name is not None}
@@ -94,7 +98,7 @@ class LakeSnapshot:
         return DeltaTable(self._uri(table), version=version, storage_options=self._storage)
 
     @contextmanager
-    def _faults(self, table: str) -> Iterator[None]:
+    def _translate_errors(self, table: str) -> Iterator[None]:
         try:
             yield
         except (DeltaError, OSError) as cause:
@@ -130,7 +134,7 @@ def _plain(table: pa.Table) -> list[dict[str, Any]]:
     return list(table.to_pylist(maps_as_pydicts="strict"))
 
 
-def _unpruned(table: DeltaTable) -> ds.Dataset:
+def _dataset_without_statistics(table: DeltaTable) -> ds.Dataset:
     """A dataset of ``table`` that ignores Delta's statistics of its files: the statistics that
     earlier versions of this program wrote exclude rows that exist."""
     dataset = table.to_pyarrow_dataset()

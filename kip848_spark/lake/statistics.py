@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-TEXT = 32
+MAX_TEXT_LENGTH = 32
 """Characters of a text that a bound keeps, as Spark's own statistics do."""
-_LAST = 0x10FFFF
+_LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
-def statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
+def file_statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
     """Delta's statistics (JSON) of the columns ``names``, from a Parquet file's footer."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     place = {groups[0].column(n).path_in_schema: n for n in range(groups[0].num_columns)}
@@ -61,7 +61,7 @@ def _bounds(low: Any, high: Any) -> tuple[Any, Any]:
                 high += timedelta(milliseconds=1)
             return _time(low), _time(high)
         case str():
-            return low[:TEXT], upper_bound(high)
+            return low[:MAX_TEXT_LENGTH], upper_bound(high)
     return low, high
 
 
@@ -74,17 +74,17 @@ def upper_bound(text: str) -> str | None:
 
     None if there is no such text: all of the characters that may stay are the last one there is.
     """
-    if len(text) <= TEXT:
+    if len(text) <= MAX_TEXT_LENGTH:
         return text
-    for length in range(TEXT, 0, -1):
+    for length in range(MAX_TEXT_LENGTH, 0, -1):
         code = ord(text[length - 1])
-        if code < _LAST:
+        if code < _LAST_CODE_POINT:
             after = _SURROGATES.stop if code + 1 in _SURROGATES else code + 1
             return text[: length - 1] + chr(after)
     return None
 
 
-def corrections(table: DeltaTable, names: Sequence[str]) -> list[AddAction]:
+def statistics_corrections(table: DeltaTable, names: Sequence[str]) -> list[AddAction]:
     """What to commit so that each file of ``table`` has both bounds of a column or neither.
 
     Earlier versions of this program left the upper bound out where a text was long. An action
@@ -93,19 +93,19 @@ def corrections(table: DeltaTable, names: Sequence[str]) -> list[AddAction]:
     files = pa.table(table.get_add_actions(flatten=True))
     wrong = np.zeros(files.num_rows, bool)
     for name in names:
-        low, high = (_unbounded(files, f"{side}.{name}") for side in ("min", "max"))
+        low, high = (_lacks_bound(files, f"{side}.{name}") for side in ("min", "max"))
         wrong |= low != high
     filesystem = table.to_pyarrow_dataset().filesystem if wrong.any() else None
     actions = []
     for row in files.filter(pa.array(wrong)).to_pylist():
         footer = pq.read_metadata(row["path"], filesystem=filesystem)
-        stats = statistics(footer, names)
+        stats = file_statistics(footer, names)
         modified_ms = row["modification_time"]
         actions.append(AddAction(row["path"], row["size_bytes"], {}, modified_ms, False, stats))
     return actions
 
 
-def _unbounded(files: pa.Table, column: str) -> npt.NDArray[np.bool_]:
+def _lacks_bound(files: pa.Table, column: str) -> npt.NDArray[np.bool_]:
     """Which files have no such bound."""
     if column not in files.column_names:
         return np.ones(files.num_rows, bool)

@@ -27,7 +27,7 @@ _OFFSETS = pa.map_(pa.int32(), pa.int64())
 
 
 @dataclass(frozen=True)
-class Table:
+class TableDefinition:
     """A table's name and columns. ``stats`` are the columns whose least and greatest values Delta
     keeps a file, to skip files by (none named: Delta's own choice, the first 32)."""
 
@@ -68,18 +68,18 @@ class Table:
 
 _KINDS = load_shipped().kinds()
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, TableDefinition] = {
     table.name: table
     for table in (
-        Table(
+        TableDefinition(
             "records",
             {**STREAM_FIELDS, **_RUN, **_CLUSTER},
             # Every file holds all groups and topics: their extremes would skip nothing.
             stats=("partition", "offset", "timestamp", "run_id"),
         ),
-        Table("group_records", {**POSITION_FIELDS, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
-        Table("control_state", CONTROL_STATE_FIELDS),
-        Table(
+        TableDefinition("group_records", {**POSITION_FIELDS, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
+        TableDefinition("control_state", CONTROL_STATE_FIELDS),
+        TableDefinition(
             "gaps",
             {
                 "partition": pa.int32(),
@@ -90,10 +90,10 @@ TABLES: dict[str, Table] = {
                 **_CLUSTER,
             },
         ),
-        Table("groups", {**GROUP_FIELDS, **_CLUSTER}),
-        Table("members", {**MEMBER_FIELDS, **_CLUSTER}),
-        Table("assignments", {**ASSIGNMENT_FIELDS, **_CLUSTER}),
-        Table(
+        TableDefinition("groups", {**GROUP_FIELDS, **_CLUSTER}),
+        TableDefinition("members", {**MEMBER_FIELDS, **_CLUSTER}),
+        TableDefinition("assignments", {**ASSIGNMENT_FIELDS, **_CLUSTER}),
+        TableDefinition(
             "offsets",
             {
                 "group_id": pa.string(),
@@ -110,7 +110,7 @@ TABLES: dict[str, Table] = {
                 **_CLUSTER,
             },
         ),
-        Table(
+        TableDefinition(
             "topics",
             {
                 "topic": pa.string(),
@@ -121,7 +121,7 @@ TABLES: dict[str, Table] = {
                 **_CLUSTER,
             },
         ),
-        Table(
+        TableDefinition(
             "agreement",
             {
                 **_RUN,
@@ -133,7 +133,7 @@ TABLES: dict[str, Table] = {
                 **_CLUSTER,
             },
         ),
-        Table(
+        TableDefinition(
             "findings",
             {
                 **_RUN,
@@ -148,7 +148,7 @@ TABLES: dict[str, Table] = {
                 **_CLUSTER,
             },
         ),
-        Table(
+        TableDefinition(
             "runs",
             {
                 "run_id": pa.string(),

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 
-def collected(rows: DataFrame) -> list[dict[str, Any]]:
+def collect_rows(rows: DataFrame) -> list[dict[str, Any]]:
     """All ``rows``, times in UTC.
 
     `DataFrame.collect` gives times without a zone, in that of the driver's process, where an hour

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import LakeError, SourceError
-from kip848_spark.kafka.topic import Range
+from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.ledger import Ledger
-from kip848_spark.spark.jobs.integrity import REPAIR, check, damage
-from kip848_spark.spark.sources import Source
+from kip848_spark.spark.jobs.integrity import REPAIR, check_counts, find_damage
+from kip848_spark.spark.sources import RecordSource
 from kip848_spark.spark.storage.tables import LakeTables
 
 _PROBE = 1000
 """Offsets at the end of the fullest partition that are read."""
 
 
-def readable(source: Source, spark: SparkSession) -> str:
+def check_source(source: RecordSource, spark: SparkSession) -> str:
     """What a look at the source says. Raises SourceError or CaptureError if it can't be read."""
     extents = source.extents(spark)
     offsets = sum(extent.end - extent.first for extent in extents.values())
@@ -24,7 +24,7 @@ def readable(source: Source, spark: SparkSession) -> str:
     if not filled:
         return f"{said}; it is empty"
     partition, extent = max(filled.items(), key=lambda item: item[1].end - item[1].first)
-    probe = Range(partition, max(extent.first, extent.end - _PROBE), extent.end)
+    probe = OffsetRange(partition, max(extent.first, extent.end - _PROBE), extent.end)
     if not source.read(spark, [probe]).count():
         raise SourceError(
             f"{said}, but none of the last {_PROBE} of partition {partition} can be read.",
@@ -34,17 +34,17 @@ def readable(source: Source, spark: SparkSession) -> str:
     return said + (f"; {waiting:,} wait behind open transactions" if waiting else "")
 
 
-def usable(lake: LakeTables) -> str:
+def check_lake(lake: LakeTables) -> str:
     """What a look at the lake says. Raises LakeError if it is none, is damaged or can't be
     written."""
     there = lake.exists()
-    with lake.leased():
+    with lake.hold_lease():
         if not there:
             return f"{lake.path} can be made"
         ledger = Ledger(lake)
         last = ledger.last()
         if (unfinished := ledger.unfinished()) is not None:
-            check(lake, unfinished)
-        elif found := damage(lake):
+            check_counts(lake, unfinished)
+        elif found := find_damage(lake):
             raise LakeError(f"The lake {lake.path} is damaged: {'; '.join(found)}.", REPAIR)
     return f"{lake.path}: last run {last.run_id if last else 'none yet'}"

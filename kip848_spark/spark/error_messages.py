@@ -1,4 +1,4 @@
-"""What Spark throws, as one sentence: its innermost cause, and what to do about the known ones."""
+"""What Spark throws, as one sentence: its root cause, and what to do about the known ones."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ def _without_query_log() -> Iterator[None]:
 
 
 @contextmanager
-def one_sentence(client: KafkaClient | None = None) -> Iterator[None]:
+def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
     """Turns what Spark throws into one of this program's errors; the rest of it goes to the log.
     ``client``: who reads from Kafka, if anybody does."""
     try:
         with _without_query_log():
             yield
     except (PySparkException, Py4JError) as cause:
-        text = whole_text(cause)
+        text = full_text(cause)
         log = spark_log()
         with log.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"\n{text}\n")
-        raise explained(text, log, client) from cause
+        raise translate_failure(text, log, client) from cause
 
 
-def whole_text(cause: BaseException) -> str:
+def full_text(cause: BaseException) -> str:
     """The message with Java's stack, and the worker's Python traceback if there is one."""
     stack = getattr(cause, "_stackTrace", None)
     return f"{cause}\n{stack}" if stack else str(cause)
 
 
-def explained(text: str, log: Path, client: KafkaClient | None = None) -> Kip848Error:
+def translate_failure(text: str, log: Path, client: KafkaClient | None = None) -> Kip848Error:
     """The error for an exception of Spark's whose ``text`` is in the file ``log``."""
     known = (
         one.error(found, client or KafkaClient("HOST:PORT"))
@@ -74,10 +74,10 @@ def explained(text: str, log: Path, client: KafkaClient | None = None) -> Kip848
     if error := next(known, None) or store_fault(text, "a path of this job"):
         hint = f"{error.hint} " if error.hint else ""
         return type(error)(error.message, f"{hint}(Spark's log is {log}.)")
-    return SparkFailure(f"Spark failed: {innermost(text)}", f"Its log is {log}.")
+    return SparkFailure(f"Spark failed: {root_cause(text)}", f"Its log is {log}.")
 
 
-def innermost(text: str) -> str:
+def root_cause(text: str) -> str:
     """The line that says what went wrong first, of a Java stack or of a worker's traceback."""
     lines = text.splitlines()
     traces = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]

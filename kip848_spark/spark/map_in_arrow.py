@@ -17,10 +17,10 @@ def map_in_arrow(
 ) -> DataFrame:
     """What ``function`` gives for the batches of each partition of ``rows``, by ``schema``."""
     type_ = schema if isinstance(schema, T.StructType) else from_arrow_schema(schema)
-    return rows.mapInArrow(_settled(function), type_)
+    return rows.mapInArrow(_with_frozen_heap(function), type_)
 
 
-def _settled(function: BatchFunction) -> BatchFunction:
+def _with_frozen_heap(function: BatchFunction) -> BatchFunction:
     def run(batches: Batches) -> Batches:
         # After a task PySpark looks for cycles among all that there is in a worker, most of it
         # modules, which takes longer than a small task. What is there by now is left out of it.

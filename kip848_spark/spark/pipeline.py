@@ -11,32 +11,37 @@ from datetime import UTC, datetime
 from kip848_spark.checks.live_comparison import Comparison
 from kip848_spark.checks.results import LIVE
 from kip848_spark.errors import LakeError
-from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import (
     AUDIT,
     DONE,
-    Counts,
     Ledger,
+    RecordCounts,
     Run,
     new_run_id,
-    next_ranges,
+    plan_ranges,
 )
 from kip848_spark.spark.jobs.audit import Asked, audit
-from kip848_spark.spark.jobs.detect_dialect import chosen
+from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.jobs.ingest import ingest, topic_rows
-from kip848_spark.spark.jobs.integrity import check, damage, finished, miscounted
+from kip848_spark.spark.jobs.integrity import (
+    check_counts,
+    count_mismatch,
+    find_damage,
+    split_finished_runs,
+)
 from kip848_spark.spark.jobs.live_check import judge_live
-from kip848_spark.spark.jobs.repair import Repaired, repair
+from kip848_spark.spark.jobs.repair import RepairResult, repair
 from kip848_spark.spark.jobs.replay import SCANS, replay
-from kip848_spark.spark.jobs.same_source import same_source
+from kip848_spark.spark.jobs.same_source import check_same_source
 from kip848_spark.spark.progress import show_read_progress, show_worker_progress
-from kip848_spark.spark.session_settings import fit, in_prepared_session
-from kip848_spark.spark.sources import KafkaSource, Source
+from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
+from kip848_spark.spark.sources import KafkaSource, RecordSource
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
 
-PART = "audit_of_a_part"
+PARTIAL_AUDIT = "audit_of_a_part"
 """The step of an audit of some groups, since a time, or by a release that was named."""
 Progress = Callable[[str], None]
 """Called with a few words as each step of a run begins. A `RecordProgress` is also called with the
@@ -44,7 +49,7 @@ records done of records planned while a long step runs."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run came to. ``run`` is the lake's newest finished run; ``changed`` is False if there
     was nothing new to do. ``open_offsets``: behind a transaction that is not decided yet.
     ``live``: what comparing with the cluster came to."""
@@ -73,14 +78,14 @@ class _Steps:
 
 @in_prepared_session
 def run_ingest(
-    source: Source,
+    source: RecordSource,
     lake: LakeTables,
     progress: Progress = lambda _: None,
     keep_commits_raw: bool = False,
     then_replay: bool = False,
     dialect: str = SHIPPED,
     then_audit: bool = False,
-) -> Outcome:
+) -> RunOutcome:
     """Reads what is new in ``source`` into ``lake``, with ``then_replay`` brings the state tables
     up to it, and with ``then_audit`` judges it: the nightly job.
 
@@ -90,32 +95,34 @@ def run_ingest(
     steps = _Steps(progress)
     identity = source.identity()
     extents = source.extents(lake.spark)
-    with lake.leased():
+    with lake.hold_lease():
         if not lake.exists():
             with steps.step("make", "making the lake's tables"):
-                lake.make()
+                lake.create()
         lake.correct_statistics()
         ledger = Ledger(lake)
         last = ledger.last()
-        identity = same_source(lake, last, source, identity, extents)
-        plan, recovered = _recovered(ledger, source, identity, extents)
-        check(lake)
+        identity = check_same_source(lake, last, source, identity, extents)
+        plan, recovered = _recover(ledger, source, identity, extents)
+        check_counts(lake)
         if plan is None:
-            ranges = next_ranges(last, extents)
-            choice = chosen(source, lake.spark, ranges, dialect, last.dialect if last else None)
+            ranges = plan_ranges(last, extents)
+            choice = detect_dialect(
+                source, lake.spark, ranges, dialect, last.dialect if last else None
+            )
             if dialect == AUTO:
                 progress(f"the dialect is {choice.variant}: {choice.evidence}")
             plan = _plan(source.name, identity, ranges, choice.variant, last, lake)
-        fit(lake.spark, _offsets(plan))
+        size_tasks(lake.spark, _offset_count(plan))
         opened = sum(extent.open for extent in extents.values())
         stale = then_replay and last is not None and last.replayed_through != last.run_id
-        after, ends = ledger.unaudited() if then_audit else (None, {})
+        after, ends = ledger.last_audited() if then_audit else (None, {})
         read = {r.partition: r.end for r in last.ranges} if last else {}
         stale = stale or (then_audit and (after is None or ends != read))
         if plan.is_empty and last is not None and not stale:
-            return Outcome(last, False, recovered, opened)
+            return RunOutcome(last, False, recovered, opened)
         ledger.write(plan)
-        counts = Counts()
+        counts = RecordCounts()
         if not plan.is_empty:
             shuffled = not isinstance(source, KafkaSource)  # a capture's files are in no order
             with (
@@ -132,7 +139,7 @@ def run_ingest(
                 )
         plan = replace(plan, counts=counts)
         if then_replay:
-            plan = _replayed(lake, plan, last, steps)
+            plan = _replay(lake, plan, last, steps)
         live = None
         if then_replay and then_audit:
             with (
@@ -143,28 +150,28 @@ def run_ingest(
             if isinstance(source, KafkaSource):
                 with steps.step(LIVE, "comparing with what the broker says"):
                     live = judge_live(lake, source, plan)
-        return Outcome(_finished(ledger, plan, steps), True, recovered, opened, live)
+        return RunOutcome(_finish(ledger, plan, steps), True, recovered, opened, live)
 
 
 @in_prepared_session
-def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> Outcome:
+def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutcome:
     """Brings the state tables up to what has been ingested. Raises LakeError."""
     steps = _Steps(progress)
-    lake.must_exist()
-    with lake.leased():
+    lake.require()
+    with lake.hold_lease():
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
-        recovered = _undone(ledger, unfinished) if unfinished else None
-        check(lake)
+        recovered = _undo(ledger, unfinished) if unfinished else None
+        check_counts(lake)
         last = ledger.last()
         if last is None or last.replayed_through == last.run_id:
-            return Outcome(last, False, recovered)
-        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
-        fit(lake.spark, _offsets(plan))
+            return RunOutcome(last, False, recovered)
+        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
-        plan = _replayed(lake, replace(plan, counts=Counts()), last, steps)
-        return Outcome(_finished(ledger, plan, steps), True, recovered)
+        plan = _replay(lake, replace(plan, counts=RecordCounts()), last, steps)
+        return RunOutcome(_finish(ledger, plan, steps), True, recovered)
 
 
 @in_prepared_session
@@ -173,34 +180,36 @@ def run_audit(
     asked: Asked,
     progress: Progress = lambda _: None,
     source: KafkaSource | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Judges all that was replayed into the lake: adds rows to `agreement` and `findings`. With
     the ``source`` of the lake, its state is compared with what the cluster says, too.
 
     Raises LakeError if nothing was replayed yet, or not all that was ingested.
     """
     steps = _Steps(progress)
-    lake.must_exist()
+    lake.require()
     identity = None if source is None else source.identity()
-    with lake.leased():
-        lake.make()  # a lake of an earlier version lacks the two tables
+    with lake.hold_lease():
+        lake.create()  # a lake of an earlier version lacks the two tables
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
-        recovered = _undone(ledger, unfinished) if unfinished else None
-        check(lake)
+        recovered = _undo(ledger, unfinished) if unfinished else None
+        check_counts(lake)
         last = ledger.last()
         if last is None or last.replayed_through != last.run_id:
             raise LakeError(
                 f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
             )
         if source is not None and identity is not None:
-            same_source(lake, last, source, identity, source.extents(lake.spark))
-        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
-        fit(lake.spark, _offsets(plan))
+            check_same_source(lake, last, source, identity, source.extents(lake.spark))
+        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         with (
-            steps.step(AUDIT if asked.is_whole else PART, "judging every recorded decision"),
+            steps.step(
+                AUDIT if asked.is_whole else PARTIAL_AUDIT, "judging every recorded decision"
+            ),
             show_worker_progress(lake.spark, progress, "rows") as count,
         ):
             audit(lake, plan, asked, count)
@@ -208,20 +217,20 @@ def run_audit(
         if source is not None:
             with steps.step(LIVE, "comparing with what the broker says"):
                 live = judge_live(lake, source, plan, asked.groups)
-        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
-        return Outcome(_finished(ledger, plan, steps), True, recovered, live=live)
+        plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
+        return RunOutcome(_finish(ledger, plan, steps), True, recovered, live=live)
 
 
 @in_prepared_session
-def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> Repaired:
+def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairResult:
     """Repairs a lake that two programs wrote to at once; changes nothing if it is not damaged.
 
     Raises LakeError if there is none, or if it can't be repaired.
     """
     steps = _Steps(progress)
-    lake.must_exist()
-    with lake.leased():
-        lake.make()  # a lake of an earlier version may lack a table
+    lake.require()
+    with lake.hold_lease():
+        lake.create()  # a lake of an earlier version may lack a table
         lake.correct_statistics()
         ledger = Ledger(lake)
         last = ledger.last()
@@ -232,30 +241,30 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> Repaire
             )
         unsound = None
         if (unfinished := ledger.unfinished()) is not None:
-            unsound = miscounted(lake, unfinished)
+            unsound = count_mismatch(lake, unfinished)
             if unsound is None:
-                _undone(ledger, unfinished)
+                _undo(ledger, unfinished)
             else:  # to restore its versions would bring the damage back
-                ledger.forget(unfinished)
+                ledger.delete(unfinished)
         with steps.step("check", "looking for damage"):
-            found = damage(lake) or ([unsound] if unsound else [])
+            found = find_damage(lake) or ([unsound] if unsound else [])
         if not found:
-            return Repaired()
-        last = finished(lake)[0][-1]
-        ends = {r.partition: Extent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, next_ranges(last, ends), last.dialect, last, lake)
-        fit(lake.spark, _offsets(plan))
+            return RepairResult()
+        last = split_finished_runs(lake)[0][-1]
+        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
+        plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         removed, dropped = repair(lake, plan, progress)
-        plan = replace(plan, counts=Counts(), replayed_through=plan.run_id)
-        _finished(ledger, plan, steps)
-        return Repaired(tuple(found), removed, dropped)
+        plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
+        _finish(ledger, plan, steps)
+        return RepairResult(tuple(found), removed, dropped)
 
 
 def _plan(
     source: str,
-    identity: Identity,
-    ranges: tuple[Range, ...],
+    identity: TopicIdentity,
+    ranges: tuple[OffsetRange, ...],
     dialect: str,
     last: Run | None,
     lake: LakeTables,
@@ -273,7 +282,7 @@ def _plan(
     )
 
 
-def _offsets(run: Run) -> int:
+def _offset_count(run: Run) -> int:
     """How many offsets of the topic the lake has at the end of ``run``."""
     return sum(part.end for part in run.ranges)
 
@@ -291,8 +300,11 @@ def _new_records(lake: LakeTables, run: Run, after: str | None) -> int:
     return new + sum(row["records_read"] or 0 for row in later)
 
 
-def _recovered(
-    ledger: Ledger, source: Source, identity: Identity, extents: dict[int, Extent]
+def _recover(
+    ledger: Ledger,
+    source: RecordSource,
+    identity: TopicIdentity,
+    extents: dict[int, PartitionExtent],
 ) -> tuple[Run | None, str | None]:
     """After a run that was killed: its plan, to be repeated, with the tables as they were before
     it. The plan names the versions to restore, and keeps them however often it is repeated. If the
@@ -304,18 +316,18 @@ def _recovered(
     there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
     same = unfinished.source == source.name and unfinished.identity == identity
     if not there or not same:
-        return None, _undone(ledger, unfinished)
+        return None, _undo(ledger, unfinished)
     ledger.restore(unfinished)
     return unfinished, unfinished.run_id
 
 
-def _undone(ledger: Ledger, unfinished: Run) -> str:
+def _undo(ledger: Ledger, unfinished: Run) -> str:
     ledger.restore(unfinished)
-    ledger.forget(unfinished)
+    ledger.delete(unfinished)
     return unfinished.run_id
 
 
-def _replayed(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
+def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
     after = last.replayed_through if last else None
     with (
         steps.step("replay", "rebuilding the groups' state"),
@@ -327,7 +339,7 @@ def _replayed(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> R
     return replace(plan, replayed_through=plan.run_id)
 
 
-def _finished(ledger: Ledger, plan: Run, steps: _Steps) -> Run:
+def _finish(ledger: Ledger, plan: Run, steps: _Steps) -> Run:
     done = replace(
         plan,
         outcome=DONE,

@@ -14,11 +14,11 @@ from kip848_spark.version import __version__
 _DELTA = "io/delta/tables/DeltaTable.class"
 _KAFKA = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 _JARS = 'Pass the jars that `kip848 jars` prints: spark-submit --jars "$(kip848 jars)".'
-_NEEDED = ("kip848_spark", "numpy", "numba", "pyarrow", "pandas", "deltalake", "xxhash")
+_REQUIRED_PACKAGES = ("kip848_spark", "numpy", "numba", "pyarrow", "pandas", "deltalake", "xxhash")
 """What the functions of the workers import."""
-_MOST_TASKS = 64
+_MAX_TASKS = 64
 
-_looked_at: set[str] = set()
+_checked_applications: set[str] = set()
 """The applications whose executors were found to be fit."""
 
 
@@ -31,7 +31,7 @@ def check_jars(spark: SparkSession, *, kafka: bool) -> None:
     for what, jar in places.items():
         if jar is None:
             raise EnvironmentFault(f"The Spark session lacks the classes of {what}.", _JARS)
-        if wrong := mismatch(jar, spark.version, _scala(spark)):
+        if wrong := jar_mismatch(jar, spark.version, _scala(spark)):
             raise EnvironmentFault(
                 f"The jar {jar} in the Spark session is made for {wrong}, "
                 f"and the session is Spark {spark.version} with Scala {_scala(spark)}.",
@@ -54,7 +54,7 @@ def _scala(spark: SparkSession) -> str:
     return ".".join(str(jvm.scala.util.Properties.versionNumberString()).split(".")[:2])
 
 
-def mismatch(jar: str, spark: str, scala: str) -> str | None:
+def jar_mismatch(jar: str, spark: str, scala: str) -> str | None:
     """What the jar is made for, by its name, if that is not this release of Spark (the first two
     numbers count) and Scala. None for a jar whose name does not tell."""
     name = re.fullmatch(
@@ -78,11 +78,11 @@ def check_executors(spark: SparkSession) -> None:
     context = spark.sparkContext
     master = context.master or ""
     application = str(context.applicationId)
-    if re.match(r"local(\[|$)", master) or application in _looked_at:
+    if re.match(r"local(\[|$)", master) or application in _checked_applications:
         return
-    tasks = min(max(context.defaultParallelism, 2), _MOST_TASKS)
+    tasks = min(max(context.defaultParallelism, 2), _MAX_TASKS)
     for host, python, versions in (
-        context.parallelize(range(tasks), tasks).mapPartitions(_probe(_NEEDED)).collect()
+        context.parallelize(range(tasks), tasks).mapPartitions(_probe(_REQUIRED_PACKAGES)).collect()
     ):
         for name, said in versions.items():
             wrong = None
@@ -96,7 +96,7 @@ def check_executors(spark: SparkSession) -> None:
                     "Every executor needs the driver's environment: pass it as an archive "
                     "(--archives, PYSPARK_PYTHON) or use an image that has it; see the README.",
                 )
-    _looked_at.add(application)
+    _checked_applications.add(application)
 
 
 def _probe(names: Iterable[str]) -> Any:

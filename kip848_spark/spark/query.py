@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import UsageError
-from kip848_spark.spark.collect import collected
-from kip848_spark.spark.session_settings import prepared
+from kip848_spark.spark.collect import collect_rows
+from kip848_spark.spark.session_settings import prepared_session
 
 _POSITION = re.compile(r"[;(]?\s*\(?line (\d+),? pos (\d+)\)?;?")
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
@@ -22,14 +22,14 @@ _DETAILS = ("== ", "'", "+-")
 def query_rows(spark: SparkSession, query: str, most: int | None = None) -> list[dict[str, Any]]:
     """The rows that ``query`` gives, at most ``most``. Raises UsageError with Spark's reason."""
     try:
-        with prepared(spark):
+        with prepared_session(spark):
             frame = spark.sql(query.rstrip().rstrip(";"))
-            return collected(frame if most is None else frame.limit(most))
+            return collect_rows(frame if most is None else frame.limit(most))
     except PySparkException as cause:
-        raise UsageError(_sentence(str(cause))) from None
+        raise UsageError(_summarize_error(str(cause))) from None
 
 
-def _sentence(said: str) -> str:
+def _summarize_error(said: str) -> str:
     """What Spark says of a query: the place in it, and the reason."""
     lines: list[str] = []
     for line in said.strip().splitlines():

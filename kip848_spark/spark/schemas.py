@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from kip848_spark.lake.tables import Table
+from kip848_spark.lake.tables import TableDefinition
 
 
-def spark_schema(table: Table) -> T.StructType:
+def spark_schema(table: TableDefinition) -> T.StructType:
     """The Spark type of a row of ``table``; the metadata of each field has its comment."""
     comments = table.comments
     schema = T.StructType()

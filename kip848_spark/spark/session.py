@@ -19,11 +19,16 @@ from kip848_spark.runtime.cache import cache_folder
 from kip848_spark.runtime.java import find_java
 from kip848_spark.runtime.kernel_cache import compile_in_background
 from kip848_spark.runtime.resources import resource_path
-from kip848_spark.spark.error_messages import one_sentence, spark_log
-from kip848_spark.spark.session_settings import HELPFUL, REQUIRED, connect_fault, prepared
-from kip848_spark.spark.startup import starting
+from kip848_spark.spark.error_messages import spark_log, translate_spark_errors
+from kip848_spark.spark.session_settings import (
+    OPTIONAL_SETTINGS,
+    REQUIRED_SETTINGS,
+    prepared_session,
+    spark_connect_error,
+)
+from kip848_spark.spark.startup import spark_startup
 
-LOCAL = {
+LOCAL_SETTINGS = {
     # A laptop's or a container's host name often does not resolve.
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -62,7 +67,7 @@ _ADDED = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.driver.extraJav
 """Settings that are lists, with what is between two parts. A user's are added to ours."""
 
 
-def added(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
+def merge_settings(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
     """``ours`` with the ``users``' settings, which win where both can't be."""
     both = {
         name: between.join((ours[name], users[name]))
@@ -84,7 +89,7 @@ def local_session(
     """A session on this machine's cores, with the jars it needs (fetched once), with ``s3`` those
     for ``s3a://`` paths as well.
 
-    ``settings`` are Spark's own and win over ours (see `added`). ``keep_classes``: see
+    ``settings`` are Spark's own and win over ours (see `merge_settings`). ``keep_classes``: see
     `ClassArchive.options`. Raises EnvironmentFault if Java or a jar is missing.
     """
     java = find_java()
@@ -100,9 +105,9 @@ def local_session(
     classes = " ".join(archive.options(make=keep_classes) if archive else ())
     stored = {} if storage is None else storage.hadoop()
     ours = {
-        **LOCAL,
-        **HELPFUL,
-        **REQUIRED,
+        **LOCAL_SETTINGS,
+        **OPTIONAL_SETTINGS,
+        **REQUIRED_SETTINGS,
         **{f"spark.hadoop.{name}": value for name, value in stored.items()},
         # Spark makes its own in the working folder, though nothing is ever put there.
         "spark.sql.warehouse.dir": (cache_folder() / "warehouse").as_uri(),
@@ -110,10 +115,10 @@ def local_session(
         "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
     }
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
-    for name, value in added(ours, settings or {}).items():
+    for name, value in merge_settings(ours, settings or {}).items():
         builder = builder.config(name, value)
     compile_in_background()
-    with starting(None if verbose else spark_log()):
+    with spark_startup(None if verbose else spark_log()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
     return session
@@ -148,11 +153,11 @@ def session(
     stored = {} if storage is None else storage.hadoop({})
     there = given or SparkSession.getActiveSession()
     if there is not None:
-        with one_sentence(client), prepared(there, extra=stored):
+        with translate_spark_errors(client), prepared_session(there, extra=stored):
             yield there
         return
     if is_remote() or "SPARK_REMOTE" in os.environ:
-        raise connect_fault()
+        raise spark_connect_error()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     made = (
         _submitted_session()
@@ -162,7 +167,10 @@ def session(
         )
     )
     try:
-        with one_sentence(client), prepared(made, extra=stored if submitted else {}):
+        with (
+            translate_spark_errors(client),
+            prepared_session(made, extra=stored if submitted else {}),
+        ):
             yield made
         if keep_classes and not submitted and (archive := _class_archive(find_java())):
             archive.keep()
@@ -172,6 +180,6 @@ def session(
 
 def _submitted_session() -> SparkSession:
     builder = SparkSession.builder.appName("kip848-spark")
-    for name, value in REQUIRED.items():
+    for name, value in REQUIRED_SETTINGS.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.acls import KafkaClient
-from kip848_spark.spark.error_messages import one_sentence
+from kip848_spark.spark.error_messages import translate_spark_errors
 from kip848_spark.spark.preflight import check_executors, check_jars
 
 P = ParamSpec("P")
@@ -21,17 +21,17 @@ T = TypeVar("T")
 
 BATCH_ROWS = 200_000
 """Rows of an Arrow batch: enough to spread NumPy's cost a call, few enough for the CPU's cache."""
-RECORDS_A_TASK = 250_000
+RECORDS_PER_TASK = 250_000
 """Records that a task after a shuffle gets, about."""
 
 CATALOG = "spark.sql.catalog.spark_catalog"
-DELTA = {
+STATIC_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 """Required settings that a session must have from its start."""
 
-AT_RUNTIME = {
+RUNTIME_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     # INT96, Spark's default, is unreadable for other Delta clients.
@@ -45,59 +45,67 @@ AT_RUNTIME = {
 }
 """Required settings that can be set at any time."""
 
-REQUIRED = {**DELTA, **AT_RUNTIME}
+REQUIRED_SETTINGS = {**STATIC_SETTINGS, **RUNTIME_SETTINGS}
 """Settings the program does not work without, wherever the session comes from."""
 
 DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-HELPFUL = {DISCOVERY: "100000"}  # to look at a file is cheaper than to run a job for it
+OPTIONAL_SETTINGS = {DISCOVERY: "100000"}  # to look at a file is cheaper than to run a job for it
 """Settings that make a job faster, whatever its size, unless the session has its own."""
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SNAPSHOT = "spark.databricks.delta.snapshotPartitions"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
-_SIZED = (_SHUFFLE, _SNAPSHOT, _ADAPTIVE)
-_FREE = "spark.kip848.sized"
-"""The session's note of a job: which of `_SIZED` its owner has not set."""
+_TASK_SETTINGS = (_SHUFFLE, _SNAPSHOT, _ADAPTIVE)
+_ADJUSTABLE = "spark.kip848.sized"
+"""The session's note of a job: which of `_TASK_SETTINGS` its owner has not set."""
 _SET_BY_DELTA = (
     "spark.databricks.delta.lastCommitVersionInSession",
     "spark.sql.parquet.fieldId.read.enabled",
     "spark.sql.parquet.fieldId.write.enabled",
 )
 """What Delta leaves in a session that it has written in."""
-_LEAST_MOST, _MOST_A_CORE, _SNAPSHOT_MOST = 200, 3, 50
+_MIN_PARTITION_LIMIT, _PARTITIONS_PER_CORE, _MAX_SNAPSHOT_PARTITIONS = 200, 3, 50
 
 
 @contextmanager
-def prepared(
+def prepared_session(
     spark: SparkSession, records: int | None = None, extra: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """``spark`` has the required settings meanwhile, and ``extra``; then it has its own again.
+    """Gives ``spark`` the required settings and ``extra``, and restores its own at the end.
 
-    ``records``: how many the job is about, if that is known (see `fit`). May be nested. Raises
-    UsageError if the session can't do the work at all.
+    ``records`` is the number of records that the job processes, if it is known (see `size_tasks`).
+    Calls may be nested. Raises UsageError if the session lacks a static setting or is of Spark
+    Connect, and EnvironmentFault if an executor lacks a package.
     """
     extra = extra or {}
-    check(spark)
-    names = (*AT_RUNTIME, *HELPFUL, *_SIZED, *_SET_BY_DELTA, *extra, _FREE)
+    check_session(spark)
+    names = (
+        *RUNTIME_SETTINGS,
+        *OPTIONAL_SETTINGS,
+        *_TASK_SETTINGS,
+        *_SET_BY_DELTA,
+        *extra,
+        _ADJUSTABLE,
+    )
     before = {name: spark.conf.get(name, None) for name in names}
-    wanted = {**AT_RUNTIME, **extra}
-    wanted |= {name: value for name, value in HELPFUL.items() if before[name] is None}
-    if before[_FREE] is None:
-        wanted[_FREE] = ",".join(name for name in _SIZED if before[name] is None)
+    wanted = {**RUNTIME_SETTINGS, **extra}
+    wanted |= {name: value for name, value in OPTIONAL_SETTINGS.items() if before[name] is None}
+    if before[_ADJUSTABLE] is None:
+        wanted[_ADJUSTABLE] = ",".join(name for name in _TASK_SETTINGS if before[name] is None)
     try:
         for name, value in wanted.items():
             if before[name] != value:
                 spark.conf.set(name, value)
         check_executors(spark)
         if records is not None:
-            fit(spark, records)
+            size_tasks(spark, records)
         yield
     finally:
         with suppress(Py4JError, OSError):  # the session may have ended
-            _put_back(spark, before)
+            _restore(spark, before)
 
 
-def _put_back(spark: SparkSession, before: dict[str, str | None]) -> None:
+def _restore(spark: SparkSession, before: dict[str, str | None]) -> None:
     for name, value in before.items():
         if value is None:
             spark.conf.unset(name)
@@ -105,31 +113,31 @@ def _put_back(spark: SparkSession, before: dict[str, str | None]) -> None:
             spark.conf.set(name, value)
 
 
-def fit(spark: SparkSession, records: int) -> None:
-    """Within `prepared`: the number of tasks, and whether Spark is to adapt it, follow the number
-    of ``records``. What the session's owner has set stays."""
-    free = (spark.conf.get(_FREE, None) or "").split(",")
+def size_tasks(spark: SparkSession, records: int) -> None:
+    """Within `prepared_session`: sets the number of tasks, and whether Spark adapts it, for a job
+    on so many ``records``. Settings of the session's owner stay."""
+    free = (spark.conf.get(_ADJUSTABLE, None) or "").split(",")
     cores = spark.sparkContext.defaultParallelism
-    for name, value in sized(records, cores).items():
+    for name, value in task_settings(records, cores).items():
         if name in free:
             spark.conf.set(name, value)
 
 
-def sized(records: int, cores: int) -> dict[str, str]:
+def task_settings(records: int, cores: int) -> dict[str, str]:
     """The settings for a job on so many ``records`` where so many tasks run at once."""
-    most = max(_LEAST_MOST, _MOST_A_CORE * cores)
-    partitions = min(max(1, math.ceil(records / RECORDS_A_TASK)), most)
+    most = max(_MIN_PARTITION_LIMIT, _PARTITIONS_PER_CORE * cores)
+    partitions = min(max(1, math.ceil(records / RECORDS_PER_TASK)), most)
     return {
         _SHUFFLE: str(partitions),
-        _SNAPSHOT: str(min(partitions, _SNAPSHOT_MOST)),
+        _SNAPSHOT: str(min(partitions, _MAX_SNAPSHOT_PARTITIONS)),
         # With few partitions there is little to adapt, and each stage would be a job.
         _ADAPTIVE: str(partitions > cores).lower(),
     }
 
 
 def in_prepared_session(function: Callable[P, T]) -> Callable[P, T]:
-    """``function`` in its session, or that of its lake, prepared for a small job until it calls
-    `fit`."""
+    """Runs ``function`` with its session, or the session of its lake, prepared for a small job
+    until the function calls `size_tasks`."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -139,7 +147,7 @@ def in_prepared_session(function: Callable[P, T]) -> Callable[P, T]:
         client: KafkaClient | None = next(
             (one.client for one in others if hasattr(one, "client")), None
         )
-        with one_sentence(client), prepared(spark, 0):
+        with translate_spark_errors(client), prepared_session(spark, 0):
             check_jars(spark, kafka=client is not None)
             return function(*args, **kwargs)
 
@@ -151,13 +159,13 @@ def _session_of(argument: Any) -> Any:
     return argument if is_one else getattr(argument, "spark", None)
 
 
-def check(spark: SparkSession) -> None:
+def check_session(spark: SparkSession) -> None:
     """Raises UsageError if ``spark`` is of another kind than this program works with, or lacks a
     setting that can't be set any more."""
     if not isinstance(spark, SparkSession):
-        raise connect_fault()
+        raise spark_connect_error()
     check_jars(spark, kafka=False)
-    for name, value in DELTA.items():
+    for name, value in STATIC_SETTINGS.items():
         there = [part.strip() for part in (spark.conf.get(name, None) or "").split(",")]
         # A catalog of another name (Unity Catalog's) may serve Delta tables as well.
         if value not in there and (name != CATALOG or there[0] in ("", "builtin")):
@@ -168,7 +176,7 @@ def check(spark: SparkSession) -> None:
             )
 
 
-def connect_fault() -> UsageError:
+def spark_connect_error() -> UsageError:
     """What is said of a session of Spark Connect."""
     return UsageError(
         "This is a Spark Connect session, and kip848 needs a classic one: it works in Spark's JVM.",

@@ -22,7 +22,7 @@ from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
-from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.spark.capture_origin import read_origin
 from kip848_spark.spark.hadoop import location_of
 
@@ -38,23 +38,23 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
 }
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """A place that records can be read from, in ranges of offsets."""
 
     name: str
 
-    def identity(self) -> Identity:
+    def identity(self) -> TopicIdentity:
         """Whose topic it is. Raises SourceError or CaptureError."""
 
-    def extents(self, spark: SparkSession) -> dict[int, Extent]:
+    def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
         """How far each partition goes. Raises SourceError or CaptureError; an empty topic is no
         error, a topic without partitions is."""
 
-    def read(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+    def read(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         """The records of ``ranges``, in `COLUMNS`."""
 
 
-def parse_source(text: str, topic: str | None, settings: ClientSettings) -> Source:
+def parse_source(text: str, topic: str | None, settings: ClientSettings) -> RecordSource:
     """The source that ``text`` names: ``kafka:HOST:PORT``, ``parquet:PATH`` or ``delta:PATH``.
 
     Raises UsageError.
@@ -107,21 +107,21 @@ class KafkaSource:
             self._cluster = Cluster(self.bootstrap, self.settings.librdkafka())
         return self._cluster
 
-    def identity(self) -> Identity:
+    def identity(self) -> TopicIdentity:
         topics = self.cluster.topics([self.topic])
-        return Identity(self.topic, self.cluster.cluster_id, topics[self.topic].topic_id)
+        return TopicIdentity(self.topic, self.cluster.cluster_id, topics[self.topic].topic_id)
 
-    def extents(self, spark: SparkSession) -> dict[int, Extent]:
+    def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
         ends = self.cluster.ends(self.topic)
         if not ends:
             raise SourceError(
                 f"The topic {self.topic} of {self.bootstrap} has no partition that can be seen.",
                 "Check that a consumer group has ever committed there, and the client's ACLs.",
             )
-        return {p: Extent(e.first, e.stable, e.end - e.stable) for p, e in ends.items()}
+        return {p: PartitionExtent(e.first, e.stable, e.end - e.stable) for p, e in ends.items()}
 
     def read(
-        self, spark: SparkSession, ranges: Sequence[Range], *, committed: bool = True
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], *, committed: bool = True
     ) -> DataFrame:
         """As of any source; if not ``committed``, what is in open transactions as well."""
         isolation = "read_committed" if committed else "read_uncommitted"
@@ -161,18 +161,18 @@ class CaptureSource:
         self.topic = topic
         self.name = f"{format}:{self.path}"
 
-    def identity(self) -> Identity:
+    def identity(self) -> TopicIdentity:
         """What the origin of the capture says; without one, only the topic is known."""
-        with capture_faults(self.path):
+        with translate_capture_errors(self.path):
             origin = read_origin(SparkSession.active(), self.path)
         if origin is None:
-            return Identity(self.topic)
+            return TopicIdentity(self.topic)
         topic_id = origin.topic_id if origin.topic == self.topic else None
-        return Identity(self.topic, origin.cluster_id, topic_id)
+        return TopicIdentity(self.topic, origin.cluster_id, topic_id)
 
-    def extents(self, spark: SparkSession) -> dict[int, Extent]:
+    def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
         frame = self._load(spark)
-        with capture_faults(self.path):
+        with translate_capture_errors(self.path):
             bounds = (
                 frame.groupBy("topic", "partition")
                 .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
@@ -186,12 +186,12 @@ class CaptureSource:
                 "Name the topic with --topic.",
             )
         return {
-            row["partition"]: Extent(row["first"], row["last"] + 1)
+            row["partition"]: PartitionExtent(row["first"], row["last"] + 1)
             for row in bounds
             if row["topic"] == self.topic
         }
 
-    def read(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
+    def read(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         frame = self._load(spark).where(F.col("topic") == self.topic)
         bounds = spark.createDataFrame(
             [(r.partition, r.start, r.end) for r in ranges],
@@ -219,14 +219,14 @@ class CaptureSource:
         place = location_of(spark, self.path)
         if place.folder is not None and not place.folder.exists():
             raise CaptureError(f"There is no capture at {self.path}.")
-        with capture_faults(self.path):
+        with translate_capture_errors(self.path):
             frame = spark.read.format(self.format).load(place.uri)
         types = {field.name: field.dataType for field in frame.schema.fields}
         missing = [name for name in _CAPTURE_TYPES if name not in types]
         if missing:
             raise CaptureError(
                 f"The capture {self.path} lacks the column{'s' * (len(missing) > 1)} "
-                f"{_listed(missing)}.",
+                f"{_join_names(missing)}.",
                 f"It needs {', '.join(_CAPTURE_TYPES)}; `kip848 capture` makes such files.",
             )
         for name, accepted in _CAPTURE_TYPES.items():
@@ -239,24 +239,24 @@ class CaptureSource:
         return frame
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
 @contextmanager
-def capture_faults(path: str) -> Iterator[None]:
+def translate_capture_errors(path: str) -> Iterator[None]:
     """Turns what Spark says of an unreadable file into one sentence."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as cause:
         text = str(cause)
-        for sign, meaning in _UNREADABLE.items():
+        for sign, meaning in _CAPTURE_ERRORS.items():
             if sign in text:
                 raise CaptureError(f"The capture {path} {meaning}.", "Make it anew.") from None
         raise
 
 
-_UNREADABLE: Mapping[str, str] = {
+_CAPTURE_ERRORS: Mapping[str, str] = {
     "is not a Parquet file": "is not a Parquet file, or is cut short",
     "Could not read footer": "is damaged: a file's footer can't be read",
     "CANNOT_READ_FILE": "is damaged: a file can't be read",

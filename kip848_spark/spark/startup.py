@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from kip848_spark.errors import EnvironmentFault
-from kip848_spark.spark.error_messages import innermost, whole_text
+from kip848_spark.spark.error_messages import full_text, root_cause
 
 _NOISE = re.compile(
     r"(WARNING|NOTE|Picked up|Using |Setting default|To adjust|Error occurred during init"
@@ -22,7 +22,7 @@ _NOISE = re.compile(
 
 
 @contextmanager
-def starting(log: Path | None) -> Iterator[None]:
+def spark_startup(log: Path | None) -> Iterator[None]:
     """Standard output and error go to ``log`` for the processes that are started meanwhile;
     without one, both to standard error. Raises EnvironmentFault if Spark can't be started."""
     before = log.stat().st_size if log is not None and log.exists() else 0
@@ -33,10 +33,10 @@ def starting(log: Path | None) -> Iterator[None]:
         said = "" if log is None else log.read_text(errors="replace")[before:]
         if log is not None:
             with log.open("a", encoding="utf-8", errors="replace") as file:
-                file.write(f"\n{whole_text(cause)}\n")
-        reason = javas_reason(said)
+                file.write(f"\n{full_text(cause)}\n")
+        reason = startup_error(said)
         if "JAVA_GATEWAY_EXITED" not in str(cause) or not reason:
-            reason = innermost(whole_text(cause))
+            reason = root_cause(full_text(cause))
         raise EnvironmentFault(
             f"Spark can't be started: {reason.rstrip('.')}.",
             "Look at the section [spark] of the settings, and at JAVA_TOOL_OPTIONS."
@@ -63,11 +63,11 @@ def _output_to(log: Path | None) -> Iterator[None]:
             os.close(copy)
 
 
-def javas_reason(said: str) -> str:
+def startup_error(said: str) -> str:
     """Why a JVM or Spark's launcher ended, of what they printed; empty if they do not tell."""
     if found := re.search(r'Exception in thread "main" (.+)', said):
         causes = re.findall(r"\nCaused by: (.+)", said)
-        return innermost(causes[-1] if causes else found.group(1))
+        return root_cause(causes[-1] if causes else found.group(1))
     lines = [line.strip() for line in said.split("\nUsage:", maxsplit=1)[0].splitlines()]
     told = [line for line in lines if line and not _NOISE.match(line)]
     return re.sub(r" \(was .*\)", "", " ".join(told[:2])).removeprefix("Error: ")

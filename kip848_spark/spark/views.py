@@ -11,18 +11,18 @@ from pyspark.sql import functions as F
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.snapshot import finished_run
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.spark.session_settings import prepared
+from kip848_spark.spark.session_settings import prepared_session
 from kip848_spark.spark.storage.tables import LakeTables
 
 
-class Views:
+class LakeViews:
     """Tables of ``lake`` as of the last finished run, or the last one done by ``as_of`` (UTC)."""
 
     def __init__(self, lake: LakeTables, as_of: datetime | None = None) -> None:
-        lake.must_exist()
+        lake.require()
         self.lake = lake
-        with prepared(lake.spark):
-            self.run = Run.of(finished_run(lake.path, lake.rows("runs"), as_of))
+        with prepared_session(lake.spark):
+            self.run = Run.from_row(finished_run(lake.path, lake.rows("runs"), as_of))
 
     def table(self, name: str) -> DataFrame:
         """The table ``name``. `runs` itself is read whole, without unfinished ones."""

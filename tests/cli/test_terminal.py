@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.errors import LakeError, NotFoundError
 from kip848_spark.lake.groups import check_groups
 from kip848_spark.spark.storage.opening import open_lake
-from kip848_spark.spark.views import Views
+from kip848_spark.spark.views import LakeViews
 from tests.captures import COMMITTED
 from tests.cli.command import Command
 from tests.cli.test_errors import alone
@@ -145,7 +145,7 @@ def test_a_group_that_is_not_there(
         assert "Java" in ended.err
     listed = json.loads(kip848("groups", "--json", "--lake", str(lake)).out)
     assert DELETED not in {group["group_id"] for group in listed}
-    views = Views(open_lake(spark, str(lake)))
+    views = LakeViews(open_lake(spark, str(lake)))
     check_groups(["demo.grown", DELETED], views.group_ids)
     with pytest.raises(NotFoundError, match=r"no group demo\.gron"):
         check_groups(["demo.grown", "demo.gron"], views.group_ids)
@@ -159,7 +159,7 @@ def test_before_the_first_run(kip848: Command, spark: SparkSession, lake: Path) 
     assert ended.code == 3
     assert ended.err.endswith(f"had finished by 2020-01-01 00:00:00. {hint}")
     with pytest.raises(LakeError) as raised:
-        Views(open_lake(spark, str(lake)), datetime(2020, 1, 1, tzinfo=UTC))
+        LakeViews(open_lake(spark, str(lake)), datetime(2020, 1, 1, tzinfo=UTC))
     assert raised.value.hint == hint
 
 

@@ -24,7 +24,7 @@ import sys, time
 from pathlib import Path
 from kip848_spark.lake.folders import LocalFolder
 from kip848_spark.lake.lease import Lease
-with Lease.held(LocalFolder(Path(sys.argv[1])), "it"):
+with Lease.hold(LocalFolder(Path(sys.argv[1])), "it"):
     print("held", flush=True)
     time.sleep(120)
 """
@@ -35,7 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases that expire within a second."""
     monkeypatch.setattr(lease, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr(lease, "EXPIRY_S", 0.6)
-    monkeypatch.setattr(lease, "WATCHED_S", 0.4)
+    monkeypatch.setattr(lease, "OBSERVATION_S", 0.4)
 
 
 def newest(folder: Path) -> Path:
@@ -50,10 +50,10 @@ def test_one_at_a_time_and_one_after_another(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path)
     for _ in range(3):
         with (
-            Lease.held(folder, "the lake"),
+            Lease.hold(folder, "the lake"),
             pytest.raises(LakeError, match=rf"Another run .* process {os.getpid()} on"),
         ):
-            Lease._acquired(folder, "the lake")
+            Lease._acquire(folder, "the lake")
     assert len(list((tmp_path / LEASES).iterdir())) == 1, "old leases are removed"
 
 
@@ -64,31 +64,31 @@ def test_a_killed_owner_on_this_machine_is_noticed_at_once(tmp_path: Path) -> No
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         with pytest.raises(LakeError, match=f"process {holder.pid}"):
-            Lease._acquired(LocalFolder(tmp_path), "it")
+            Lease._acquire(LocalFolder(tmp_path), "it")
         holder.kill()
         holder.wait()
         started = time.monotonic()
-        with Lease.held(LocalFolder(tmp_path), "it"):
+        with Lease.hold(LocalFolder(tmp_path), "it"):
             assert time.monotonic() - started < lease.HEARTBEAT_S
 
 
 def test_an_owner_elsewhere_is_given_time(tmp_path: Path, quick: None) -> None:
     """An owner on another machine can't be looked at: its lease has to expire."""
     folder = LocalFolder(tmp_path)
-    Lease._acquired(folder, "it")  # without heartbeats
+    Lease._acquire(folder, "it")  # without heartbeats
     owner = orjson.loads(newest(tmp_path).read_bytes())["owner"]
     edit(newest(tmp_path), owner=owner | {"machine": "another", "host": "far"})
-    with pytest.raises(LakeError, match="on far"), Lease.held(folder, "it"):
+    with pytest.raises(LakeError, match="on far"), Lease.hold(folder, "it"):
         pass
     time.sleep(lease.EXPIRY_S)
-    with Lease.held(folder, "it"):
+    with Lease.hold(folder, "it"):
         pass
 
 
 def test_a_clock_that_is_behind_loses_no_lease(tmp_path: Path, quick: None) -> None:
     """The owner's heartbeats look an hour old, but they come."""
     folder = LocalFolder(tmp_path)
-    Lease._acquired(folder, "it")
+    Lease._acquire(folder, "it")
     file, stop = newest(tmp_path), threading.Event()
     owner = orjson.loads(file.read_bytes())["owner"] | {"machine": "another"}
 
@@ -106,7 +106,7 @@ def test_a_clock_that_is_behind_loses_no_lease(tmp_path: Path, quick: None) -> N
     beating = threading.Thread(target=beat)
     beating.start()
     try:
-        with pytest.raises(LakeError, match="Another run"), Lease.held(folder, "it"):
+        with pytest.raises(LakeError, match="Another run"), Lease.hold(folder, "it"):
             pass
     finally:
         stop.set()
@@ -115,10 +115,10 @@ def test_a_clock_that_is_behind_loses_no_lease(tmp_path: Path, quick: None) -> N
 
 def test_a_suspended_owner_stops_when_it_wakes(tmp_path: Path, quick: None) -> None:
     folder = LocalFolder(tmp_path)
-    suspended = Lease._acquired(folder, "the lake")
+    suspended = Lease._acquire(folder, "the lake")
     suspended.check()
     edit(newest(tmp_path), heartbeat=time.time() - 3600)
-    with Lease.held(folder, "the lake") as other:
+    with Lease.hold(folder, "the lake") as other:
         with pytest.raises(LakeError, match="no longer holds the lease of the lake the lake"):
             suspended.check()
         suspended._release()  # its own file, which counts no more
@@ -129,32 +129,33 @@ def test_half_a_lease_file_blocks_nobody_for_long(tmp_path: Path, quick: None) -
     """The owner was killed between creating the file and writing it."""
     (tmp_path / LEASES).mkdir()
     (tmp_path / LEASES / f"{7:020}.json").write_bytes(b'{"owner"')
-    with Lease.held(LocalFolder(tmp_path), "it"):
+    with Lease.hold(LocalFolder(tmp_path), "it"):
         assert newest(tmp_path).name == f"{8:020}.json"
 
 
-def _contend(folder: Path, ready: object, won: object) -> None:
-    ready.wait()  # type: ignore[attr-defined]
+def _contend(folder: Path, together: object, winners: object) -> None:
+    """Tries to get the lease. Who gets it holds it until all others have tried."""
+    together.wait()  # type: ignore[attr-defined]
     try:
-        with Lease.held(LocalFolder(folder), "it"):
-            won.append(os.getpid())  # type: ignore[attr-defined]
-            time.sleep(0.5)
+        with Lease.hold(LocalFolder(folder), "it"):
+            winners.append(os.getpid())  # type: ignore[attr-defined]
+            together.wait()  # type: ignore[attr-defined]
     except LakeError:
-        pass
+        together.wait()  # type: ignore[attr-defined]
 
 
 def test_of_many_at_once_one_wins(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager:
-        ready, won = manager.Barrier(6), manager.list()
+        together, winners = manager.Barrier(6), manager.list()
         processes = [
-            context.Process(target=_contend, args=(tmp_path, ready, won)) for _ in range(6)
+            context.Process(target=_contend, args=(tmp_path, together, winners)) for _ in range(6)
         ]
         for process in processes:
             process.start()
         for process in processes:
             process.join()
-        assert len(won) == 1
+        assert len(winners) == 1
 
 
 def test_a_stopped_process_does_not_beat(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.query import query_rows
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
-from kip848_spark.spark.views import Views
+from kip848_spark.spark.views import LakeViews
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import source
@@ -80,7 +80,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
     assert since is not None
     agreement["since"] = agreement_rows(lake, since.run_id)
     write_capture(source(capture), spark, str(folder / "copy"))
-    Views(lake).register()
+    LakeViews(lake).register()
     zone = query_rows(spark, "SELECT current_timezone() AS zone")[0]["zone"]
     told = {
         "before": before,
@@ -96,7 +96,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
 
 def _as_of(lake: LakeTables, time: datetime) -> str:
     try:
-        return Views(lake, time).run.finished_at.astimezone(UTC).isoformat()  # type: ignore[union-attr]
+        return LakeViews(lake, time).run.finished_at.astimezone(UTC).isoformat()  # type: ignore[union-attr]
     except Exception as error:
         return str(error)
 

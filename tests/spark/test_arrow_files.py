@@ -13,15 +13,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from kip848_spark.lake import arrow_files, delta_rs
-from kip848_spark.lake.arrow_files import TableWriter, Target, table_writers
+from kip848_spark.lake.arrow_files import TableWriter, WriteTarget, open_writers
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.wire.tables import TIMESTAMP
 
 FIELDS = {"n": pa.int64(), "at": TIMESTAMP, "text": pa.string(), "raw": pa.binary()}
 
 
-def _target(folder: Path, fields: dict[str, pa.DataType] = FIELDS) -> Target:
-    return Target("some", str(folder), {**fields, "run_id": pa.string()}, {"run_id": "r1"},
+def _target(folder: Path, fields: dict[str, pa.DataType] = FIELDS) -> WriteTarget:
+    return WriteTarget("some", str(folder), {**fields, "run_id": pa.string()}, {"run_id": "r1"},
                   [*fields, "run_id"])  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_a_column_of_another_type_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_what_failed(tmp_path: Path) -> None:
     def fails() -> None:
-        with table_writers([_target(tmp_path)]) as made:
+        with open_writers([_target(tmp_path)]) as made:
             made["some"].write(_columns([1]))
             raise ZeroDivisionError
 
@@ -88,34 +88,34 @@ def test_nothing_is_left_of_what_failed(tmp_path: Path) -> None:
 def test_commits_add_and_replace(tmp_path: Path) -> None:
     gaps = TABLES["gaps"]
     path = str(tmp_path / "a b%ü" / "gaps")
-    delta_rs.make(path, gaps)
+    delta_rs.create_table(path, gaps)
     assert delta_rs.is_plain(path, gaps)
-    target = Target("gaps", path, gaps.fields, {"run_id": "r", "cluster_id": None},
+    target = WriteTarget("gaps", path, gaps.fields, {"run_id": "r", "cluster_id": None},
                     gaps.stats_columns)  # fmt: skip
     row = {"partition": 1, "first_offset": 2, "last_offset": 3, "cause": "transaction"}
-    delta_rs.commit(path, 0, delta_rs.row_files(target, [row]))
-    delta_rs.commit(path, 1, delta_rs.row_files(target, [row | {"partition": 4}]))
-    assert sorted(found["partition"] for found in delta_rs.rows(path)) == [1, 4]
-    delta_rs.commit(path, 2, delta_rs.row_files(target, [row | {"partition": 7}]), "overwrite")
-    assert delta_rs.rows(path) == [row | {"partition": 7, "run_id": "r", "cluster_id": None}]
+    delta_rs.commit(path, 0, delta_rs.write_rows(target, [row]))
+    delta_rs.commit(path, 1, delta_rs.write_rows(target, [row | {"partition": 4}]))
+    assert sorted(found["partition"] for found in delta_rs.read_rows(path)) == [1, 4]
+    delta_rs.commit(path, 2, delta_rs.write_rows(target, [row | {"partition": 7}]), "overwrite")
+    assert delta_rs.read_rows(path) == [row | {"partition": 7, "run_id": "r", "cluster_id": None}]
     delta_rs.commit(path, 3, [], "overwrite")
-    assert delta_rs.rows(path) == []
+    assert delta_rs.read_rows(path) == []
     with pytest.raises(CommitFailedError):  # version 3 was followed by another commit
-        delta_rs.commit(path, 3, delta_rs.row_files(target, [row]))
-    assert delta_rs.rows(path) == []
+        delta_rs.commit(path, 3, delta_rs.write_rows(target, [row]))
+    assert delta_rs.read_rows(path) == []
     assert DeltaTable(path, version=2).to_pyarrow_table().num_rows == 2
 
 
 def test_an_altered_table_is_left_to_spark(tmp_path: Path) -> None:
     path = str(tmp_path / "gaps")
-    delta_rs.make(path, TABLES["gaps"])
+    delta_rs.create_table(path, TABLES["gaps"])
     DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     assert not delta_rs.is_plain(path, TABLES["gaps"])
 
 
 def test_every_table_can_be_made(tmp_path: Path) -> None:
     for name, table in TABLES.items():
-        delta_rs.make(str(tmp_path / name), table)
+        delta_rs.create_table(str(tmp_path / name), table)
         assert delta_rs.is_plain(str(tmp_path / name), table)
     fields = DeltaTable(str(tmp_path / "records")).schema().fields
     assert [field.name for field in fields] == list(TABLES["records"].fields)

@@ -16,8 +16,8 @@ from pyspark.logger import PySparkLogger
 
 from kip848_spark.errors import SparkFailure
 from kip848_spark.runtime import jars
-from kip848_spark.spark.error_messages import one_sentence
-from kip848_spark.spark.preflight import mismatch
+from kip848_spark.spark.error_messages import translate_spark_errors
+from kip848_spark.spark.preflight import jar_mismatch
 from tests.spark.plain_session import CAPTURE, DELTA
 
 SOURCE = f"parquet:{CAPTURE}"
@@ -149,16 +149,16 @@ def test_a_file_system_that_is_not_there(
     ],
 )
 def test_a_jars_name_tells_what_it_is_made_for(jar: str, wrong: str | None) -> None:
-    assert mismatch(jar, "4.2.0", "2.13") == wrong
+    assert jar_mismatch(jar, "4.2.0", "2.13") == wrong
 
 
 def test_pysparks_loggers_are_restored() -> None:
     logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     assert not logger.disabled
-    with one_sentence():
-        with one_sentence():
+    with translate_spark_errors():
+        with translate_spark_errors():
             assert logger.disabled
         assert logger.disabled
-    with pytest.raises(SparkFailure), one_sentence():
+    with pytest.raises(SparkFailure), translate_spark_errors():
         raise PySparkException("failed")
     assert not logger.disabled

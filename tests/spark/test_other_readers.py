@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
-from kip848_spark.lake.statistics import TEXT, upper_bound
+from kip848_spark.lake.statistics import MAX_TEXT_LENGTH, upper_bound
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
@@ -64,7 +64,11 @@ def _as_before(log: Path) -> bytes:
         if "add" in action:
             stats = json.loads(action["add"]["stats"])
             for name, value in list(stats["maxValues"].items()):
-                if isinstance(value, str) and len(value) >= TEXT and "T" not in value[10:11]:
+                if (
+                    isinstance(value, str)
+                    and len(value) >= MAX_TEXT_LENGTH
+                    and "T" not in value[10:11]
+                ):
                     del stats["maxValues"][name]
             action["add"]["stats"] = json.dumps(stats)
         lines.append(json.dumps(action))
@@ -140,7 +144,7 @@ def test_a_filter_finds_what_is_there(lake: Path, spark: SparkSession, reader: R
     seen = 0
     for table, column, values, expected in looked_for(lake):
         assert reader(lake, table, column, values) == expected, (table, column)
-        seen += any(len(value) > TEXT for value in values)
+        seen += any(len(value) > MAX_TEXT_LENGTH for value in values)
     assert seen > 5, "no long values were looked for"
 
 
@@ -203,4 +207,4 @@ def test_a_shortened_upper_bound_is_larger(text: str, bound: str | None) -> None
     assert upper_bound(text) == bound
     if bound is not None:
         assert bound.encode() >= text.encode()
-        assert len(bound) <= TEXT
+        assert len(bound) <= MAX_TEXT_LENGTH

@@ -20,7 +20,7 @@ from kip848_spark.checks.results import STATE
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows
 from kip848_spark.spark.pipeline import run_audit, run_ingest
-from kip848_spark.spark.session_settings import fit, prepared, sized
+from kip848_spark.spark.session_settings import prepared_session, size_tasks, task_settings
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
 from tests.spark.lakes import DATA_TABLES, rows, source
@@ -150,9 +150,9 @@ def test_settings_are_put_back_after_a_failure_and_from_within(spark: SparkSessi
     try:
         spark.conf.set(name, ZONE)
         spark.conf.unset(fitted)
-        with suppress(ZeroDivisionError), prepared(spark, 1):
-            with prepared(spark):
-                fit(spark, 10_000_000)
+        with suppress(ZeroDivisionError), prepared_session(spark, 1):
+            with prepared_session(spark):
+                size_tasks(spark, 10_000_000)
                 assert spark.conf.get(name) == "UTC"
                 assert spark.conf.get(fitted) == "40"
             assert spark.conf.get(name) == "UTC"
@@ -161,7 +161,7 @@ def test_settings_are_put_back_after_a_failure_and_from_within(spark: SparkSessi
         assert spark.conf.get(name) == ZONE
         assert spark.conf.get(fitted, None) is None
         spark.conf.set(fitted, "7")
-        with prepared(spark, 10_000_000):
+        with prepared_session(spark, 10_000_000):
             assert spark.conf.get(fitted) == "7"
     finally:
         for one, value in own.items():
@@ -173,13 +173,13 @@ def test_settings_are_put_back_after_a_failure_and_from_within(spark: SparkSessi
     [(0, 2, 1), (495, 64, 1), (1_000_000, 64, 4), (10**9, 8, 200), (10**9, 100, 300)],
 )
 def test_tasks_follow_the_records(records: int, cores: int, partitions: int) -> None:
-    assert sized(records, cores)["spark.sql.shuffle.partitions"] == str(partitions)
+    assert task_settings(records, cores)["spark.sql.shuffle.partitions"] == str(partitions)
 
 
 def test_a_store_is_set_for_the_job(spark: SparkSession) -> None:
     stored = StorageSettings({"aws_endpoint_url": "http://127.0.0.1:1", "aws_region": "x"})
     assert in_hadoop(spark, "fs.s3a.endpoint.region") in (None, "")
-    with prepared(spark, extra=stored.hadoop({})):
+    with prepared_session(spark, extra=stored.hadoop({})):
         assert in_hadoop(spark, "fs.s3a.endpoint.region") == "x"
         assert in_hadoop(spark, "fs.s3a.endpoint") == "http://127.0.0.1:1"
     assert in_hadoop(spark, "fs.s3a.endpoint.region") in (None, "")

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import PLANNED, Ledger
-from kip848_spark.spark.doctor import usable
+from kip848_spark.spark.doctor import check_lake
 from kip848_spark.spark.pipeline import run_ingest, run_repair
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
@@ -53,7 +53,7 @@ def double(lake: LakeTables, *tables: str) -> None:
 def assert_is_found(lake: LakeTables, words: str) -> None:
     before = lake.versions()
     with pytest.raises(LakeError, match="damaged") as found:
-        usable(lake)
+        check_lake(lake)
     assert words in found.value.message
     assert "kip848 repair" in str(found.value.hint)
     assert lake.versions() == before

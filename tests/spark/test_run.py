@@ -18,7 +18,7 @@ from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
-from kip848_spark.spark.views import Views
+from kip848_spark.spark.views import LakeViews
 from tests.captures import COMMITTED, LIVE, read_dump, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import DATA_TABLES, as_dicts, halves, rows, source, write_part
@@ -130,7 +130,7 @@ def test_a_killed_run_is_undone_and_repeated(
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
     lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(first), lake, then_replay=True)
-    seen = {table: rows(Views(lake).lake, table) for table in DATA_TABLES}
+    seen = {table: rows(LakeViews(lake).lake, table) for table in DATA_TABLES}
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -141,7 +141,7 @@ def test_a_killed_run_is_undone_and_repeated(
         with pytest.raises(KeyboardInterrupt):
             run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     assert rows(lake, "records") != seen["records"]
-    views = Views(lake)
+    views = LakeViews(lake)
     for table in DATA_TABLES:
         told = sorted(
             repr(row) for row in views.table(table).drop("run_id", "cluster_id").collect()
@@ -161,7 +161,7 @@ def test_a_killed_run_is_undone_and_repeated(
 
 def test_two_writers_do_not_meet(spark: SparkSession, tmp_path: Path) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"))
-    with lake.leased(), pytest.raises(LakeError, match="Another run"):
+    with lake.hold_lease(), pytest.raises(LakeError, match="Another run"):
         run_ingest(source(NEWEST / COMMITTED), open_lake(spark, lake.path))
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import CaptureError, LakeError
-from kip848_spark.kafka.topic import Identity
+from kip848_spark.kafka.topic import TopicIdentity
 from kip848_spark.lake.ledger import Ledger
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.pipeline import run_ingest
@@ -128,7 +128,7 @@ def test_ids_are_learnt(lake: LakeTables, tmp_path: Path) -> None:
 def test_jobs_run_only_where_ids_do_not_settle_it(
     lake: LakeTables, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from kip848_spark.spark.jobs.same_source import same_source
+    from kip848_spark.spark.jobs.same_source import check_same_source
 
     run_ingest(source(folder(tmp_path / "one", NEWEST, ONE)), lake)
     last = Ledger(lake).last()
@@ -137,17 +137,19 @@ def test_jobs_run_only_where_ids_do_not_settle_it(
     behind = {p: type(e)(e.end, e.end + 5) for p, e in extents.items()}
     context = spark.sparkContext
 
-    def jobs(name: str, identity: Identity, some: Any) -> int:
+    def jobs(name: str, identity: TopicIdentity, some: Any) -> int:
         context.setJobGroup(name, name)
         try:
-            assert same_source(lake, last, capture, identity, some) == Identity(TOPIC, **ONE)
+            assert check_same_source(lake, last, capture, identity, some) == TopicIdentity(
+                TOPIC, **ONE
+            )
         finally:
             context.setLocalProperty("spark.jobGroup.id", None)
         return len(context.statusTracker().getJobIdsForGroup(name))
 
-    assert jobs("ids", Identity(TOPIC, **ONE), extents) == 0
-    assert jobs("apart", Identity(TOPIC), behind) == 0
-    assert jobs("records", Identity(TOPIC), extents) > 0
+    assert jobs("ids", TopicIdentity(TOPIC, **ONE), extents) == 0
+    assert jobs("apart", TopicIdentity(TOPIC), behind) == 0
+    assert jobs("records", TopicIdentity(TOPIC), extents) > 0
 
 
 @pytest.mark.parametrize("release", ["4.3.1", "4.0.2"])
@@ -162,7 +164,7 @@ def test_compaction_may_leave_nothing_of_the_newest_offsets(
     lake: LakeTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One record a partition is compared at first, then a sample of all that there are."""
-    monkeypatch.setattr("kip848_spark.spark.jobs.same_source.ENOUGH", 4, raising=False)
+    monkeypatch.setattr("kip848_spark.spark.jobs.same_source.MAX_RECORDS", 4, raising=False)
     first, cleaned, churn = (
         DATA / name
         for name in (
@@ -257,10 +259,10 @@ def test_every_kind_of_capture_has_an_origin(spark: SparkSession, tmp_path: Path
         (str(delta), "delta"),
     ):
         capture = CaptureSource(path, format_, TOPIC)
-        assert capture.identity() == Identity(TOPIC, **ONE)
+        assert capture.identity() == TopicIdentity(TOPIC, **ONE)
         assert len(capture.extents(spark)) == 8
-    assert CaptureSource(str(parquet), "parquet", "t").identity() == Identity(
+    assert CaptureSource(str(parquet), "parquet", "t").identity() == TopicIdentity(
         "t", ONE["cluster_id"]
     )
     for path in (NEWEST, tmp_path / "missing", parquet / "*.parquet"):
-        assert source(path).identity() == Identity(TOPIC)
+        assert source(path).identity() == TopicIdentity(TOPIC)

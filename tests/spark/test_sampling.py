@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.checks.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
 from kip848_spark.checks.results import STATE
-from kip848_spark.kafka.topic import Identity, Range
+from kip848_spark.kafka.topic import OffsetRange, TopicIdentity
 from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.jobs.audit import Asked
@@ -29,9 +29,9 @@ SMALL = ENOUGH // 10
 
 
 def run_of(number: int, ends: list[int]) -> Run:
-    ranges = tuple(Range(partition, 0, end) for partition, end in enumerate(ends))
+    ranges = tuple(OffsetRange(partition, 0, end) for partition, end in enumerate(ends))
     now = datetime.now(UTC)
-    return Run(f"run-{number}", "test", Identity("t", None, None), "shipped", ranges, {}, now)
+    return Run(f"run-{number}", "test", TopicIdentity("t", None, None), "shipped", ranges, {}, now)
 
 
 def test_all_of_a_small_lake() -> None:

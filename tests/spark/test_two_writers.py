@@ -82,7 +82,7 @@ def test_a_run_that_was_suspended_writes_nothing_more(
     lake: LakeTables, undisturbed: LakeTables, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another run takes over its lease, repeats its plan and ends; then it wakes."""
-    monkeypatch.setattr(lease, "WATCHED_S", 0.0)
+    monkeypatch.setattr(lease, "OBSERVATION_S", 0.0)
     ended: list[bool] = []
 
     def other() -> None:

@@ -31,7 +31,7 @@ from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.lake.ledger import DONE, Run
-from kip848_spark.spark.collect import collected
+from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.jobs.audit_input import gathered
 from kip848_spark.spark.jobs.point_in_time import cuts_of, share_of, state_then
 from kip848_spark.spark.jobs.replay import topic_names
@@ -96,7 +96,7 @@ def audit(lake: LakeTables, run: Run, asked: Asked, count: WorkerCount | None = 
         if findings:
             found = _findings(verdicts)
             if findings <= _COLLECTED:
-                lake.append_rows("findings", collected(found), run.run_id, cluster_id)
+                lake.append_rows("findings", collect_rows(found), run.run_id, cluster_id)
             else:
                 lake.append("findings", with_constants("findings", found, run.run_id, cluster_id))
     finally:
@@ -109,10 +109,10 @@ def audit(lake: LakeTables, run: Run, asked: Asked, count: WorkerCount | None = 
 def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
     """Where control records of the lake's topic may be missing: holes that no transaction left.
     ``runs``: the rows of that table; ``run`` may not be done yet."""
-    holes = lake.newest_of("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
+    holes = lake.max_by_key("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
     ends: dict[int, int] = {}
     restarts: set[tuple[int, int]] = set()
-    done = [Run.of(row) for row in runs if row["outcome"] == DONE]
+    done = [Run.from_row(row) for row in runs if row["outcome"] == DONE]
     for one in [*done, run]:
         for part in one.ranges:
             ends[part.partition] = max(ends.get(part.partition, -1), part.end - 1)
@@ -191,4 +191,4 @@ def findings_rows(lake: LakeTables, run_id: str, most: int | None = None) -> lis
     )
     if most is not None:
         rows = rows.limit(most)
-    return collected(rows)
+    return collect_rows(rows)

@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from kip848_spark.kafka.capture_origin import Origin, derived_id
-from kip848_spark.kafka.topic import Identity, Range
-from kip848_spark.lake.folders import must_be_new
+from kip848_spark.kafka.topic import OffsetRange, TopicIdentity
+from kip848_spark.lake.folders import require_empty
 from kip848_spark.spark.capture_origin import write_origin
 from kip848_spark.spark.hadoop import folder_of, location_of
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.session_settings import fit, in_prepared_session
+from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
-from kip848_spark.spark.sources import Source, capture_faults
+from kip848_spark.spark.sources import RecordSource, translate_capture_errors
 from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control_plans import CONTROL_PLAN
@@ -37,15 +37,15 @@ ROW = pa.schema(
 NAMED = pa.schema({"category": pa.string(), "name": pa.string()})
 
 
-def whole(source: Source, spark: SparkSession) -> list[Range]:
+def all_ranges(source: RecordSource, spark: SparkSession) -> list[OffsetRange]:
     """All there is of each partition."""
     extents = source.extents(spark)
-    return [Range(p, e.first, e.end) for p, e in sorted(extents.items()) if e.end > e.first]
+    return [OffsetRange(p, e.first, e.end) for p, e in sorted(extents.items()) if e.end > e.first]
 
 
 @in_prepared_session
 def write_capture(
-    source: Source, spark: SparkSession, path: str, anonymous: bool = False
+    source: RecordSource, spark: SparkSession, path: str, anonymous: bool = False
 ) -> tuple[int, int]:
     """Writes the records of ``source`` to new Parquet files in ``path``, and their origin beside
     them; returns how many were read and how many written.
@@ -55,19 +55,19 @@ def write_capture(
     the names. Raises UsageError if there is something at ``path``.
     """
     place = location_of(spark, path)
-    must_be_new(folder_of(spark, place), path)
-    ranges = whole(source, spark)
-    fit(spark, sum(r.end - r.start for r in ranges))
+    require_empty(folder_of(spark, place), path)
+    ranges = all_ranges(source, spark)
+    size_tasks(spark, sum(r.end - r.start for r in ranges))
     identity = source.identity()
     frame = source.read(spark, ranges) if ranges else spark.createDataFrame(ROW.empty_table())
     read, written = Observation("read"), Observation("written")
     count = F.count(F.lit(1)).alias("records")
-    with capture_faults(source.name):
+    with translate_capture_errors(source.name):
         kept = frame.observe(read, count)
         if anonymous:
             pseudonyms = _pseudonyms(frame)
-            identity = _anonymous(identity, pseudonyms.secret)
-            kept = map_in_arrow(kept, _renaming(pseudonyms), ROW)
+            identity = _anonymize_identity(identity, pseudonyms.secret)
+            kept = map_in_arrow(kept, _pseudonymize(pseudonyms), ROW)
         kept = kept.observe(written, count).withColumn("topic", F.lit(identity.topic))
         kept.select(*COLUMNS).write.mode("append").parquet(place.uri)
     origin = Origin(
@@ -80,7 +80,7 @@ def write_capture(
     return int(read.get["records"]), int(written.get["records"])
 
 
-def _anonymous(identity: Identity, secret: bytes) -> Identity:
+def _anonymize_identity(identity: TopicIdentity, secret: bytes) -> TopicIdentity:
     """Ids out of the secret of the new names: no two anonymized captures have the same ones, for
     the same new name means another group in each."""
     return replace(
@@ -93,14 +93,14 @@ def _anonymous(identity: Identity, secret: bytes) -> Identity:
 def _pseudonyms(frame: DataFrame) -> Pseudonyms:
     """New names for all that are in ``frame``. The distinct names come to the driver, the records
     don't."""
-    rows = map_in_arrow(frame, _names, NAMED).distinct().collect()
+    rows = map_in_arrow(frame, _collect_names, NAMED).distinct().collect()
     found: dict[str, set[str]] = {}
     for row in rows:
         found.setdefault(row["category"], set()).add(row["name"])
     return Pseudonyms.of(found, secrets.token_bytes(16))
 
 
-def _names(batches: Batches) -> Batches:
+def _collect_names(batches: Batches) -> Batches:
     names = NameCollector()
     for batch in batches:
         rewrite(CONTROL_PLAN, batch.column("key"), batch.column("value"), names)
@@ -113,7 +113,7 @@ def _names(batches: Batches) -> Batches:
     )
 
 
-def _renaming(pseudonyms: Pseudonyms) -> BatchFunction:
+def _pseudonymize(pseudonyms: Pseudonyms) -> BatchFunction:
     def run(batches: Batches) -> Batches:
         for batch in batches:
             keys, values, good = rewrite(

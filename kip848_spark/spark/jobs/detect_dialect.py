@@ -8,9 +8,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.kafka.topic import Range
+from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.sources import Source
+from kip848_spark.spark.sources import RecordSource
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.dialects import (
@@ -25,10 +25,10 @@ from kip848_spark.wire.dialects import (
 TALLY = pa.schema({"variant": pa.string(), "records": pa.int64(), "read": pa.int64()})
 
 
-def chosen(
-    source: Source,
+def detect_dialect(
+    source: RecordSource,
     spark: SparkSession,
-    ranges: Sequence[Range],
+    ranges: Sequence[OffsetRange],
     dialect: str,
     before: str | None = None,
 ) -> DialectChoice:
@@ -48,13 +48,13 @@ def chosen(
         .where(key_type.isin(list(DISTINCTIVE_KEY_TYPES)) & F.col("value").isNotNull())
         .select("key", "value")
     )
-    counts = map_in_arrow(telling, _tallies(plans), TALLY)
+    counts = map_in_arrow(telling, _count_by_variant(plans), TALLY)
     rows = counts.groupBy("variant").agg(F.sum("records"), F.sum("read")).collect()
     total = max((row[1] for row in rows), default=0)
     return choose_dialect({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)
 
 
-def _tallies(plans: Mapping[str, DecodePlan]) -> BatchFunction:
+def _count_by_variant(plans: Mapping[str, DecodePlan]) -> BatchFunction:
     def run(batches: Batches) -> Batches:
         for batch in batches:
             read = count_readable(plans, batch.column("key"), batch.column("value"))

@@ -10,24 +10,24 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import UsageError
-from kip848_spark.kafka.topic import Range
-from kip848_spark.spark.jobs.capture import whole
-from kip848_spark.spark.jobs.detect_dialect import chosen
+from kip848_spark.kafka.topic import OffsetRange
+from kip848_spark.spark.jobs.capture import all_ranges
+from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.session_settings import prepared
-from kip848_spark.spark.sources import Source, capture_faults
+from kip848_spark.spark.session_settings import prepared_session
+from kip848_spark.spark.sources import RecordSource, translate_capture_errors
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.kafka_json import json_lines
 
-AT_ONCE = 500_000
+BATCH_RECORDS = 500_000
 """Records that are decoded in one go, if no partition alone has more."""
 
 
 def dump_files(
-    source: Source,
+    source: RecordSource,
     spark: SparkSession,
     folder: Path,
     partitions: Sequence[int] | None = None,
@@ -39,25 +39,25 @@ def dump_files(
 
     Raises UsageError if one of ``partitions`` is not there.
     """
-    with prepared(spark):
-        ranges = whole(source, spark)
+    with prepared_session(spark):
+        ranges = all_ranges(source, spark)
     if partitions:
         there = {r.partition for r in ranges}
         for wanted in partitions:
             if wanted not in there:
                 raise UsageError(f"The source has no record in partition {wanted}.")
         ranges = [r for r in ranges if r.partition in partitions]
-    with prepared(spark):
-        plan = control_plan(chosen(source, spark, ranges, dialect).variant)
-    for number, some in enumerate(_together(ranges)):
-        yield from _dumped(source, spark, plan, folder / str(number), some)
+    with prepared_session(spark):
+        plan = control_plan(detect_dialect(source, spark, ranges, dialect).variant)
+    for number, some in enumerate(_batch_ranges(ranges)):
+        yield from _dump_ranges(source, spark, plan, folder / str(number), some)
 
 
-def _together(ranges: Sequence[Range]) -> Iterator[list[Range]]:
+def _batch_ranges(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
     """``ranges``, as many at a time as have few records: each time is a job of Spark's."""
-    some: list[Range] = []
+    some: list[OffsetRange] = []
     for one in ranges:
-        if some and sum(r.end - r.start for r in [*some, one]) > AT_ONCE:
+        if some and sum(r.end - r.start for r in [*some, one]) > BATCH_RECORDS:
             yield some
             some = []
         some.append(one)
@@ -65,21 +65,25 @@ def _together(ranges: Sequence[Range]) -> Iterator[list[Range]]:
         yield some
 
 
-def _dumped(
-    source: Source, spark: SparkSession, plan: ControlPlan, folder: Path, some: Sequence[Range]
+def _dump_ranges(
+    source: RecordSource,
+    spark: SparkSession,
+    plan: ControlPlan,
+    folder: Path,
+    some: Sequence[OffsetRange],
 ) -> Iterator[Path]:
     records = source.read(spark, some).coalesce(1)
     if len(some) > 1:
         records = records.sortWithinPartitions("partition", "offset")
-    lines = map_in_arrow(records, _liner(plan), pa.schema({"value": pa.string()}))
-    with prepared(spark, 1), capture_faults(source.name):
+    lines = map_in_arrow(records, _to_json_lines(plan), pa.schema({"value": pa.string()}))
+    with prepared_session(spark, 1), translate_capture_errors(source.name):
         lines.write.text(str(folder))
     for file in sorted(folder.glob("part-*")):
         yield file
         file.unlink()
 
 
-def _liner(plan: ControlPlan) -> BatchFunction:
+def _to_json_lines(plan: ControlPlan) -> BatchFunction:
     def run(batches: Batches) -> Batches:
         for batch in batches:
             times = batch.column("timestamp").cast(pa.int64()).fill_null(-1000).to_numpy()

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.snapshot import LiveTopic
 from kip848_spark.lake.arrow_files import TableWriter
-from kip848_spark.lake.ledger import Counts, Run
-from kip848_spark.lake.record_writer import WRITTEN, write_records
+from kip848_spark.lake.ledger import RecordCounts, Run
+from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
-from kip848_spark.spark.sources import KafkaSource, Source, capture_faults
-from kip848_spark.spark.storage.tables import LakeTables, Mode
+from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
+from kip848_spark.spark.storage.tables import LakeTables, WriteMode
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
@@ -38,12 +38,12 @@ from kip848_spark.wire.tables import OFFSET_COMMIT
 
 
 def ingest(
-    source: Source,
+    source: RecordSource,
     lake: LakeTables,
     run: Run,
     keep_commits_raw: bool = False,
     count: WorkerCount | None = None,
-) -> Counts:
+) -> RecordCounts:
     """Writes the records that ``run`` plans to read, and returns their counts. ``count`` counts the
     offsets that the workers have reached.
 
@@ -52,13 +52,15 @@ def ingest(
     """
     seen = Observation("source")
     raw = source.read(lake.spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
-    job = RecordsJob(run.run_id, control_plan(run.dialect), _starts(run), keep_commits_raw, count)
-    with capture_faults(source.name):
+    job = RecordsJob(
+        run.run_id, control_plan(run.dialect), _start_offsets(run), keep_commits_raw, count
+    )
+    with translate_capture_errors(source.name):
         written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
     names = ("partition", "first_offset", "last_offset", "cause")
-    tails = [dict(zip(names, tail, strict=True)) for tail in _tails(run, written.reports)]
+    tails = [dict(zip(names, tail, strict=True)) for tail in _trailing_gaps(run, written.reports)]
     lake.append_rows("gaps", tails, run.run_id, run.identity.cluster_id)
-    return _counts(
+    return _check_and_count(
         source, written.reports, run, int(seen.get["records"]), written.rows.get("records")
     )
 
@@ -73,16 +75,16 @@ class RecordsJob:
     keep_commits_raw: bool
     count: WorkerCount | None = None
 
-    tables: Sequence[str] = WRITTEN
-    mode: Mode = "append"
+    tables: Sequence[str] = RECORD_TABLES
+    mode: WriteMode = "append"
 
-    def in_one_pass(
+    def write_tables(
         self, batches: Batches, writers: Mapping[str, TableWriter]
     ) -> list[dict[str, Any]]:
         counted = self._counted(batches)
         return write_records(self.plan, self.starts, counted, writers, self.keep_commits_raw)
 
-    def table_by_table(
+    def yield_tables(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
     ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
         """As of a `TableJob`. Control records are decoded out of the bytes that `records` keeps of
@@ -92,8 +94,8 @@ class RecordsJob:
         yield "records", map_in_arrow(rows, lambda b: decoder(self._counted(b)), schema)
         written = read("records").where(F.col("run_id") == self.run_id)
         yield "group_records", control_records(written, self.plan)
-        yield "gaps", _gaps(written)
-        return _tally(written)
+        yield "gaps", _gap_rows(written)
+        return _tally_rows(written)
 
     def _counted(self, batches: Batches) -> Batches:
         if self.count is None:
@@ -117,7 +119,7 @@ def _offsets_reached(starts: Mapping[int, int]) -> Measure:
     return measure
 
 
-def _starts(run: Run) -> dict[int, int]:
+def _start_offsets(run: Run) -> dict[int, int]:
     return {r.partition: r.start for r in run.ranges}
 
 
@@ -130,7 +132,7 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     return map_in_arrow(control, control_decoder(plan, CONTROL_FIELDS), schema)
 
 
-def _tally(written: DataFrame) -> list[dict[str, Any]]:
+def _tally_rows(written: DataFrame) -> list[dict[str, Any]]:
     """As `write_records` returns it, out of what was written."""
     reason = F.split_part("error", F.lit(" "), F.lit(1))
     rows = (
@@ -145,7 +147,7 @@ def _tally(written: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in rows]
 
 
-def _gaps(written: DataFrame) -> DataFrame:
+def _gap_rows(written: DataFrame) -> DataFrame:
     inside = written.where(F.col("missing_before") > 0).select(
         "partition",
         (F.col("offset") - F.col("missing_before")).alias("first_offset"),
@@ -155,7 +157,7 @@ def _gaps(written: DataFrame) -> DataFrame:
     return inside.coalesce(1)
 
 
-def _tails(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int, str]]:
+def _trailing_gaps(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int, str]]:
     """The holes between a partition's last record and the planned end."""
     ends: dict[int, int] = {}
     for row in tally:
@@ -164,13 +166,13 @@ def _tails(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int,
     return [(p, first, end - 1, TRANSACTION) for p, first, end in after if first < end]
 
 
-def _counts(
-    source: Source,
+def _check_and_count(
+    source: RecordSource,
     tally: Sequence[Mapping[str, Any]],
     run: Run,
     read: int,
     written: int | None,
-) -> Counts:
+) -> RecordCounts:
     """Adds up the tally, and holds it against what the source gave (a capture may have a record
     twice, a topic may not) and, if that was not what was counted, what the files hold."""
     newer = {r.text for r in UNKNOWN_REASONS}
@@ -198,7 +200,7 @@ def _counts(
             f"{max(r.end for r in run.ranges)}, but none of its records could be read.",
             "Check that the client may read it (ACL READ on the topic).",
         )
-    return Counts(total, **sums, missing=span - total, errors=errors, unknown_tags=tags)
+    return RecordCounts(total, **sums, missing=span - total, errors=errors, unknown_tags=tags)
 
 
 def topic_rows(topics: Mapping[str, LiveTopic]) -> list[dict[str, Any]]:

@@ -15,16 +15,16 @@ REPAIR = (
 )
 
 
-def check(lake: LakeTables, unfinished: Run | None = None) -> None:
+def check_counts(lake: LakeTables, unfinished: Run | None = None) -> None:
     """Raises LakeError if `records` has more or fewer rows than the finished runs have read: as it
     is, or as it was when ``unfinished`` was planned. It takes a look at the ledger and at the
     files' statistics."""
-    if words := miscounted(lake, unfinished):
+    if words := count_mismatch(lake, unfinished):
         raise LakeError(f"The lake {lake.path} is damaged: {words}.", REPAIR)
 
 
-def miscounted(lake: LakeTables, unfinished: Run | None = None) -> str | None:
-    """As `check`, in words; None if the rows are as many as the finished runs have read."""
+def count_mismatch(lake: LakeTables, unfinished: Run | None = None) -> str | None:
+    """As `check_counts`, in words; None if the rows are as many as the finished runs have read."""
     expected = sum(row["records_read"] or 0 for row in lake.rows("runs") if row["outcome"] == DONE)
     if unfinished is None:
         found = lake.count("records")
@@ -35,22 +35,22 @@ def miscounted(lake: LakeTables, unfinished: Run | None = None) -> str | None:
     return f"its finished runs have read {expected:,} records, but records has {found:,} rows"
 
 
-def damage(lake: LakeTables) -> list[str]:
+def find_damage(lake: LakeTables) -> list[str]:
     """What is wrong with the tables of a lake without an unfinished run, in words; nothing if all
     is well. It reads the places of all records."""
     found = []
-    windows = windows_of(lake)
+    windows = finished_ranges(lake)
     records = lake.read("records").select("partition", "offset", "raw_key", "error", "kind")
-    control = records.where(control_rows())
+    control = records.where(is_control_record())
     for name, rows in (("records", records), ("group_records", lake.read("group_records"))):
         counted = rows.groupBy("partition", "offset").count()
         twice = counted.agg(F.sum(F.col("count") - 1)).head()
         if twice is not None and twice[0]:
             found.append(f"{twice[0]:,} rows of {name} are there more than once")
-    outside = records.join(F.broadcast(windows), inside(), "left_anti").count()
+    outside = records.join(F.broadcast(windows), in_finished_range(), "left_anti").count()
     if outside:
         found.append(f"{outside:,} rows of records belong to no finished run")
-    if not found and (words := miscounted(lake)):
+    if not found and (words := count_mismatch(lake)):
         found.append(words)
     expected, there = control.count(), lake.count("group_records")
     if expected != there and not found:
@@ -58,17 +58,17 @@ def damage(lake: LakeTables) -> list[str]:
     return found
 
 
-def control_rows() -> Column:
+def is_control_record() -> Column:
     """Whether a row of `records` is a control record that was decoded."""
     decoded = F.col("raw_key").isNotNull() & F.col("error").isNull()
     return decoded & (F.col("kind") != kinds.COMMIT)
 
 
-def finished(lake: LakeTables) -> tuple[list[Run], list[Run]]:
+def split_finished_runs(lake: LakeTables) -> tuple[list[Run], list[Run]]:
     """The finished runs that follow one another, and those that do not: they read offsets that an
     earlier one had read, because two programs wrote to the lake at once."""
     done = sorted(
-        (Run.of(row) for row in lake.rows("runs") if row["outcome"] == DONE),
+        (Run.from_row(row) for row in lake.rows("runs") if row["outcome"] == DONE),
         key=lambda run: run.run_id,
     )
     follows: list[Run] = []
@@ -83,19 +83,19 @@ def finished(lake: LakeTables) -> tuple[list[Run], list[Run]]:
     return follows, others
 
 
-def windows_of(lake: LakeTables) -> DataFrame:
+def finished_ranges(lake: LakeTables) -> DataFrame:
     """``owner`` (a run's id), ``of``, ``first`` and ``end``: the offsets of each partition that
     each finished run has read, from ``first`` to before ``end``."""
     rows = [
         (run.run_id, r.partition, r.start, r.end)
-        for run in finished(lake)[0]
+        for run in split_finished_runs(lake)[0]
         for r in run.ranges
         if r.end > r.start
     ]
     return lake.spark.createDataFrame(rows, "owner string, of int, first long, end long")
 
 
-def inside(offset: str = "offset") -> Column:
-    """Whether a row with a partition and an ``offset`` lies in a window of `windows_of`."""
+def in_finished_range(offset: str = "offset") -> Column:
+    """Whether a row with a partition and an ``offset`` lies in a window of `finished_ranges`."""
     place = F.col(offset)
     return (F.col("partition") == F.col("of")) & (place >= F.col("first")) & (place < F.col("end"))

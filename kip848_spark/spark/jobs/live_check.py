@@ -14,7 +14,7 @@ from kip848_spark.checks.settings import BUCKETS, bucket_of
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
-from kip848_spark.kafka.topic import Range
+from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.ledger import Run
 from kip848_spark.spark.jobs.sampling import sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
@@ -97,7 +97,7 @@ def _moved(
     """What later records than those of ``run`` are about, in open transactions as well."""
     read = {r.partition: r.end for r in run.ranges}
     starts = {p: max(read.get(p, 0), end.first) for p, end in ends.items()}
-    ranges = [Range(p, starts[p], end.end) for p, end in ends.items() if end.end > starts[p]]
+    ranges = [OffsetRange(p, starts[p], end.end) for p, end in ends.items() if end.end > starts[p]]
     if not ranges:
         return Moved()
     decoder = records_decoder(control_plan(run.dialect).plan, starts)

@@ -14,7 +14,7 @@ from kip848_spark.checks.row_packing import PACKED, pack
 from kip848_spark.checks.settings import BUCKETS
 from kip848_spark.checks.state import ASSIGNMENTS, GROUPS, MEMBERS
 from kip848_spark.lake.ledger import Run
-from kip848_spark.spark.jobs.replay import control_bytes, in_order
+from kip848_spark.spark.jobs.replay import control_bytes, sort_by_offset
 from kip848_spark.spark.jobs.sampling import Sampled, drawn, sampled
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables
@@ -50,7 +50,7 @@ def state_then(lake: LakeTables, run: Run, cuts: Mapping[int, int], share: int) 
         & (F.col("offset") <= cut[F.col("partition")])
         & sampled(share)
     )
-    rows = in_order(control_bytes(lake, run, records))
+    rows = sort_by_offset(control_bytes(lake, run, records))
     return map_in_arrow(rows, packed_then, PACKED)
 
 

@@ -13,12 +13,16 @@ from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import Ledger, Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.ingest import control_records
-from kip848_spark.spark.jobs.integrity import finished, inside, windows_of
+from kip848_spark.spark.jobs.integrity import (
+    finished_ranges,
+    in_finished_range,
+    split_finished_runs,
+)
 from kip848_spark.spark.jobs.replay import replay
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 
-_STATE = ("control_state", "offsets")
+_INCREMENTAL_TABLES = ("control_state", "offsets")
 """The tables that a replay carries on: emptied, they are rebuilt from the start."""
 _KEYS: dict[str, list[str] | None] = {
     "topics": ["run_id", "topic"],
@@ -29,7 +33,7 @@ _KEYS: dict[str, list[str] | None] = {
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairResult:
     """What was wrong, in words, how many rows of `records` were removed, and the runs that were
     removed from the ledger: the next run reads their offsets again."""
 
@@ -47,35 +51,35 @@ def repair(
 
     Raises LakeError, before anything is written, if records of a finished run are lost.
     """
-    follows, others = finished(lake)
-    windows = windows_of(lake)
-    once = _once(lake.read("records"), windows)
-    _must_be_complete(lake, once, follows)
+    follows, others = split_finished_runs(lake)
+    windows = finished_ranges(lake)
+    once = _deduplicate(lake.read("records"), windows)
+    _require_complete(lake, once, follows)
     before = lake.count("records")
     progress("removing what is there twice")
     lake.overwrite("records", once)
-    _overwrite_control(lake, follows)
-    found = lake.read("gaps").join(F.broadcast(windows), inside("first_offset"))
+    _rebuild_group_records(lake, follows)
+    found = lake.read("gaps").join(F.broadcast(windows), in_finished_range("first_offset"))
     gaps = found.withColumn("run_id", F.col("owner")).select(*TABLES["gaps"].fields)
     lake.overwrite("gaps", gaps.dropDuplicates(["partition", "first_offset"]))
     of_runs = F.col("run_id").isin([run.run_id for run in follows])
     for name, key in _KEYS.items():
         lake.overwrite(name, lake.read(name).where(of_runs).dropDuplicates(key))
     progress("rebuilding the groups' state")
-    for name in _STATE:
+    for name in _INCREMENTAL_TABLES:
         lake.overwrite(name, lake.read(name).limit(0))
     replay(lake, plan, None)
     for run in others:
-        Ledger(lake).forget(run)
+        Ledger(lake).delete(run)
     return before - lake.count("records"), tuple(run.run_id for run in others)
 
 
-def _once(rows: DataFrame, windows: DataFrame) -> DataFrame:
+def _deduplicate(rows: DataFrame, windows: DataFrame) -> DataFrame:
     """One row for each offset that a finished run has read, with that run's id."""
     of_run = (F.col("run_id") == F.col("owner")).cast("int")
     order = Window.partitionBy("partition", "offset").orderBy(of_run.desc(), "run_id")
     return (
-        rows.join(F.broadcast(windows), inside())
+        rows.join(F.broadcast(windows), in_finished_range())
         .withColumn("copy", F.row_number().over(order))
         .where(F.col("copy") == 1)
         .withColumn("run_id", F.col("owner"))
@@ -83,7 +87,7 @@ def _once(rows: DataFrame, windows: DataFrame) -> DataFrame:
     )
 
 
-def _must_be_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> None:
+def _require_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> None:
     there = {row["run_id"]: row["count"] for row in once.groupBy("run_id").count().collect()}
     for run in runs:
         read = run.counts.records_read if run.counts else 0
@@ -96,7 +100,7 @@ def _must_be_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> Non
             )
 
 
-def _overwrite_control(lake: LakeTables, runs: list[Run]) -> None:
+def _rebuild_group_records(lake: LakeTables, runs: list[Run]) -> None:
     """`group_records`, out of the bytes in `records`, by the dialect of each run."""
     records = lake.read("records")
     of_run = records.select("partition", "offset", "run_id", "cluster_id")

@@ -18,7 +18,7 @@ from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.storage.tables import LakeTables, Mode
+from kip848_spark.spark.storage.tables import LakeTables, WriteMode
 from kip848_spark.state import kinds
 from kip848_spark.state.partition_stream import (
     CONTROL_STATE,
@@ -41,14 +41,14 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     records = lake.read("records").where(new & F.col("error").isNull())
     commits = records.where(F.col("kind") == kinds.COMMIT)
     cluster_id = run.identity.cluster_id
-    lake.overwrite("offsets", _offsets(lake, commits, cluster_id))
+    lake.overwrite("offsets", _fold_offsets(lake, commits, cluster_id))
     names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
     rows = (
         lake.read(CONTROL_STATE)
         .unionByName(control_bytes(lake, run, records))
         .unionByName(_last_commits(commits))
     )
-    lake.run_job(StateJob(names), in_order(rows), run.run_id, cluster_id)
+    lake.run_job(StateJob(names), sort_by_offset(rows), run.run_id, cluster_id)
 
 
 @dataclass(frozen=True)
@@ -62,24 +62,24 @@ class StateJob:
     names: Mapping[str, str]
 
     tables: Sequence[str] = FOLDED_TABLES
-    mode: Mode = "overwrite"
+    mode: WriteMode = "overwrite"
 
-    def in_one_pass(
+    def write_tables(
         self, batches: Batches, writers: Mapping[str, TableWriter]
     ) -> list[dict[str, Any]]:
         for carried in fold_partitions(batches):
             for name, writer in writers.items():
-                writer.write(_arrays(derive_rows(name, carried, self.names)))
+                writer.write(_column_arrays(derive_rows(name, carried, self.names)))
         return []
 
-    def table_by_table(
+    def yield_tables(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
     ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
         """As of a `TableJob`. All tables but the first follow from the first, `control_state`."""
         for table in self.tables:
             schema = pa.schema(list(STATE_FIELDS[table].items()))
             yield table, map_in_arrow(rows, self._rows_of(table), schema)
-            rows = in_order(read(CONTROL_STATE))
+            rows = sort_by_offset(read(CONTROL_STATE))
         return []
 
     def _rows_of(self, table: str) -> BatchFunction:
@@ -90,7 +90,7 @@ class StateJob:
         return run
 
 
-def _arrays(table: pa.Table) -> dict[str, pa.Array]:
+def _column_arrays(table: pa.Table) -> dict[str, pa.Array]:
     columns = table.combine_chunks()
     return {
         name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
@@ -98,12 +98,12 @@ def _arrays(table: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-def in_order(rows: DataFrame) -> DataFrame:
+def sort_by_offset(rows: DataFrame) -> DataFrame:
     """``rows``, each partition of the topic in one task, in the order of its offsets."""
     return rows.repartition("partition").sortWithinPartitions("partition", "offset")
 
 
-def _dialects(lake: LakeTables, run: Run) -> Column:
+def _dialect_column(lake: LakeTables, run: Run) -> Column:
     """The dialect that each record's run read it by."""
     told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
     column = F.lit(run.dialect)
@@ -116,7 +116,7 @@ def _dialects(lake: LakeTables, run: Run) -> Column:
 def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
     """The control records among ``records``, as `control_state` has them."""
     control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
-    dialect = _dialects(lake, run)
+    dialect = _dialect_column(lake, run)
     return control.withColumn("dialect", dialect).select(*TABLES[CONTROL_STATE].fields)
 
 
@@ -131,7 +131,7 @@ def _last_commits(commits: DataFrame) -> DataFrame:
     )
 
 
-def _offsets(lake: LakeTables, commits: DataFrame, cluster_id: str | None) -> DataFrame:
+def _fold_offsets(lake: LakeTables, commits: DataFrame, cluster_id: str | None) -> DataFrame:
     """The newest commit of each group, topic and partition, unless it is a tombstone."""
     values = [
         "committed_offset",

@@ -18,32 +18,32 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
-from kip848_spark.kafka.topic import Extent, Identity, Range
+from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import Run
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.sources import Source, capture_faults
+from kip848_spark.spark.sources import RecordSource, translate_capture_errors
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 
-ENOUGH = 2_000
+MAX_RECORDS = 2_000
 """Records that are compared, at most."""
-COMPARED = (
+COMPARED_COLUMNS = (
     *("timestamp", "key_type", "group_id", "topic", "topic_partition"),
     *("tombstone", "committed_offset"),
 )
 """Columns of `records` that are compared, and the raw bytes where the lake keeps them."""
-RAW = ("raw_key", "raw_value")
-WAY_OUT = "Use a lake of its own for each topic and cluster."
+RAW_COLUMNS = ("raw_key", "raw_value")
+HINT = "Use a lake of its own for each topic and cluster."
 
 
-def same_source(
+def check_same_source(
     lake: LakeTables,
     last: Run | None,
-    source: Source,
-    identity: Identity,
-    extents: Mapping[int, Extent],
-) -> Identity:
+    source: RecordSource,
+    identity: TopicIdentity,
+    extents: Mapping[int, PartitionExtent],
+) -> TopicIdentity:
     """The identity of the lake's topic: what ``identity``, the source's own, says, and what the
     lake knows beyond that. ``last`` is the lake's last finished run. Writes nothing.
 
@@ -52,9 +52,9 @@ def same_source(
     if last is None:
         return identity
     known = last.identity
-    _same_ids(known, identity)
+    _compare_ids(known, identity)
     if not (known.topic_id and identity.topic_id):
-        _same_records(lake, last, source, extents)
+        _compare_records(lake, last, source, extents)
     return replace(
         identity,
         cluster_id=identity.cluster_id or known.cluster_id,
@@ -62,7 +62,7 @@ def same_source(
     )
 
 
-def _same_ids(known: Identity, identity: Identity) -> None:
+def _compare_ids(known: TopicIdentity, identity: TopicIdentity) -> None:
     pairs: Sequence[tuple[str, str | None, str | None]] = (
         ("cluster", known.cluster_id, identity.cluster_id),
         ("topic", known.topic, identity.topic),
@@ -72,53 +72,55 @@ def _same_ids(known: Identity, identity: Identity) -> None:
         if old and new and old != new:
             raise LakeError(
                 f"This lake holds the records of {what} {old}, the source is of {what} {new}.",
-                WAY_OUT,
+                HINT,
             )
 
 
-def _same_records(
-    lake: LakeTables, last: Run, source: Source, extents: Mapping[int, Extent]
+def _compare_records(
+    lake: LakeTables, last: Run, source: RecordSource, extents: Mapping[int, PartitionExtent]
 ) -> None:
     """Compares the newest offsets of each partition that both have. If compaction has removed all
     of those from one side, compares a sample of all offsets that the source has of the lake's."""
     read = {r.partition: r.end for r in last.ranges}
     both = [
-        Range(partition, extent.first, end)
+        OffsetRange(partition, extent.first, end)
         for partition, extent in sorted(extents.items())
         if (end := min(extent.end, read.get(partition, 0))) > extent.first
     ]
-    share = max(1, ENOUGH // len(both)) if both else 0
+    share = max(1, MAX_RECORDS // len(both)) if both else 0
     newest = [replace(r, start=max(r.start, r.end - share)) for r in both]
     for ranges in (newest, both) if newest != both else (both,):
-        if ranges and (pairs := _compared(lake, last, source, ranges)):
+        if ranges and (pairs := _joined_sample(lake, last, source, ranges)):
             for pair in sorted(pairs, key=lambda row: (row["partition"], row["offset"])):
                 if pair["differs"]:
-                    raise LakeError(_difference(pair), WAY_OUT)
+                    raise LakeError(_describe_difference(pair), HINT)
             return
 
 
-def _compared(lake: LakeTables, last: Run, source: Source, ranges: Sequence[Range]) -> list[Row]:
-    """A row for each place in ``ranges`` at which both have a record, of `ENOUGH` records of the
-    source: the place, the group and the time on both sides, and which columns differ."""
+def _joined_sample(
+    lake: LakeTables, last: Run, source: RecordSource, ranges: Sequence[OffsetRange]
+) -> list[Row]:
+    """A row for each offset in ``ranges`` at which both have a record, of `MAX_RECORDS` records of
+    the source: its group and timestamp on both sides, and the names of the columns that differ."""
     decoder = records_decoder(
         control_plan(last.dialect).plan, {r.partition: r.start for r in ranges}, True
     )
     schema = pa.schema(list(STREAM_FIELDS.items()))
     place = ("partition", "offset")
-    columns = (*place, *COMPARED, *RAW)
+    columns = (*place, *COMPARED_COLUMNS, *RAW_COLUMNS)
     sample = (
         map_in_arrow(source.read(lake.spark, ranges), decoder, schema)
         .select(*columns)
         .orderBy(F.xxhash64(*place), *place)
-        .limit(ENOUGH)
+        .limit(MAX_RECORDS)
     )
-    held = lake.read("records").where(_inside(ranges)).select(*columns)
+    held = lake.read("records").where(_in_ranges(ranges)).select(*columns)
     pairs = held.alias("lake").join(F.broadcast(sample).alias("source"), [*place], "inner")
-    with capture_faults(source.name):
+    with translate_capture_errors(source.name):
         return _with_differences(pairs).collect()
 
 
-def _inside(ranges: Sequence[Range]) -> Column:
+def _in_ranges(ranges: Sequence[OffsetRange]) -> Column:
     offset = F.col("offset")
     tests = [
         (F.col("partition") == r.partition) & (offset >= r.start) & (offset < r.end) for r in ranges
@@ -133,16 +135,16 @@ def _with_differences(pairs: DataFrame) -> DataFrame:
     def both(name: str) -> tuple[Column, Column]:
         return F.col(f"lake.{name}"), F.col(f"source.{name}")
 
-    has_raw = reduce(or_, [F.col(f"lake.{name}").isNotNull() for name in RAW])
+    has_raw = reduce(or_, [F.col(f"lake.{name}").isNotNull() for name in RAW_COLUMNS])
 
     def differs(name: str) -> Column:
         ours, theirs = both(name)
-        if name in RAW:
+        if name in RAW_COLUMNS:
             return has_raw & ~ours.eqNullSafe(theirs)
         decoded = F.lit(name == "timestamp") | ~has_raw
         return decoded & ~ours.eqNullSafe(theirs)
 
-    names = [F.when(differs(name), F.lit(name)) for name in (*COMPARED, *RAW)]
+    names = [F.when(differs(name), F.lit(name)) for name in (*COMPARED_COLUMNS, *RAW_COLUMNS)]
     described = [
         column
         for side in ("lake", "source")
@@ -156,8 +158,10 @@ def _with_differences(pairs: DataFrame) -> DataFrame:
     )
 
 
-def _difference(pair: Row) -> str:
-    ours, theirs = (_described(pair[f"{s}_group"], pair[f"{s}_time"]) for s in ("lake", "source"))
+def _describe_difference(pair: Row) -> str:
+    ours, theirs = (
+        _describe_record(pair[f"{s}_group"], pair[f"{s}_time"]) for s in ("lake", "source")
+    )
     if ours == theirs:
         what = f"both have a record {ours}, with different {pair['differs']}"
     else:
@@ -168,7 +172,7 @@ def _difference(pair: Row) -> str:
     )
 
 
-def _described(group: str | None, milliseconds: int | None) -> str:
+def _describe_record(group: str | None, milliseconds: int | None) -> str:
     """``of group a from 2026-01-31T10:00:00.123Z``."""
     owner = "without a group" if group is None else f"of group {group}"
     if milliseconds is None:

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from kip848_spark.checks.settings import BUCKETS
-from kip848_spark.kafka.topic import Range
+from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.ledger import Run
 
 ENOUGH = 100_000
@@ -24,7 +24,7 @@ ENOUGH = 100_000
 class Sampled:
     """Partitions of the topic, and the offsets of each one that are looked at."""
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
 
     @classmethod
     def of(cls, run: Run) -> Sampled:
@@ -36,11 +36,11 @@ class Sampled:
         """
         there = _ends(run)
         first = drawn(run, "partition", len(there)) if there else 0
-        chosen: list[Range] = []
+        chosen: list[OffsetRange] = []
         left = ENOUGH
         for partition, end in there[first:] + there[:first]:
             if left > 0:
-                chosen.append(Range(partition, max(end - ENOUGH, 0), end))
+                chosen.append(OffsetRange(partition, max(end - ENOUGH, 0), end))
                 left -= end
         return cls(tuple(chosen))
 

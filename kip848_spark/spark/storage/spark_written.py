@@ -9,15 +9,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from kip848_spark.lake.tables import TABLES, Table
-from kip848_spark.spark.collect import collected
+from kip848_spark.lake.tables import TABLES, TableDefinition
+from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.tables import (
     LakeTables,
-    Mode,
     TableJob,
+    TableJobResult,
     TableRow,
-    WrittenByJob,
+    WriteMode,
     with_constants,
 )
 
@@ -25,7 +25,7 @@ from kip848_spark.spark.storage.tables import (
 class SparkWrittenTables(LakeTables):
     """See `LakeTables`. Works wherever Spark can write Delta tables."""
 
-    def _create(self, table: Table) -> None:
+    def _create(self, table: TableDefinition) -> None:
         columns = ", ".join(
             f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
             for f in spark_schema(table).fields
@@ -39,13 +39,13 @@ class SparkWrittenTables(LakeTables):
 
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
-    ) -> WrittenByJob:
-        steps = job.table_by_table(rows, self.read)
+    ) -> TableJobResult:
+        steps = job.yield_tables(rows, self.read)
         while True:
             try:
                 table, frame = next(steps)
             except StopIteration as end:
-                return WrittenByJob(end.value)
+                return TableJobResult(end.value)
             self._write(table, with_constants(table, frame, run_id, cluster_id), job.mode)
 
     def append(self, table: str, rows: DataFrame) -> None:
@@ -77,7 +77,7 @@ class SparkWrittenTables(LakeTables):
         return self.spark.createDataFrame(values, schema).coalesce(1)
 
     def _write(
-        self, table: str, rows: DataFrame, mode: Mode, options: Mapping[str, str] | None = None
+        self, table: str, rows: DataFrame, mode: WriteMode, options: Mapping[str, str] | None = None
     ) -> None:
         writer = rows.select(*TABLES[table].fields).write.format("delta").mode(mode)
         with self._commit(table):
@@ -86,17 +86,17 @@ class SparkWrittenTables(LakeTables):
     # -- reading -------------------------------------------------------------------------------
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        with self.faults("read"):
-            return collected(self.read(table))
+        with self._translate_errors("read"):
+            return collect_rows(self.read(table))
 
     def count(self, table: str) -> int:
-        with self.faults("read"):
+        with self._translate_errors("read"):
             return self.read(table).count()
 
-    def newest_of(
+    def max_by_key(
         self, table: str, column: str, key: Sequence[str], unless: str, value: str
     ) -> dict[tuple[Any, ...], Any]:
-        with self.faults("read"):
+        with self._translate_errors("read"):
             rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
             found = rows.agg(F.max(column).alias("newest")).collect()
             return {tuple(row[name] for name in key): row["newest"] for row in found}

@@ -21,13 +21,13 @@ from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.folders import is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
-from kip848_spark.lake.tables import TABLES, Table
+from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.hadoop import folder_of
 from kip848_spark.wire.batches import Batches
 
 TableRow = Mapping[str, Any]
 """A row of a table as plain values, by column."""
-Mode = Literal["append", "overwrite"]
+WriteMode = Literal["append", "overwrite"]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
 
@@ -43,16 +43,16 @@ class TableJob(Protocol):
         """The tables that are written."""
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> WriteMode:
         """Whether rows are appended, or replace all there are."""
 
-    def in_one_pass(
+    def write_tables(
         self, batches: Batches, writers: Mapping[str, TableWriter]
     ) -> list[dict[str, Any]]:
         """Writes the rows that follow from ``batches``, and returns a report as JSON-compatible
         rows. Runs in a Python worker, once for each partition of the DataFrame."""
 
-    def table_by_table(
+    def yield_tables(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
     ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
         """Yields each table's name and rows, and returns the report. A table has been written when
@@ -60,7 +60,7 @@ class TableJob(Protocol):
 
 
 @dataclass(frozen=True)
-class WrittenByJob:
+class TableJobResult:
     """The reports of a job, and the number of rows by table if the files' footers tell."""
 
     reports: list[dict[str, Any]]
@@ -88,13 +88,13 @@ class LakeTables(ABC):
     # -- what each implementation does in its own way ------------------------------------------
 
     @abstractmethod
-    def _create(self, table: Table) -> None:
+    def _create(self, table: TableDefinition) -> None:
         """Creates an empty table."""
 
     @abstractmethod
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
-    ) -> WrittenByJob:
+    ) -> TableJobResult:
         """Writes what ``job`` makes of ``rows``, a commit for each table. Raises LakeError."""
 
     @abstractmethod
@@ -125,7 +125,7 @@ class LakeTables(ABC):
         """The number of rows of a table. Raises LakeError."""
 
     @abstractmethod
-    def newest_of(
+    def max_by_key(
         self, table: str, column: str, key: Sequence[str], unless: str, value: str
     ) -> dict[tuple[Any, ...], Any]:
         """The largest ``column`` for each ``key``, of the rows in which ``unless`` is not
@@ -140,29 +140,29 @@ class LakeTables(ABC):
 
     def exists(self) -> bool:
         """True if there is a lake. Raises LakeError if there is something else at its path."""
-        with self.faults("read"):
+        with self._translate_errors("read"):
             return is_lake(self.files, self.path, TABLES)
 
-    def must_exist(self) -> None:
+    def require(self) -> None:
         """Raises LakeError unless there is a lake."""
         if not self.exists():
             raise LakeError(
                 f"There is no lake at {self.path}.", "`kip848 run` makes it, or name another."
             )
 
-    def make(self) -> None:
+    def create(self) -> None:
         """Creates the tables that do not exist, empty. `runs` is the last one: a lake that has it
         has all others."""
         for table in sorted(TABLES.values(), key=lambda t: t.name == "runs"):
             if not self._commits(table.name):
-                with self.faults("made"):
+                with self._translate_errors("made"):
                     self._create(table)
                 self._expected[table.name] = self._version(table.name)
 
     # -- lease and versions --------------------------------------------------------------------
 
     @contextmanager
-    def leased(self) -> Iterator[None]:
+    def hold_lease(self) -> Iterator[None]:
         """Holds the lake's lease: no other run writes to it meanwhile, on any machine.
 
         From here on each table must have the versions that this process gives it. Raises LakeError
@@ -170,9 +170,9 @@ class LakeTables(ABC):
         """
         self.exists()  # no lease file goes into a folder that is something else
         with ExitStack() as stack:
-            with self.faults("written"):
-                self._lease = stack.enter_context(Lease.held(self.files, self.path))
-                self._expected = self._versions_there()
+            with self._translate_errors("written"):
+                self._lease = stack.enter_context(Lease.hold(self.files, self.path))
+                self._expected = self._existing_versions()
             try:
                 yield
             finally:
@@ -185,18 +185,18 @@ class LakeTables(ABC):
         Under a lease it is refused if the lease was lost or if the table is not at the version
         that this process last gave it. Raises LakeError.
         """
-        with self.faults("written"):
+        with self._translate_errors("written"):
             before = self._version(table)
             if self._lease is not None:
                 self._lease.check()
-                self._must_be(table, self._expected.get(table, before), before)
+                self._require_version(table, self._expected.get(table, before), before)
             yield before
             after = self._version(table)
             if self._lease is not None and after != before:
-                self._must_be(table, before + 1, after)
+                self._require_version(table, before + 1, after)
                 self._expected[table] = after
 
-    def _must_be(self, table: str, expected: int, found: int) -> None:
+    def _require_version(self, table: str, expected: int, found: int) -> None:
         if found != expected:
             raise LakeError(
                 f"Another program wrote to the table {table} of the lake {self.path} during this "
@@ -212,7 +212,7 @@ class LakeTables(ABC):
         """
         return {name: self._version(name) for name in TABLES}
 
-    def _versions_there(self) -> dict[str, int]:
+    def _existing_versions(self) -> dict[str, int]:
         """As `versions`, of the tables that exist."""
         found = {name: self._commits(name) for name in TABLES}
         return {name: max(commits) for name, commits in found.items() if commits}
@@ -248,11 +248,11 @@ class LakeTables(ABC):
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        with self.faults("read"):
+        with self._translate_errors("read"):
             return reader.load(self.location(table))
 
     @contextmanager
-    def faults(self, verb: str) -> Iterator[None]:
+    def _translate_errors(self, verb: str) -> Iterator[None]:
         """Turns what Spark says of an unreachable or foreign folder into one sentence."""
         try:
             yield

@@ -16,14 +16,26 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
 from kip848_spark.lake import delta_rs
-from kip848_spark.lake.arrow_files import FILE, DataFile, Target, codec_of, table_writers
-from kip848_spark.lake.tables import TABLES, Table
+from kip848_spark.lake.arrow_files import (
+    DATA_FILE_TYPE,
+    DataFile,
+    WriteTarget,
+    open_writers,
+    parquet_codec,
+)
+from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.schemas import spark_schema
-from kip848_spark.spark.storage.tables import LakeTables, Mode, TableJob, TableRow, WrittenByJob
+from kip848_spark.spark.storage.tables import (
+    LakeTables,
+    TableJob,
+    TableJobResult,
+    TableRow,
+    WriteMode,
+)
 from kip848_spark.wire.batches import Batches, BatchFunction
 
-_REPORT = pa.schema({"file": FILE, "report": pa.string()})
+_REPORT = pa.schema({"file": DATA_FILE_TYPE, "report": pa.string()})
 """What a worker sends to the driver: a row for each file, and the job's report as JSON."""
 _GLOB = re.compile(r"[][*?{}\\]")
 """What Spark takes for a pattern in the name of a file."""
@@ -33,8 +45,8 @@ class WorkerWrittenTables(LakeTables):
     """See `LakeTables`. Needs a lake in a folder, workers on the same machine, and tables as this
     program creates them."""
 
-    def _create(self, table: Table) -> None:
-        delta_rs.make(self._folder(table.name), table)
+    def _create(self, table: TableDefinition) -> None:
+        delta_rs.create_table(self._folder(table.name), table)
 
     def _folder(self, table: str) -> str:
         return f"{self.place.folder}/{table}"
@@ -43,17 +55,17 @@ class WorkerWrittenTables(LakeTables):
 
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
-    ) -> WrittenByJob:
+    ) -> TableJobResult:
         targets = [self._target(name, run_id, cluster_id) for name in job.tables]
-        with self.faults("written"):
-            sent = map_in_arrow(rows, _written_by(job, targets), _REPORT).collect()
-        files = _files(sent)
+        with self._translate_errors("written"):
+            sent = map_in_arrow(rows, _run_job_function(job, targets), _REPORT).collect()
+        files = _data_files(sent)
         self._commit_files(job.tables, files, job.mode)
         counts = dict.fromkeys(job.tables, 0)
         for file in files:
             counts[file.table] += file.rows
         reports = [orjson.loads(row["report"]) for row in sent if row["report"]]
-        return WrittenByJob(reports, counts)
+        return TableJobResult(reports, counts)
 
     def append(self, table: str, rows: DataFrame) -> None:
         self._write(table, rows, "append")
@@ -61,11 +73,11 @@ class WorkerWrittenTables(LakeTables):
     def overwrite(self, table: str, rows: DataFrame) -> None:
         self._write(table, rows, "overwrite")
 
-    def _write(self, table: str, rows: DataFrame, mode: Mode) -> None:
+    def _write(self, table: str, rows: DataFrame, mode: WriteMode) -> None:
         writer = _table_writer(self._target(table))
-        with self.faults("written"):
+        with self._translate_errors("written"):
             sent = map_in_arrow(rows.select(*TABLES[table].fields), writer, _REPORT).collect()
-        self._commit_files([table], _files(sent), mode)
+        self._commit_files([table], _data_files(sent), mode)
 
     def append_rows(
         self, table: str, rows: Sequence[TableRow], run_id: str, cluster_id: str | None
@@ -73,37 +85,39 @@ class WorkerWrittenTables(LakeTables):
         if rows:
             target = self._target(table, run_id, cluster_id)
             with self._commit(table) as version:
-                delta_rs.commit(target.folder, version, delta_rs.row_files(target, rows))
+                delta_rs.commit(target.folder, version, delta_rs.write_rows(target, rows))
 
     def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
         with self._commit(table) as version:
             others = [row for row in self.rows(table) if row[column] != value]
-            files = delta_rs.row_files(self._target(table), [*others, *rows])
+            files = delta_rs.write_rows(self._target(table), [*others, *rows])
             delta_rs.commit(self._folder(table), version, files, "overwrite")
 
     def correct_statistics(self) -> None:
         for name in self.versions():
-            if actions := delta_rs.corrections(self._folder(name), TABLES[name]):
+            if actions := delta_rs.statistics_corrections(self._folder(name), TABLES[name]):
                 with self._commit(name) as version:
                     delta_rs.commit_actions(self._folder(name), version, actions)
 
     def _target(
         self, table: str, run_id: str | None = None, cluster_id: str | None = None
-    ) -> Target:
+    ) -> WriteTarget:
         """Where files of ``table`` go. With a ``run_id``, it and ``cluster_id`` are those of all
         rows; without one the rows have these columns."""
         codec = self.spark.conf.get("spark.sql.parquet.compression.codec")
         constants = {"run_id": run_id, "cluster_id": cluster_id} if run_id else {}
-        return Target(
+        return WriteTarget(
             table=table,
             folder=self._folder(table),
             fields=TABLES[table].fields,
             constants=constants,
             stats=TABLES[table].stats_columns,
-            codec=codec_of(codec or ""),
+            codec=parquet_codec(codec or ""),
         )
 
-    def _commit_files(self, tables: Sequence[str], files: Sequence[DataFile], mode: Mode) -> None:
+    def _commit_files(
+        self, tables: Sequence[str], files: Sequence[DataFile], mode: WriteMode
+    ) -> None:
         for name in tables:
             own = [file for file in files if file.table == name]
             if own or mode == "overwrite":
@@ -113,26 +127,26 @@ class WorkerWrittenTables(LakeTables):
     # -- reading -------------------------------------------------------------------------------
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        with self.faults("read"):
-            return delta_rs.rows(self._folder(table))
+        with self._translate_errors("read"):
+            return delta_rs.read_rows(self._folder(table))
 
     def count(self, table: str) -> int:
-        with self.faults("read"):
-            return delta_rs.count(self._folder(table))
+        with self._translate_errors("read"):
+            return delta_rs.count_rows(self._folder(table))
 
-    def newest_of(
+    def max_by_key(
         self, table: str, column: str, key: Sequence[str], unless: str, value: str
     ) -> dict[tuple[Any, ...], Any]:
-        with self.faults("read"):
-            return delta_rs.newest_of(self._folder(table), column, key, unless, value)
+        with self._translate_errors("read"):
+            return delta_rs.max_by_key(self._folder(table), column, key, unless, value)
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """As in `LakeTables`. Spark is given the files of the newest version: Delta needs several
         jobs to find them."""
         if version is not None or _GLOB.search(str(self.place.folder)):
             return super().read(table, version)
-        with self.faults("read"):
-            files = delta_rs.files(self._folder(table))
+        with self._translate_errors("read"):
+            files = delta_rs.file_paths(self._folder(table))
             schema = spark_schema(TABLES[table])
             if not files:
                 nothing = pa.schema(list(TABLES[table].fields.items())).empty_table()
@@ -140,36 +154,36 @@ class WorkerWrittenTables(LakeTables):
             return self.spark.read.schema(schema).parquet(*(f"file:{file}" for file in files))
 
 
-def _written_by(job: TableJob, targets: Sequence[Target]) -> BatchFunction:
+def _run_job_function(job: TableJob, targets: Sequence[WriteTarget]) -> BatchFunction:
     def run(batches: Batches) -> Batches:
-        with table_writers(targets) as writers:
-            reports = job.in_one_pass(batches, writers)
+        with open_writers(targets) as writers:
+            reports = job.write_tables(batches, writers)
             files = [file for writer in writers.values() for file in writer.close()]
-        yield from _sent(files, reports)
+        yield from _report_batches(files, reports)
 
     return run
 
 
-def _table_writer(target: Target) -> BatchFunction:
+def _table_writer(target: WriteTarget) -> BatchFunction:
     """Rows of one table to its files."""
 
     def run(batches: Batches) -> Batches:
-        with table_writers([target]) as writers:
+        with open_writers([target]) as writers:
             for batch in batches:
                 columns = zip(batch.schema.names, batch.columns, strict=True)
                 writers[target.table].write(dict(columns))
             files = writers[target.table].close()
-        yield from _sent(files, [])
+        yield from _report_batches(files, [])
 
     return run
 
 
-def _sent(files: Iterable[DataFile], reports: Iterable[Mapping[str, Any]]) -> Batches:
+def _report_batches(files: Iterable[DataFile], reports: Iterable[Mapping[str, Any]]) -> Batches:
     rows: list[dict[str, Any]] = [{"file": asdict(file)} for file in files]
     rows += [{"report": orjson.dumps(report).decode()} for report in reports]
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=_REPORT)
 
 
-def _files(sent: Sequence[Row]) -> list[DataFile]:
+def _data_files(sent: Sequence[Row]) -> list[DataFile]:
     return [DataFile(**row["file"].asDict()) for row in sent if row["file"]]
