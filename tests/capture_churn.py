@@ -33,7 +33,7 @@ from kip848_spark.local.broker import Broker
 from kip848_spark.simulation.log import SCHEMA
 from tests.captures import COMMITTED, DUMP, LIVE, RECORDS, read_topic, write_dump
 from tests.coordinator.broker_comparison import VERSIONS
-from tests.coordinator.conversation import Conversation, Json, Talk
+from tests.coordinator.conversation import Conversation, Json, Pauses
 from tests.coordinator.random_conversations import consumers, migrations, patterns, restarts
 from tests.coordinator.wire import Connection
 from tests.share_streams_conversations import SETTINGS as SHARE_STREAMS_SETTINGS
@@ -59,7 +59,7 @@ _PATIENCE = 60.0
 
 
 class Crowd:
-    """What a conversation needs of a `Duel`, with nobody but the broker to talk to."""
+    """The part of `BrokerComparison` that a conversation uses, with a broker alone."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -98,7 +98,7 @@ class Crowd:
                     raise
                 time.sleep(0.3)
 
-    def ask(
+    def send(
         self, client: str, api: str, request: Json, *, version: int | None = None, where: str = ""
     ) -> Json | None:
         """Send a request; None if the answer has to wait (for other members to join)."""
@@ -145,7 +145,7 @@ class Crowd:
             connection.close()
 
 
-Teller = Callable[[Any, int], Conversation]
+Teller = Callable[[Any, int], Pauses]
 CONSUMERS: tuple[Teller, ...] = (
     *[consumers] * 3,
     migrations,
@@ -168,15 +168,15 @@ def churn(
 
     def run(name: str, tell: Teller, own_seed: int) -> None:
         try:
-            talk = Talk(crowd, name)  # type: ignore[arg-type]
-            for pause in tell(talk, own_seed):
+            conversation = Conversation(crowd, name)  # type: ignore[arg-type]
+            for pause in tell(conversation, own_seed):
                 time.sleep(pause)
         finally:
             crowd.finish()
             done.release()
 
     filters = {"statesFilter": []} | ({"typesFilter": []} if VERSIONS["ListGroups"] > 4 else {})
-    crowd.ask("finder", "ListGroups", filters, where="f:")
+    crowd.send("finder", "ListGroups", filters, where="f:")
     number = Connection(broker.bootstrap, "finder")
     for _ in range(200):
         asked = number.send("FindCoordinator", 4, {"keyType": 0, "coordinatorKeys": ["any"]})

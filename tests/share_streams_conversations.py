@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.coordinator.conversation import Conversation, Json, Talk
+from tests.coordinator.conversation import Conversation, Json, Pauses
 
 SETTINGS = {
     "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
@@ -29,7 +29,7 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class _Member:
-    talk: Talk
+    conversation: Conversation
     name: str
     epoch: int = 0
     owned: dict[str, Any] = field(default_factory=dict)
@@ -46,20 +46,20 @@ class _Member:
 class ShareMember(_Member):
     """A member of a share group."""
 
-    def beat(self, **more: Any) -> Any:
+    def heartbeat(self, **more: Any) -> Any:
         request: Json = {"memberId": self.name, "memberEpoch": self.epoch} | more
-        return self.heard(self.talk.ask(self.name, "ShareGroupHeartbeat", 1, **request))
+        return self.heard(self.conversation.send(self.name, "ShareGroupHeartbeat", 1, **request))
 
     def join(self, names: list[str]) -> Any:
-        topics = [self.talk.topic_name(name) for name in names]
-        return self.beat(memberEpoch=0, subscribedTopicNames=topics)
+        topics = [self.conversation.topic_name(name) for name in names]
+        return self.heartbeat(memberEpoch=0, subscribedTopicNames=topics)
 
 
 @dataclass(slots=True)
 class StreamsMember(_Member):
     """A member of a streams group."""
 
-    def beat(self, **more: Any) -> Any:
+    def heartbeat(self, **more: Any) -> Any:
         request: Json = {
             "memberId": self.name,
             "memberEpoch": self.epoch,
@@ -69,7 +69,9 @@ class StreamsMember(_Member):
             "clientTags": None,
             **dict.fromkeys(("activeTasks", "standbyTasks", "warmupTasks")),
         } | more
-        answer = self.heard(self.talk.ask(self.name, "StreamsGroupHeartbeat", 0, **request))
+        answer = self.heard(
+            self.conversation.send(self.name, "StreamsGroupHeartbeat", 0, **request)
+        )
         if answer["errorCode"] == "NONE":
             for kind in ("activeTasks", "standbyTasks", "warmupTasks"):
                 if answer.get(kind) is not None:
@@ -80,7 +82,7 @@ class StreamsMember(_Member):
         self.owned = {kind: [] for kind in ("activeTasks", "standbyTasks", "warmupTasks")}
         stores = [
             {
-                "name": f"{self.talk.group}-store-changelog",
+                "name": f"{self.conversation.group}-store-changelog",
                 "partitions": 0,
                 "replicationFactor": 0,
                 "topicConfigs": [],
@@ -88,14 +90,14 @@ class StreamsMember(_Member):
         ]
         subtopology: Json = {
             "subtopologyId": "0",
-            "sourceTopics": [self.talk.topic_name("t1")],
+            "sourceTopics": [self.conversation.topic_name("t1")],
             "sourceTopicRegex": [],
             "stateChangelogTopics": stores if changelog else [],
             "repartitionSinkTopics": [],
             "repartitionSourceTopics": [],
             "copartitionGroups": [],
         }
-        return self.beat(
+        return self.heartbeat(
             memberEpoch=0,
             rebalanceTimeoutMs=30_000,
             processId=process,
@@ -104,67 +106,69 @@ class StreamsMember(_Member):
             **self.owned,
         )
 
-    def ack(self) -> Any:
-        return self.beat(**self.owned)
+    def acknowledge(self) -> Any:
+        return self.heartbeat(**self.owned)
 
 
-def share(talk: Talk, seed: int, steps: int = 40) -> Conversation:
+def share(conversation: Conversation, seed: int, steps: int = 40) -> Pauses:
     """Members of a share group that come, go and subscribe."""
     rng = random.Random(seed)
     names = ["t1", "t2"]
     for name in names:
-        talk.topic(name, rng.randint(1, 6))
-    members = [ShareMember(talk, f"{name}{seed}") for name in "ABCD"[: rng.randint(2, 4)]]
+        conversation.topic(name, rng.randint(1, 6))
+    members = [ShareMember(conversation, f"{name}{seed}") for name in "ABCD"[: rng.randint(2, 4)]]
     for _ in range(steps):
         member = rng.choice(members)
         what = rng.random()
         if member.epoch == 0:
             member.join(rng.sample(names, rng.randint(1, 2)))
         elif what < 0.6:
-            member.beat()
+            member.heartbeat()
         elif what < 0.75:
             chosen = rng.sample(names, rng.randint(1, 2))
-            member.beat(subscribedTopicNames=[talk.topic_name(name) for name in chosen])
+            member.heartbeat(
+                subscribedTopicNames=[conversation.topic_name(name) for name in chosen]
+            )
         elif what < 0.9:
-            member.beat(memberEpoch=-1)
+            member.heartbeat(memberEpoch=-1)
         elif what < 0.95:
-            member.beat(rackId=rng.choice(("a", "b")))
+            member.heartbeat(rackId=rng.choice(("a", "b")))
         else:
-            member.beat(memberEpoch=member.epoch + 3)
+            member.heartbeat(memberEpoch=member.epoch + 3)
     yield 0
     for member in members[1:]:
         if member.epoch:
-            member.beat(memberEpoch=-1)
+            member.heartbeat(memberEpoch=-1)
 
 
-def streams(talk: Talk, seed: int, steps: int = 80) -> Conversation:
+def streams(conversation: Conversation, seed: int, steps: int = 80) -> Pauses:
     """Members of a streams group that come, go and give back what they are asked for."""
     rng = random.Random(seed)
-    talk.topic("t1", rng.randint(2, 6))
+    conversation.topic("t1", rng.randint(2, 6))
     changelog = rng.random() < 0.3
     if changelog:
         size = rng.randint(2, 6)
-        talk.topics["store"] = f"{talk.group}-store-changelog"
-        talk.duel.topic(talk.topics["store"], size)
-    members = [StreamsMember(talk, f"{name}{seed}") for name in "ABCD"[: rng.randint(2, 4)]]
+        conversation.topics["store"] = f"{conversation.group}-store-changelog"
+        conversation.comparison.topic(conversation.topics["store"], size)
+    members = [StreamsMember(conversation, f"{name}{seed}") for name in "ABCD"[: rng.randint(2, 4)]]
     for _ in range(steps):
         member = rng.choice(members)
         what = rng.random()
         if member.epoch == 0:
             member.join(f"process-{rng.randint(0, 2)}", changelog)
         elif what < 0.7:
-            member.ack()
+            member.acknowledge()
         elif what < 0.85:
-            member.beat()
+            member.heartbeat()
         elif what < 0.95:
-            member.beat(memberEpoch=-1)
+            member.heartbeat(memberEpoch=-1)
         else:
-            member.beat(memberEpoch=member.epoch + 3)
+            member.heartbeat(memberEpoch=member.epoch + 3)
     yield 0
     for _ in range(3):
         for member in members:
             if member.epoch:
-                member.ack()
+                member.acknowledge()
     for member in members[1:]:
         if member.epoch:
-            member.beat(memberEpoch=-1)
+            member.heartbeat(memberEpoch=-1)

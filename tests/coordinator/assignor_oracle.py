@@ -1,4 +1,4 @@
-"""Kafka's own assignor classes, asked in bulk (``java/Assign.java``)."""
+"""Targets computed by Kafka's own assignor classes, many at a time (``java/Assign.java``)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SOURCE = Path(__file__).parent / "java" / "Assign.java"
 
 
 def kafka_targets(
-    version: str, asked: list[tuple[str, AssignmentSpec]]
+    version: str, specs: list[tuple[str, AssignmentSpec]]
 ) -> list[dict[str, dict[str, list[int]]]]:
     """What a release's classes make of each (assignor, group)."""
     jars = os.pathsep.join(str(jar) for jar in broker_jars(version))
     done = subprocess.run(
         [str(find_java()), "-Xmx512m", "-cp", jars, str(_SOURCE)],
-        input="".join(_line(name, spec) + "\n" for name, spec in asked),
+        input="".join(_line(name, spec) + "\n" for name, spec in specs),
         capture_output=True,
         text=True,
         check=False,

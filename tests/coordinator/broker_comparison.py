@@ -1,9 +1,9 @@
-"""The same requests to a real broker and to the reference, the answers and records compared.
+"""Sends the same requests to a real broker and to the reference, and compares answers and records.
 
-A :class:`Duel` holds one broker and one reference of the matching release. Each request goes to
-both; whatever the broker makes up (member ids of classic members) is told to the reference, so
-that both walk their tables in the same order. At the end the broker's log is read with Kafka's
-own tool and compared with the reference's records, group by group, in order.
+A :class:`BrokerComparison` holds one broker and one reference of the matching release. Ids that the
+broker generates (member ids of classic members) are passed to the reference, so that both iterate
+their hash tables in the same order. At the end, the broker's log is read with Kafka's own tool and
+compared with the reference's records, group by group, in order.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class _Waiting:
     answer: Json | None = None
 
 
-class Duel:
-    """One broker against one reference; conversations share both."""
+class BrokerComparison:
+    """One broker and one reference; all conversations share both."""
 
     def __init__(self, broker: Broker, release: str) -> None:
         self.broker = broker
@@ -107,7 +107,7 @@ class Duel:
     # Topics and settings
 
     def topic(self, name: str, partitions: int) -> str:
-        """Create a topic, or let it grow."""
+        """Create a topic, or increase its partitions."""
         if name in self.topic_ids:
             future = self.admin.create_partitions([NewPartitions(name, partitions)])[name]
         else:
@@ -130,7 +130,7 @@ class Duel:
         self._take(self.reference.topic(_now(), name, self.topic_ids.pop(name), 0))
 
     def _settle(self, name: str, partitions: int) -> None:
-        """Wait until the coordinator has the topic like that: ask it, by groups of no account."""
+        """Wait until the coordinator knows the topic in this form, by joining probe groups."""
         connection = self._connection("probe", "probe")
         for _ in range(250):
             self._probes += 1
@@ -150,7 +150,7 @@ class Duel:
             time.sleep(0.02)
 
     def configure(self, group: str, settings: dict[str, str]) -> None:
-        """A group's own settings, on both sides."""
+        """Set a group's own settings on both sides."""
         entries = [
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
             for name, value in settings.items()
@@ -165,19 +165,19 @@ class Duel:
 
     # Requests
 
-    def ask(
+    def send(
         self, client: str, api: str, request: Json, *, version: int | None = None, where: str = ""
     ) -> Json | None:
-        """Send to both; the reference's answer, or ``None`` if it has to wait."""
+        """Send a request to both; the reference's answer, or ``None`` if it is delayed."""
         self.requests += 1
         self._ticket += 1
         ticket = self._ticket
         version = VERSIONS[api] if version is None else version
         connection = self._connection(where.split(":", maxsplit=1)[0], client)
         number = connection.send(api, version, self._for_broker(request))
-        waiting = _Waiting(connection, number, f"{where} {client} {api} {_brief(request)}")
+        waiting = _Waiting(connection, number, f"{where} {client} {api} {_summarize(request)}")
         self._waiting[ticket] = waiting
-        early = self._force_id(api, request, client, version, waiting)
+        early = self._force_generated_id(api, request, client, version, waiting)
         at = _now()
         steps = self.reference.request(
             at, api, request, Client(client), version=version, ticket=ticket
@@ -186,43 +186,47 @@ class Duel:
             self.reference.shard.__dict__.pop(name, None)
         answer = None
         for step in steps:
-            for whom, response in step.answers:
-                if whom == ticket:
+            for answered, response in step.answers:
+                if answered == ticket:
                     answer = response
-                self._learn(whom, response, early if whom == ticket else None)
-            for whom, response in step.answers:
-                self._compare(whom, response)
+                self._receive(answered, response, early if answered == ticket else None)
+            for answered, response in step.answers:
+                self._compare(answered, response)
         self._take(steps, answers=False)
         if answer is None:
             time.sleep(0.03)  # the broker has to have taken it in before anyone else speaks
         return answer
 
-    def ask_broker(self, api: str, version: int, request: Json) -> Json:
-        """What only a broker knows, asked until it agrees."""
+    def send_to_broker(self, api: str, version: int, request: Json) -> Json:
+        """Send a request to the broker alone, and retry until it succeeds."""
         for _ in range(100):
-            answer = self._broker_says(api, version, request)
+            answer = self._send_to_broker_once(api, version, request)
             if answer["errorCode"] == "NONE":
                 return answer
             time.sleep(0.05)
         raise AssertionError(f"{api} {request}: {answer}")
 
-    def _broker_says(self, api: str, version: int, request: Json) -> Json:
+    def _send_to_broker_once(self, api: str, version: int, request: Json) -> Json:
         connection = self._connection("broker", "broker")
         answer = connection.receive(connection.send(api, version, request), 6)
         assert answer is not None, f"{api} {request}: no answer"
         return answer
 
     def begin_transaction(self, name: str, timeout: int) -> Json:
-        """A producer's id and epoch. Who coordinates it is asked first: that makes the topic."""
-        self._broker_says("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        """A producer's id and epoch. Finding the coordinator first creates the
+        transaction topic.
+        """
+        self._send_to_broker_once("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
         request = {"transactionalId": name, "transactionTimeoutMs": timeout}
-        return self.ask_broker("InitProducerId", 4, request)
+        return self.send_to_broker("InitProducerId", 4, request)
 
     def see_marker(self, group: str, places: list[Json], producer: int, *, committed: bool) -> None:
-        """Wait until nothing is pending on the broker any more; then the reference is told."""
-        asked = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": places}
+        """Wait until nothing is pending on the broker; then pass the marker to the reference."""
+        request = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": places}
         for _ in range(250):
-            answer = self._broker_says("OffsetFetch", 9, {"groups": [asked], "requireStable": True})
+            answer = self._send_to_broker_once(
+                "OffsetFetch", 9, {"groups": [request], "requireStable": True}
+            )
             if "UNSTABLE_OFFSET_COMMIT" not in str(answer):
                 break
             time.sleep(0.02)
@@ -240,18 +244,18 @@ class Duel:
                 break
         return self._connections[key]
 
-    def _force_id(
+    def _force_generated_id(
         self, api: str, request: Json, client: str, version: int, waiting: _Waiting
     ) -> Json | None:
-        """Let the reference make the id that the broker made."""
+        """Make the reference generate the id that the broker generated."""
         shard = self.reference.shard
-        patience = 5.0
+        timeout = 5.0
         if api == "JoinGroup" and not request.get("memberId"):
             if request.get("groupInstanceId") is not None or version < 4:
-                patience = 0.3  # it may have to wait for others
+                timeout = 0.3  # it may have to wait for others
         elif not (api == "ConsumerGroupHeartbeat" and version == 0):
             return None
-        answer = waiting.connection.receive(waiting.number, patience)
+        answer = waiting.connection.receive(waiting.number, timeout)
         if answer is None or not answer.get("memberId"):
             return answer
         made = str(answer["memberId"])
@@ -262,14 +266,14 @@ class Duel:
         return answer
 
     def tick(self) -> None:
-        """Let the reference's timers run up to now, and collect what was awaited."""
+        """Advance the reference's clock to the current time, and collect delayed answers."""
         self._take(self.reference.run_until(_now()))
 
     def _take(self, steps: list[Any], *, answers: bool = True) -> None:
         for step in steps:
             if answers:
                 for ticket, response in step.answers:
-                    self._learn(ticket, response, None)
+                    self._receive(ticket, response, None)
                 for ticket, response in step.answers:
                     self._compare(ticket, response)
             for record in step.records:
@@ -277,8 +281,8 @@ class Duel:
                 group = data.get("groupId", data.get("group"))
                 self.records.setdefault(group, []).append(record)
 
-    def _learn(self, ticket: int, reference: Json, early: Json | None) -> None:
-        """Get the broker's answer, and which of its ids stands for which of the reference's."""
+    def _receive(self, ticket: int, reference: Json, early: Json | None) -> None:
+        """Receive the broker's answer, and map the ids that it generated to the reference's."""
         waiting = self._waiting.get(ticket)
         if waiting is None:
             return
@@ -286,19 +290,19 @@ class Duel:
         if waiting.answer is None:
             return
         if " DescribeGroups " in waiting.where:
-            self._learn_from_members(reference, waiting.answer)
+            self._match_members(reference, waiting.answer)
         mine, theirs = reference.get("memberId"), waiting.answer.get("memberId")
         same = reference["errorCode"] == waiting.answer["errorCode"] if mine else False
         if mine and theirs and mine != theirs and same:
             self._alias[theirs] = mine
 
-    def _learn_from_members(self, reference: Json, broker: Json) -> None:
-        """Ids of members whose own JoinGroup is not answered yet."""
+    def _match_members(self, reference: Json, broker: Json) -> None:
+        """Map ids of members whose JoinGroup is not answered yet."""
         for ours, theirs in zip(reference["groups"], broker["groups"], strict=True):
             ids = {m["memberId"]: m["clientId"] for m in ours["members"]}
             for member in theirs["members"]:
                 who = member["clientId"]
-                if self._renamed(member["memberId"]) not in ids and who in ids.values():
+                if self._rename_ids(member["memberId"]) not in ids and who in ids.values():
                     made = next(mine for mine in ids if ids[mine] == who)
                     self._alias[member["memberId"]] = made
 
@@ -310,20 +314,20 @@ class Duel:
         if broker is None:
             self.differences.append(Difference(waiting.where, "no answer", reference))
             return
-        theirs = plain(_own_group(self._renamed(broker), waiting.where))
-        mine = plain(_own_group(reference, waiting.where), theirs)
+        theirs = plain(_only_own_group(self._rename_ids(broker), waiting.where))
+        mine = plain(_only_own_group(reference, waiting.where), theirs)
         if theirs != mine and without_order(theirs) == without_order(mine):
             self.reordered += 1
         elif theirs != mine:
             self.differences.append(Difference(waiting.where, theirs, mine))
 
-    def _renamed(self, value: Any) -> Any:
+    def _rename_ids(self, value: Any) -> Any:
         if not self._alias:
             return value
         if isinstance(value, dict):
-            return {key: self._renamed(item) for key, item in value.items()}
+            return {key: self._rename_ids(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._renamed(item) for item in value]
+            return [self._rename_ids(item) for item in value]
         return self._alias.get(value, value) if isinstance(value, str) else value
 
     def _for_broker(self, value: Any) -> Any:
@@ -341,10 +345,10 @@ class Duel:
     # Records
 
     def compare_logs(self) -> int:
-        """Compare every group's records, in order; how many there were.
+        """Compare every group's records, in order; returns their number.
 
-        Sessions may end while the log is read: the reference's records until after that may be
-        there or not.
+        Sessions may end while the log is read, so the last records of the reference may or may not
+        be in it.
         """
         self.tick()
         time.sleep(0.3)
@@ -358,7 +362,7 @@ class Duel:
             if dumped.key is None or str(dumped.group).startswith("probe-"):
                 continue
             record = {"key": dumped.key, "value": dumped.payload}
-            logged.setdefault(dumped.group, []).append(self._renamed(record))
+            logged.setdefault(dumped.group, []).append(self._rename_ids(record))
         self.tick()
         count = 0
         for group in sorted({*logged, *self.records}):
@@ -378,8 +382,10 @@ class Duel:
         return count
 
 
-def _own_group(response: Json, where: str) -> Json:
-    """Of a list of all groups only the conversation's own: the others change by themselves."""
+def _only_own_group(response: Json, where: str) -> Json:
+    """In a list of all groups, keep only the conversation's own: the others change
+    independently.
+    """
     if " ListGroups " not in where:
         return response
     own = f"g-{where.split(':', maxsplit=1)[0]}"
@@ -390,5 +396,5 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _brief(request: Json) -> str:
+def _summarize(request: Json) -> str:
     return str({k: v for k, v in request.items() if k not in ("groupId", "protocols")})[:200]

@@ -1,8 +1,8 @@
-"""A group and its clients in one process, checked after every step, and random histories of them.
+"""A group and its clients in one process, checked after every step, and random runs of them.
 
-The invariants are those of facts C: safety (no partition with two owners, epochs in order; C1 to
-C12 in the records alone, by `simulation.invariants`), liveness at the end (left alone, all members
-converge within bounded heartbeats).
+Checked are the invariants of docs/kafka-facts.md#invariants (C1 to C12 from the records alone, by
+`simulation.invariants`), safety (no partition is read by two clients, epochs increase) and liveness
+(without further events, all members converge within a bounded number of heartbeats).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ NAMES = ("A", "B", "C", "D")
 
 
 class Clients:
-    """A group and its clients, each of which does as the KIP's consumer does."""
+    """A group and its clients, each of which follows the KIP's consumer."""
 
     def __init__(self, release: str) -> None:
         config = {"group.consumer.assignment.interval.ms": "0"} if release == "4.3" else {}
         self.coordinator = Coordinator(release, config)
-        self.shadow = Coordinator(release, config)
+        self.replica = Coordinator(release, config)
         self.now = 1_000
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, dict[str, set[int]]] = {}
-        self.told: dict[str, dict[str, set[int]]] = {}
-        self.lives: dict[str, int] = {}
+        self.assigned: dict[str, dict[str, set[int]]] = {}
+        self.restarts: dict[str, int] = {}
         self.sizes = dict.fromkeys(TOPICS, 0)
         self.group_epoch = 0
         self.member_epochs: dict[str, int] = {}
@@ -48,7 +48,7 @@ class Clients:
                 answer = response
             for record in step.records:
                 self.check_record(record)
-                self.shadow.replay(record)
+                self.replica.replay(record)
         return answer
 
     def check_record(self, record: dict[str, Any]) -> None:
@@ -59,21 +59,21 @@ class Clients:
             assert epoch == (self.group_epoch or first) + 1, "an epoch is bumped by one"
             self.group_epoch = epoch
         elif kind == "3":
-            self.group_epoch = 0  # an empty group is deleted after a while, and made anew
+            self.group_epoch = 0  # an empty group is deleted after a while, and then recreated
         if kind == "8":
             member = key["memberId"]
             if value is None:
                 self.member_epochs.pop(member, None)
             else:
                 epoch = value["data"]["memberEpoch"]
-                assert epoch >= self.member_epochs.get(member, 0), "member epochs never fall"
+                assert epoch >= self.member_epochs.get(member, 0), "member epochs do not decrease"
                 self.member_epochs[member] = epoch
 
     def topic(self, name: str, partitions: int) -> None:
         self.sizes[name] = partitions
         self.take(self.coordinator.topic(self.now, name, TOPICS[name], partitions))
 
-    def beat(self, name: str, *, owned: bool = True, **more: Any) -> dict[str, Any]:
+    def heartbeat(self, name: str, *, owned: bool = True, **more: Any) -> dict[str, Any]:
         joins = name not in self.epochs
         request: dict[str, Any] = {
             "groupId": "g",
@@ -84,7 +84,7 @@ class Clients:
         if joins:
             request |= {"rebalanceTimeoutMs": 20_000, "topicPartitions": []}
             request.setdefault("subscribedTopicNames", ["foo", "bar"])
-            self.owned[name], self.told[name] = {}, {}
+            self.owned[name], self.assigned[name] = {}, {}
         elif owned:
             request["topicPartitions"] = [
                 {"topicId": t, "partitions": sorted(n)} for t, n in self.owned[name].items()
@@ -94,29 +94,29 @@ class Clients:
             self.coordinator.request(self.now, "ConsumerGroupHeartbeat", request, Client(name))
         )
         if answer["errorCode"] in ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID"):
-            self.forget(name)  # gives up everything and joins again
+            self.reset(name)  # gives up all partitions and joins again
         elif answer["errorCode"] == "NONE" and request["memberEpoch"] >= 0:
             self.epochs[name] = answer["memberEpoch"]
             if answer["assignment"] is not None:
                 rows = answer["assignment"]["topicPartitions"]
-                self.told[name] = {r["topicId"]: set(r["partitions"]) for r in rows}
+                self.assigned[name] = {r["topicId"]: set(r["partitions"]) for r in rows}
         return answer
 
     def member_id(self, name: str) -> str:
-        """The client's id: one for each of its lives."""
-        return f"{name}{self.lives.get(name, '')}"
+        """The client's member id, a new one after each crash."""
+        return f"{name}{self.restarts.get(name, '')}"
 
     def crash(self, name: str) -> None:
-        """The client dies and starts again; its old id stays until the session is over."""
-        self.forget(name)
-        self.lives[name] = self.lives.get(name, 0) + 1
+        """The client crashes and starts again; its old id remains until the session ends."""
+        self.reset(name)
+        self.restarts[name] = self.restarts.get(name, 0) + 1
 
-    def obey(self, name: str) -> None:
-        """Revoke and take over what the last response said."""
-        self.owned[name] = {t: set(n) for t, n in self.told.get(name, {}).items()}
+    def apply_assignment(self, name: str) -> None:
+        """Revoke and take over partitions as the last response requires."""
+        self.owned[name] = {t: set(n) for t, n in self.assigned.get(name, {}).items()}
 
-    def forget(self, name: str) -> None:
-        for known in (self.epochs, self.owned, self.told):
+    def reset(self, name: str) -> None:
+        for known in (self.epochs, self.owned, self.assigned):
             known.pop(name, None)
 
     # Safety
@@ -128,7 +128,7 @@ class Clients:
                 continue
             for topic, numbers in owned.items():
                 for number in numbers:
-                    assert (topic, number) not in owners, "two consumers use a partition"
+                    assert (topic, number) not in owners, "two consumers read a partition"
                     owners[topic, number] = name
         group = self.group
         if group is None:
@@ -144,52 +144,52 @@ class Clients:
             if member.is_reconciled(group.target_epoch) and member.member_id in group.targets:
                 wanted = group.target_of(member.member_id)
                 assert all(n in wanted.get(t, ()) for t, ns in member.assigned.items() for n in ns)
-        shadow = self.shadow.shard.groups["g"]
-        assert isinstance(shadow, ConsumerGroup)
-        assert shadow.members == group.members, "the log gives another state"
-        assert (shadow.epoch, shadow.target_epoch) == (group.epoch, group.target_epoch)
+        replica = self.replica.shard.groups["g"]
+        assert isinstance(replica, ConsumerGroup)
+        assert replica.members == group.members, "the replayed log gives another state"
+        assert (replica.epoch, replica.target_epoch) == (group.epoch, group.target_epoch)
 
     # Liveness
 
     def check_converges(self) -> None:
         for _ in range(14):
-            self.now += 4_000  # dead members' sessions end meanwhile
+            self.now += 4_000  # sessions of crashed members end meanwhile
             for name in list(self.epochs):
-                self.beat(name)
-                self.obey(name)
+                self.heartbeat(name)
+                self.apply_assignment(name)
                 self.check()
         group = self.group
         if group is None or not self.epochs:
             return
-        assert group.state == "Stable", "left alone, a group comes to rest"
+        assert group.state == "Stable", "without events, a group becomes stable"
         given = {(t, n) for m in group.members.values() for t, ns in m.assigned.items() for n in ns}
-        asked = group.topic_names()
+        subscribed = group.topic_names()
         wanted = {
             (TOPICS[name], number)
-            for name in asked
+            for name in subscribed
             if self.sizes[name]
             for number in range(self.sizes[name])
         }
         assert given == wanted, "every partition is given to someone"
 
 
-def history(release: str, seed: int) -> None:
-    """A random history of the machine, cheap enough to run by the hundred."""
+def random_run(release: str, seed: int) -> None:
+    """A random run of the state machine, fast enough for hundreds of runs."""
     rng = random.Random(seed)
     clients = Clients(release)
     clients.topic("foo", rng.randint(1, 6))
     for _ in range(40):
         name, what = rng.choice(NAMES), rng.random()
         if what < 0.45:
-            clients.beat(name, owned=rng.random() < 0.7)
+            clients.heartbeat(name, owned=rng.random() < 0.7)
         elif what < 0.7:
             if name in clients.epochs:
-                clients.obey(name)
+                clients.apply_assignment(name)
         elif what < 0.8:
-            clients.beat(name, subscribedTopicNames=rng.choice((["foo"], ["foo", "bar"])))
+            clients.heartbeat(name, subscribedTopicNames=rng.choice((["foo"], ["foo", "bar"])))
         elif what < 0.88 and name in clients.epochs:
-            clients.beat(name, memberEpoch=-1)
-            clients.forget(name)
+            clients.heartbeat(name, memberEpoch=-1)
+            clients.reset(name)
         elif what < 0.95:
             topic = rng.choice(sorted(TOPICS))
             clients.topic(topic, clients.sizes[topic] + 1)
@@ -197,6 +197,6 @@ def history(release: str, seed: int) -> None:
     clients.check_converges()
 
 
-def histories(release: str) -> None:
+def random_runs(release: str) -> None:
     for seed in range(60):
-        history(release, seed)
+        random_run(release, seed)

@@ -1,4 +1,6 @@
-"""What a conversation is told with: members of both protocols, and what their clients remember."""
+"""What conversations are made of: members of both protocols, with the state that real
+clients hold.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,21 @@ from kip848_spark.coordinator.consumer_protocol import (
 )
 
 if TYPE_CHECKING:
-    from tests.coordinator.broker_comparison import Duel
+    from tests.coordinator.broker_comparison import BrokerComparison
 
 Json = dict[str, Any]
 NEVER = 300_000
-"""ms: longer than any test runs. Only what a story is about times out."""
+"""ms: longer than any test runs, so that only intended timeouts occur."""
 
 
 @dataclass(slots=True)
-class Talk:
-    """One conversation: a group of its own, topics of its own."""
+class Conversation:
+    """One conversation, with a group and topics of its own."""
 
-    duel: Duel
+    comparison: BrokerComparison
     name: str
     patience: int = 30_000
-    """ms: sessions and rebalance timeouts of members, unless they are told otherwise."""
+    """ms: default session and rebalance timeouts of members."""
     topics: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -39,18 +41,18 @@ class Talk:
 
     def topic(self, name: str, partitions: int) -> str:
         self.topics[name] = f"{self.name}-{name}"
-        return self.duel.topic(self.topics[name], partitions)
+        return self.comparison.topic(self.topics[name], partitions)
 
-    def shared(self, name: str, partitions: int) -> None:
-        """A topic that no conversation ever changes: the same one for all that ask for its size."""
+    def shared_topic(self, name: str, partitions: int) -> None:
+        """A topic that no conversation changes; conversations that need the same size share it."""
         self.topics[name] = f"shared-{name}-{partitions}"
-        if self.topics[name] not in self.duel.topic_ids:
-            self.duel.topic(self.topics[name], partitions)
+        if self.topics[name] not in self.comparison.topic_ids:
+            self.comparison.topic(self.topics[name], partitions)
 
     def delete_topic(self, name: str) -> None:
-        self.duel.delete_topic(self.topics[name])
+        self.comparison.delete_topic(self.topics[name])
 
-    def ask(self, client: str, api: str, version: int | None = None, **request: Any) -> Any:
+    def send(self, client: str, api: str, version: int | None = None, **request: Any) -> Any:
         if "groupId" not in request and api not in (
             "ListGroups",
             "DescribeGroups",
@@ -60,42 +62,42 @@ class Talk:
         ):
             request["groupId"] = self.group
         where = f"{self.name}:"
-        return self.duel.ask(client, api, request, version=version, where=where)
+        return self.comparison.send(client, api, request, version=version, where=where)
 
-    def consumer(self, name: str, *topics: str, **options: Any) -> ConsumerSide:
-        return ConsumerSide(self, name, list(topics), **({"timeout": self.patience} | options))
+    def consumer(self, name: str, *topics: str, **options: Any) -> ConsumerClient:
+        return ConsumerClient(self, name, list(topics), **({"timeout": self.patience} | options))
 
-    def classic(self, name: str, *topics: str, **options: Any) -> ClassicSide:
+    def classic(self, name: str, *topics: str, **options: Any) -> ClassicClient:
         patience = {"timeout": self.patience, "session": self.patience}
-        return ClassicSide(self, name, list(topics), **(patience | options))
+        return ClassicClient(self, name, list(topics), **(patience | options))
 
-    def transaction(self, name: str = "tx") -> TransactionSide:
-        return TransactionSide(self, f"{name}-{self.name}")
+    def transaction(self, name: str = "tx") -> TransactionClient:
+        return TransactionClient(self, f"{name}-{self.name}")
 
     def topic_name(self, name: str) -> str:
         return self.topics.get(name, f"{self.name}-{name}")
 
-    def look(self) -> None:
-        """What an administrator sees of the group."""
-        self.ask("x", "ConsumerGroupDescribe", groupIds=[self.group])
-        self.ask("x", "DescribeGroups", groups=[self.group])
-        self.ask("x", "ListGroups", statesFilter=[], typesFilter=[])
+    def describe(self) -> None:
+        """Request every description of the group."""
+        self.send("x", "ConsumerGroupDescribe", groupIds=[self.group])
+        self.send("x", "DescribeGroups", groups=[self.group])
+        self.send("x", "ListGroups", statesFilter=[], typesFilter=[])
 
     def offsets(self, name: str, **more: Any) -> Any:
         """OffsetFetch of one topic's first partitions, without a member."""
         topics = [{"name": self.topic_name(name), "partitionIndexes": [0, 1]}]
         group = {"groupId": self.group, "memberId": None, "memberEpoch": -1, "topics": topics}
         stable = more.pop("requireStable", False)
-        return self.ask("x", "OffsetFetch", groups=[group | more], requireStable=stable)
+        return self.send("x", "OffsetFetch", groups=[group | more], requireStable=stable)
 
     def delete_offset(self, name: str, partition: int = 0) -> Any:
         rows = [{"name": self.topic_name(name), "partitions": [{"partitionIndex": partition}]}]
-        return self.ask("x", "OffsetDelete", topics=rows)
+        return self.send("x", "OffsetDelete", topics=rows)
 
     def delete_group(self) -> Any:
-        return self.ask("x", "DeleteGroups", groupsNames=[self.group])
+        return self.send("x", "DeleteGroups", groupsNames=[self.group])
 
-    def commit_rows(self, topic: str, partition: int, offset: int, text: str) -> list[Json]:
+    def commit_topics(self, topic: str, partition: int, offset: int, text: str) -> list[Json]:
         part = {
             "partitionIndex": partition,
             "committedOffset": offset,
@@ -106,10 +108,10 @@ class Talk:
 
 
 @dataclass(slots=True)
-class ConsumerSide:
-    """A member of the new protocol: what its client would remember."""
+class ConsumerClient:
+    """A member of the new protocol, with the state that its client holds."""
 
-    talk: Talk
+    conversation: Conversation
     name: str
     names: list[str]
     instance: str | None = None
@@ -136,30 +138,34 @@ class ConsumerSide:
             "topicPartitions": [],
         }
         if self.names or self.regex is None:
-            request["subscribedTopicNames"] = [self.talk.topic_name(name) for name in self.names]
+            request["subscribedTopicNames"] = [
+                self.conversation.topic_name(name) for name in self.names
+            ]
         if self.regex is not None:
             request["subscribedTopicRegex"] = self.regex
         return self._send(request | more)
 
-    def beat(self, **more: Any) -> Any:
+    def heartbeat(self, **more: Any) -> Any:
         request: Json = {"memberId": self.member_id, "memberEpoch": self.epoch}
         if self.instance is not None:
             request["instanceId"] = self.instance
         return self._send(request | more)
 
-    def ack(self) -> Any:
-        """A heartbeat that says what the member owns now."""
-        return self.beat(topicPartitions=self.owned)
+    def acknowledge(self) -> Any:
+        """A heartbeat that reports the owned partitions."""
+        return self.heartbeat(topicPartitions=self.owned)
 
     def subscribe(self, *names: str) -> Any:
         self.names = list(names)
-        return self.beat(subscribedTopicNames=[self.talk.topic_name(name) for name in names])
+        return self.heartbeat(
+            subscribedTopicNames=[self.conversation.topic_name(name) for name in names]
+        )
 
     def leave(self, epoch: int = -1) -> Any:
-        return self.beat(memberEpoch=epoch)
+        return self.heartbeat(memberEpoch=epoch)
 
     def _send(self, request: Json) -> Any:
-        answer = self.talk.ask(self.name, "ConsumerGroupHeartbeat", **request)
+        answer = self.conversation.send(self.name, "ConsumerGroupHeartbeat", **request)
         if answer["errorCode"] == "NONE":
             self.epoch = answer["memberEpoch"]
             if answer["assignment"] is not None:
@@ -171,16 +177,16 @@ class ConsumerSide:
             "memberId": self.member_id,
             "generationIdOrMemberEpoch": self.epoch,
             "groupInstanceId": self.instance,
-            "topics": self.talk.commit_rows(topic, partition, offset, text),
+            "topics": self.conversation.commit_topics(topic, partition, offset, text),
         }
-        return self.talk.ask(self.name, "OffsetCommit", **(request | more))
+        return self.conversation.send(self.name, "OffsetCommit", **(request | more))
 
 
 @dataclass(slots=True)
-class ClassicSide:
+class ClassicClient:
     """A member of the classic protocol."""
 
-    talk: Talk
+    conversation: Conversation
     name: str
     names: list[str]
     instance: str | None = None
@@ -194,14 +200,14 @@ class ClassicSide:
     protocol_type: str = "consumer"
 
     def metadata(self) -> str:
-        names = tuple(sorted(self.talk.topic_name(name) for name in self.names))
+        names = tuple(sorted(self.conversation.topic_name(name) for name in self.names))
         subscription = Subscription(
             self.version, names, None, tuple(self.owned), self.generation, None
         )
         return base64.b64encode(write_subscription(subscription)).decode()
 
     def join(self, version: int = 9, **more: Any) -> Any:
-        """JoinGroup, twice if the coordinator first hands out an id."""
+        """JoinGroup; sent twice if the coordinator first returns a member id."""
         for _ in range(2):
             request = {
                 "memberId": self.member_id,
@@ -213,7 +219,7 @@ class ClassicSide:
                     {"name": name, "metadata": self.metadata()} for name in self.protocols
                 ],
             }
-            answer = self.talk.ask(self.name, "JoinGroup", version, **(request | more))
+            answer = self.conversation.send(self.name, "JoinGroup", version, **(request | more))
             if answer is None or answer["errorCode"] != "MEMBER_ID_REQUIRED":
                 break
             self.member_id = answer["memberId"]
@@ -228,7 +234,7 @@ class ClassicSide:
     def sync(self, shares: dict[str, dict[str, list[int]]] | None = None, **more: Any) -> Any:
         assignments = []
         for member_id, share in (shares or {}).items():
-            rows = tuple((self.talk.topic_name(t), tuple(n)) for t, n in share.items())
+            rows = tuple((self.conversation.topic_name(t), tuple(n)) for t, n in share.items())
             data = write_assignment(ClassicAssignment(0, rows))
             assignments.append(
                 {"memberId": member_id, "assignment": base64.b64encode(data).decode()}
@@ -241,35 +247,37 @@ class ClassicSide:
             "protocolName": self.protocols[0],
             "assignments": assignments,
         }
-        return self.talk.ask(self.name, "SyncGroup", **(request | more))
+        return self.conversation.send(self.name, "SyncGroup", **(request | more))
 
-    def beat(self, **more: Any) -> Any:
+    def heartbeat(self, **more: Any) -> Any:
         request = {
             "memberId": self.member_id,
             "generationId": self.generation,
             "groupInstanceId": self.instance,
         }
-        return self.talk.ask(self.name, "Heartbeat", **(request | more))
+        return self.conversation.send(self.name, "Heartbeat", **(request | more))
 
     def leave(self, **more: Any) -> Any:
         row = {"memberId": self.member_id, "groupInstanceId": self.instance}
-        return self.talk.ask(self.name, "LeaveGroup", **({"members": [row]} | more))
+        return self.conversation.send(self.name, "LeaveGroup", **({"members": [row]} | more))
 
 
 @dataclass(slots=True)
-class TransactionSide:
-    """A producer's transaction that holds offsets. Its coordinator is the broker's alone."""
+class TransactionClient:
+    """A transactional producer that commits offsets. Only the broker coordinates it."""
 
-    talk: Talk
+    conversation: Conversation
     name: str
     producer: int = -1
     epoch: int = -1
     places: list[Json] = field(default_factory=list)
 
     def begin(self, timeout: int = 60_000) -> None:
-        answer = self.talk.duel.begin_transaction(self.name, timeout)
+        answer = self.conversation.comparison.begin_transaction(self.name, timeout)
         self.producer, self.epoch = answer["producerId"], answer["producerEpoch"]
-        self.talk.duel.ask_broker("AddOffsetsToTxn", 3, self._ids() | {"groupId": self.talk.group})
+        self.conversation.comparison.send_to_broker(
+            "AddOffsetsToTxn", 3, self._ids() | {"groupId": self.conversation.group}
+        )
 
     def _ids(self) -> Json:
         return {
@@ -279,7 +287,7 @@ class TransactionSide:
         }
 
     def commit(self, topic: str, partition: int, offset: int, **more: Any) -> Any:
-        rows = self.talk.commit_rows(topic, partition, offset, "")
+        rows = self.conversation.commit_topics(topic, partition, offset, "")
         request = self._ids() | {"memberId": "", "generationId": -1, "topics": rows} | more
         self.places += [
             {
@@ -288,48 +296,56 @@ class TransactionSide:
             }
             for row in request["topics"]
         ]
-        return self.talk.ask("producer", "TxnOffsetCommit", **request)
+        return self.conversation.send("producer", "TxnOffsetCommit", **request)
 
     def end(self, *, committed: bool) -> None:
-        self.talk.duel.ask_broker("EndTxn", 3, self._ids() | {"committed": committed})
+        self.conversation.comparison.send_to_broker(
+            "EndTxn", 3, self._ids() | {"committed": committed}
+        )
         self._see_marker(committed=committed)
 
     def is_aborted(self) -> None:
-        """By its coordinator, since its time is over."""
+        """The transaction coordinator aborted it after its timeout."""
         self._see_marker(committed=False)
 
     def _see_marker(self, *, committed: bool) -> None:
-        talk, places = self.talk, self.places
-        talk.duel.see_marker(talk.group, places, self.producer, committed=committed)
+        conversation, places = self.conversation, self.places
+        conversation.comparison.see_marker(
+            conversation.group, places, self.producer, committed=committed
+        )
 
 
-Conversation = Iterator[float]
-"""A conversation is a generator: it talks, and yields how many seconds to wait."""
+Pauses = Iterator[float]
+"""A function that holds a conversation is a generator: it yields how many seconds to wait."""
 
 
-def run_all(duel: Duel, tellings: list[tuple[str, Callable[[Talk], Conversation | None]]]) -> None:
-    """Tell all: where one waits, others talk. One that has waited long enough goes before any
-    that has not begun."""
-    coming = iter(tellings)
-    waiting: list[tuple[float, int, Conversation]] = []
+def run_all(
+    comparison: BrokerComparison,
+    conversations: list[tuple[str, Callable[[Conversation], Pauses | None]]],
+) -> None:
+    """Run all conversations, interleaved: while one waits, others run. A conversation that has
+    waited long enough continues before a new one starts.
+    """
+    remaining = iter(conversations)
+    waiting: list[tuple[float, int, Pauses]] = []
     begun = 0
     while True:
         waiting.sort(key=lambda entry: entry[:2])
         if waiting and waiting[0][0] <= time.time():
-            _, number, conversation = waiting.pop(0)
-        elif (telling := next(coming, None)) is not None:
+            _, number, pauses = waiting.pop(0)
+        elif (next_one := next(remaining, None)) is not None:
             begun += 1
-            name, tell = telling
-            told = tell(Talk(duel, name, NEVER))
-            if told is None:
+            name, function = next_one
+            started = function(Conversation(comparison, name, NEVER))
+            if started is None:
                 continue
-            number, conversation = begun, told
+            number, pauses = begun, started
         elif waiting:
             time.sleep(min(0.02, max(waiting[0][0] - time.time(), 0)))
-            duel.tick()
+            comparison.tick()
             continue
         else:
             return
-        pause = next(conversation, None)
+        pause = next(pauses, None)
         if pause is not None:
-            waiting.append((time.time() + pause, number, conversation))
+            waiting.append((time.time() + pause, number, pauses))

@@ -1,4 +1,4 @@
-"""A page of the KIP: members by one letter, partitions of ``foo`` by number."""
+"""Examples in the KIP's notation: members by one letter, partitions of ``foo`` by number."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kip848_spark.coordinator.records import record
 FOO = "Zm9vAAAAAAAAAAAAAAAAAA"
 
 
-def encoded(data: bytes) -> str:
+def to_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-class Page:
-    """A coordinator, a group subscribed to foo, and what its members know."""
+class KipExample:
+    """A coordinator, a group subscribed to foo, and the state of its clients."""
 
     def __init__(self, release: str, partitions: int) -> None:
         self.coordinator = Coordinator(release, {"group.initial.rebalance.delay.ms": "0"})
@@ -63,7 +63,7 @@ class Page:
         finally:
             target.ASSIGNORS.update(real)
 
-    def ask(self, api: str, request: dict[str, Any], client: str, **more: Any) -> dict[str, Any]:
+    def send(self, api: str, request: dict[str, Any], client: str, **more: Any) -> dict[str, Any]:
         self.now += 1_500  # longer than 4.3's assignment interval
         with self._installed():
             steps = self.coordinator.request(
@@ -79,7 +79,7 @@ class Page:
 
     def joins(self, member: str) -> list[int] | None:
         self.owned[member] = []
-        return self._beat(
+        return self._send_heartbeat(
             member,
             memberEpoch=0,
             rebalanceTimeoutMs=30_000,
@@ -88,15 +88,15 @@ class Page:
         )
 
     def heartbeats(self, member: str, **more: Any) -> list[int] | None:
-        """What the response says the member has now; ``None`` if it says nothing of that."""
-        return self._beat(member, memberEpoch=self.epochs[member], **more)
+        """The member's partitions by the response; ``None`` if the response has no assignment."""
+        return self._send_heartbeat(member, memberEpoch=self.epochs[member], **more)
 
     def acknowledges(self, member: str) -> None:
         rows = [{"topicId": FOO, "partitions": self.owned[member]}]
         self.heartbeats(member, topicPartitions=rows)
 
-    def _beat(self, member: str, **request: Any) -> list[int] | None:
-        answer = self.ask("ConsumerGroupHeartbeat", {"memberId": member} | request, member)
+    def _send_heartbeat(self, member: str, **request: Any) -> list[int] | None:
+        answer = self.send("ConsumerGroupHeartbeat", {"memberId": member} | request, member)
         assert answer["errorCode"] == "NONE", answer
         self.epochs[member] = answer["memberEpoch"]
         if answer["assignment"] is None:
@@ -109,11 +109,11 @@ class Page:
 
     def classic_heartbeat(self, member: str, generation: int) -> str:
         request = {"memberId": member, "generationId": generation}
-        return str(self.ask("Heartbeat", request, member)["errorCode"])
+        return str(self.send("Heartbeat", request, member)["errorCode"])
 
     def classic_join(self, member: str, owned: list[int]) -> int:
         rows = (("foo", tuple(owned)),) if owned else ()
-        metadata = encoded(write_subscription(Subscription(1, ("foo",), None, rows)))
+        metadata = to_base64(write_subscription(Subscription(1, ("foo",), None, rows)))
         request = {
             "memberId": member,
             "sessionTimeoutMs": 45_000,
@@ -121,24 +121,24 @@ class Page:
             "protocolType": "consumer",
             "protocols": [{"name": "range", "metadata": metadata}],
         }
-        answer = self.ask("JoinGroup", request, member)
+        answer = self.send("JoinGroup", request, member)
         assert answer["errorCode"] == "NONE", answer
         return int(answer["generationId"])
 
     def classic_sync(self, member: str, generation: int) -> list[int]:
-        answer = self.ask("SyncGroup", {"memberId": member, "generationId": generation}, member)
+        answer = self.send("SyncGroup", {"memberId": member, "generationId": generation}, member)
         assert answer["errorCode"] == "NONE", answer
         rows = read_assignment(base64.b64decode(answer["assignment"])).partitions
         return sorted(n for _, numbers in rows for n in numbers)
 
     def leaves_classic(self, member: str) -> None:
         rows = [{"memberId": member, "groupInstanceId": None}]
-        assert self.ask("LeaveGroup", {"members": rows}, member)["errorCode"] == "NONE"
+        assert self.send("LeaveGroup", {"members": rows}, member)["errorCode"] == "NONE"
 
     # A page that begins in the middle of a group's life
 
     def loads(self, epoch: int, **shares: list[int]) -> None:
-        """A stable group at that epoch, loaded from its records."""
+        """Load a stable group at that epoch from its records."""
         key = {"groupId": "g"}
         topics = self.coordinator.shard.topics.subscription_metadata(["foo"])
         rows = [
@@ -182,7 +182,7 @@ class Page:
         self.coordinator.finish_loading(self.now)
 
     def loads_classic(self, generation: int, **shares: list[int]) -> None:
-        """A stable classic group at that generation."""
+        """Load a stable classic group at that generation."""
         subscription = write_subscription(Subscription(1, ("foo",)))
         members = [
             {
@@ -192,8 +192,8 @@ class Page:
                 "clientHost": "/127.0.0.1",
                 "rebalanceTimeout": 60_000,
                 "sessionTimeout": 45_000,
-                "subscription": encoded(subscription),
-                "assignment": encoded(
+                "subscription": to_base64(subscription),
+                "assignment": to_base64(
                     write_assignment(ClassicAssignment(1, (("foo", tuple(numbers)),)))
                 ),
             }
@@ -219,7 +219,9 @@ class Page:
         target: dict[str, list[int]] | None = None,
         members: dict[str, tuple[int, list[int], list[int]]],
     ) -> None:
-        """Group epoch, target, and of each member: epoch, partitions, those to be revoked."""
+        """Check the group epoch, the target, and each member's epoch, partitions and pending
+        partitions.
+        """
         state = self.group
         if group is not None:
             assert state.epoch == group

@@ -1,4 +1,4 @@
-"""Coordinators with one rule broken each."""
+"""Coordinators with one broken rule each."""
 
 from __future__ import annotations
 
@@ -96,28 +96,36 @@ def _always_a_target(shard: Any, group: ConsumerGroup, *_: Any, **__: Any) -> No
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 MUTANTS: dict[str, Mutant] = {
-    "grants what others still own": lambda: patch.object(reconcile, "_is_free", _free_always),
-    "takes away without revoking": lambda: patch.object(
+    "assigns partitions that others still own": lambda: patch.object(
+        reconcile, "_is_free", _free_always
+    ),
+    "removes partitions without revoking": lambda: patch.object(
         reconcile, "_not_acknowledged", _always_acknowledged
     ),
     "bumps by two": lambda: patch.object(record_forms, "group_epoch", _bump_by_two),
-    "target of the epoch before": lambda: patch.object(
+    "writes the previous target epoch": lambda: patch.object(
         record_forms, "target_epoch", _stale_target_epoch
     ),
     "never reconciles": lambda: patch.object(heartbeat, "reconcile", _never_reconciles),
     "never finishes a revocation": lambda: patch.object(heartbeat, "reconcile", _keeps_pending),
-    "runs ahead of the target": lambda: patch.object(heartbeat, "reconcile", _epoch_ahead),
-    "goes back an epoch": lambda: patch.object(heartbeat, "reconcile", _epoch_back),
+    "exceeds the target epoch": lambda: patch.object(heartbeat, "reconcile", _epoch_ahead),
+    "decreases the epoch": lambda: patch.object(heartbeat, "reconcile", _epoch_back),
     "assigns a partition twice": lambda: patch.dict(target.ASSIGNORS, uniform=_takes_all),
-    "assigns not all": lambda: patch.dict(target.ASSIGNORS, uniform=_forgets_a_partition),
-    "leaves no tombstones": lambda: patch.object(
+    "leaves partitions unassigned": lambda: patch.dict(
+        target.ASSIGNORS, uniform=_forgets_a_partition
+    ),
+    "writes no tombstones": lambda: patch.object(
         membership, "append_member_tombstones", _remove_without_tombstones
     ),
-    "no bump when a member goes": lambda: patch.object(membership, "bump_after_removal", _no_bump),
-    "blind to topics": lambda: patch.object(heartbeat, "refresh_metadata", _no_bump),
-    "never a new target": lambda: patch.object(heartbeat, "update_target", _no_bump),
-    "forgets the previous epoch": lambda: patch.object(Member, "at_epoch", _forgets_where_it_was),
-    "dates partitions ahead": lambda: patch.object(heartbeat, "reconcile", _partitions_ahead),
+    "does not bump when a member leaves": lambda: patch.object(
+        membership, "bump_after_removal", _no_bump
+    ),
+    "ignores topic changes": lambda: patch.object(heartbeat, "refresh_metadata", _no_bump),
+    "never computes a target": lambda: patch.object(heartbeat, "update_target", _no_bump),
+    "loses the previous epoch": lambda: patch.object(Member, "at_epoch", _forgets_where_it_was),
+    "writes later assignment epochs": lambda: patch.object(
+        heartbeat, "reconcile", _partitions_ahead
+    ),
     "writes a target twice": lambda: patch.object(heartbeat, "refresh_metadata", _always_a_target),
-    "takes any epoch": lambda: patch.object(membership, "check_epoch", _no_bump),
+    "accepts any epoch": lambda: patch.object(membership, "check_epoch", _no_bump),
 }

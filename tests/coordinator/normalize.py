@@ -1,4 +1,4 @@
-"""What must agree of a broker's answers and records and the reference's, and what need not."""
+"""What must be equal in a broker's and the reference's answers and records, and what may differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The reference against real brokers: same answers, same records in the same order.
+"""The reference against real brokers: equal answers, and equal records in the same order.
 
-A response or record that lists two topics in another order counts apart: topic ids that share a
-bucket of a Java table are walked in an order that depends on the table's whole past (facts D).
+Responses and records that list two topics in another order are counted separately. The order of
+topic ids in one bucket of a Java hash table depends on the whole history of the table
+(docs/kafka-facts.md#hash-order).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import warnings
 import pytest
 
 from kip848_spark.local.broker import Broker
-from tests.coordinator.broker_comparison import Duel
+from tests.coordinator.broker_comparison import BrokerComparison
 from tests.coordinator.conversation import NEVER, run_all
-from tests.coordinator.conversations import STORIES
-from tests.coordinator.conversations.registry import Telling
+from tests.coordinator.conversations import SCRIPTED
+from tests.coordinator.conversations.registry import ConversationFunction
 from tests.coordinator.random_conversations import consumers, migrations
 
 RELEASES = ["4.3.1", "4.0.2"]
@@ -35,57 +36,64 @@ BROKERS: dict[str, dict[str, str]] = {
         "group.initial.rebalance.delay.ms": "1000",
     },
 }
-"""What differs from the usual broker, by the name that stories ask for one with."""
+"""Settings that differ from the usual broker, by the kind of broker that conversations request."""
 ATTEMPTS = 3
-"""Sessions end by the clock, on a machine that may be busy: what differs then differs once, what is
-wrong differs every time."""
-Tellings = list[tuple[str, Telling]]
+"""Sessions end by the clock, on a machine that may be busy: a difference caused by timing does not
+repeat, a real one does.
+"""
+Conversations = list[tuple[str, ConversationFunction]]
 
 
 def settings(version: str, kind: str = "plain") -> dict[str, str]:
-    """Nobody expires but by a story; 4.3 makes a new target at once."""
-    quiet = {
+    """No session ends unless a conversation intends it; in 4.3, targets are computed at once."""
+    settings = {
         "group.consumer.session.timeout.ms": str(NEVER),
         "group.consumer.max.session.timeout.ms": str(NEVER),
     }
     if version.startswith("4.3"):
-        quiet["group.consumer.assignment.interval.ms"] = "0"
-    return quiet | BROKERS[kind]
+        settings["group.consumer.assignment.interval.ms"] = "0"
+    return settings | BROKERS[kind]
 
 
-def fight(version: str, tellings: Tellings, kind: str = "plain") -> None:
+def check_against_broker(version: str, conversations: Conversations, kind: str = "plain") -> None:
     for attempt in range(ATTEMPTS):
-        duel, records = told(version, tellings, kind)
-        if not duel.differences or attempt == ATTEMPTS - 1:
+        comparison, records = run_comparison(version, conversations, kind)
+        if not comparison.differences or attempt == ATTEMPTS - 1:
             break
-        warnings.warn(f"asked again: {duel.differences[0]}", stacklevel=2)
-    listed = "\n".join(str(difference) for difference in duel.differences[:10])
-    assert not duel.differences, f"{len(duel.differences)} differences, the first ones:\n{listed}"
-    assert records > 2 * len(tellings)
-    assert duel.reordered <= (duel.requests + records) / 200
+        warnings.warn(f"repeated: {comparison.differences[0]}", stacklevel=2)
+    listed = "\n".join(str(difference) for difference in comparison.differences[:10])
+    assert not comparison.differences, (
+        f"{len(comparison.differences)} differences, the first ones:\n{listed}"
+    )
+    assert records > 2 * len(conversations)
+    assert comparison.reordered <= (comparison.requests + records) / 200
 
 
-def told(version: str, tellings: Tellings, kind: str) -> tuple[Duel, int]:
-    """A duel that is over, and how many records were compared."""
+def run_comparison(
+    version: str, conversations: Conversations, kind: str
+) -> tuple[BrokerComparison, int]:
+    """Run conversations against a new broker; returns the comparison and the number of records
+    compared.
+    """
     with Broker(version, settings=settings(version, kind), offsets_partitions=1) as broker:
-        duel = Duel(broker, version)
+        comparison = BrokerComparison(broker, version)
         try:
-            run_all(duel, tellings)
-            records = duel.compare_logs()
+            run_all(comparison, conversations)
+            records = comparison.compare_logs()
         finally:
-            duel.close()
-    return duel, records
+            comparison.close()
+    return comparison, records
 
 
-def scripted(kind: str, share: int = 1) -> Tellings:
-    """The scripted conversations for one kind of broker, or every ``share``th of them."""
-    stories = [story for story in STORIES.values() if story.broker == kind]
-    return [(story.name, story.tell) for story in stories[::share]]
+def select_scripted(kind: str, share: int = 1) -> Conversations:
+    """The scripted conversations for one kind of broker, or every ``share``-th of them."""
+    items = [item for item in SCRIPTED.values() if item.broker == kind]
+    return [(item.name, item.function) for item in items[::share]]
 
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_scripted_conversations(version: str) -> None:
-    fight(version, scripted("plain", share=5))
+    check_against_broker(version, select_scripted("plain", share=5))
 
 
 @pytest.mark.long
@@ -93,24 +101,28 @@ def test_scripted_conversations(version: str) -> None:
 @pytest.mark.parametrize("kind", BROKERS)
 @pytest.mark.parametrize("version", RELEASES)
 def test_all_scripted_conversations(version: str, kind: str) -> None:
-    fight(version, scripted(kind), kind)
+    check_against_broker(version, select_scripted(kind), kind)
 
 
-def _generated(seeds: range) -> Tellings:
-    tellings: Tellings = []
+def _select_generated(seeds: range) -> Conversations:
+    conversations: Conversations = []
     for seed in seeds:
-        tellings.append((f"consumers{seed}", lambda talk, s=seed: consumers(talk, s)))
-        tellings.append((f"migrations{seed}", lambda talk, s=seed: migrations(talk, s)))
-    return tellings
+        conversations.append(
+            (f"consumers{seed}", lambda conversation, s=seed: consumers(conversation, s))
+        )
+        conversations.append(
+            (f"migrations{seed}", lambda conversation, s=seed: migrations(conversation, s))
+        )
+    return conversations
 
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_generated_conversations(version: str) -> None:
-    fight(version, _generated(range(8)))
+    check_against_broker(version, _select_generated(range(8)))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("version", RELEASES)
 def test_three_hundred_generated_conversations(version: str) -> None:
-    fight(version, _generated(range(100, 250)))
+    check_against_broker(version, _select_generated(range(100, 250)))

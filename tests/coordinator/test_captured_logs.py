@@ -54,7 +54,7 @@ def pairs(coordinator: Coordinator, partitions: Any) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_real_log_gives_the_state_the_broker_had(capture: str) -> None:
+def test_captured_log_gives_the_state_of_the_broker(capture: str) -> None:
     coordinator, live, count = load(capture)
     assert count > 100
     groups = coordinator.shard.groups

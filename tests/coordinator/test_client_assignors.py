@@ -16,7 +16,7 @@ class Group:
         self.now = 0
         self.coordinator.topic(0, "foo", FOO, 3)
 
-    def ask(self, api: str, **request: Any) -> dict[str, Any]:
+    def send(self, api: str, **request: Any) -> dict[str, Any]:
         self.now += 100
         for step in self.coordinator.request(self.now, api, {"groupId": "g"} | request, Client()):
             for _, answer in step.answers:
@@ -24,7 +24,7 @@ class Group:
         raise AssertionError("no answer")
 
     def joins(self, member: str, **more: Any) -> dict[str, Any]:
-        return self.ask(
+        return self.send(
             "ConsumerGroupHeartbeat",
             memberId=member,
             memberEpoch=0,
@@ -39,14 +39,14 @@ def share(member: str, *numbers: int) -> dict[str, Any]:
     return {"memberId": member, "partitions": [{"topicId": FOO, "partitions": list(numbers)}]}
 
 
-def test_the_chosen_member_computes_and_installs() -> None:
+def test_chosen_member_installs_an_assignment() -> None:
     group = Group()
     answer = group.joins("A")
     assert (answer["memberEpoch"], answer["shouldComputeAssignment"]) == (0, True)
-    state = group.ask("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=0)
+    state = group.send("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=0)
     assert (state["groupEpoch"], state["assignorName"]) == (1, "mine")
     assert state["topics"] == [{"topicId": FOO, "topicName": "foo", "numPartitions": 3}]
-    installed = group.ask(
+    installed = group.send(
         "ConsumerGroupInstallAssignment",
         memberId="A",
         memberEpoch=0,
@@ -59,16 +59,16 @@ def test_the_chosen_member_computes_and_installs() -> None:
     assert answer["assignment"]["topicPartitions"] == [{"topicId": FOO, "partitions": [0, 1, 2]}]
 
 
-def test_an_assignment_must_be_whole_and_disjoint() -> None:
+def test_assignment_must_be_complete_and_disjoint() -> None:
     group = Group()
     group.joins("A")
-    group.ask("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=0)
+    group.send("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=0)
     for members in (
         [share("A", 0, 1)],
         [share("A", 0, 1, 2), share("B", 0)],
         [share("A", 0, 1, 2, 3)],
     ):
-        answer = group.ask(
+        answer = group.send(
             "ConsumerGroupInstallAssignment",
             memberId="A",
             memberEpoch=0,
@@ -78,16 +78,16 @@ def test_an_assignment_must_be_whole_and_disjoint() -> None:
         assert answer["errorCode"] == "INVALID_ASSIGNMENT"
 
 
-def test_only_the_chosen_member_may_and_only_in_time() -> None:
+def test_only_the_chosen_member_may_install_and_only_in_time() -> None:
     group = Group()
     group.joins("A")
     group.joins("B")
-    refused = group.ask("ConsumerGroupPrepareAssignment", memberId="B", memberEpoch=0)
+    refused = group.send("ConsumerGroupPrepareAssignment", memberId="B", memberEpoch=0)
     assert refused["errorCode"] == "UNKNOWN_MEMBER_ID"
-    stale = group.ask("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=7)
+    stale = group.send("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=7)
     assert stale["errorCode"] == "STALE_MEMBER_EPOCH"
     assert (
-        group.ask("ConsumerGroupPrepareAssignment", memberId="X", memberEpoch=0)["errorCode"]
+        group.send("ConsumerGroupPrepareAssignment", memberId="X", memberEpoch=0)["errorCode"]
         == "UNKNOWN_MEMBER_ID"
     )
     group.now += 6_000  # A's rebalance timeout is over: B is chosen
@@ -95,7 +95,7 @@ def test_only_the_chosen_member_may_and_only_in_time() -> None:
     assert not group.joins("A")["shouldComputeAssignment"]
 
 
-def test_without_a_common_assignor_the_server_computes() -> None:
+def test_server_computes_without_a_common_assignor() -> None:
     group = Group()
     group.joins("A")
     answer = group.joins("B", clientAssignors=[ASSIGNOR | {"name": "other"}])
@@ -103,7 +103,7 @@ def test_without_a_common_assignor_the_server_computes() -> None:
     assert not answer["shouldComputeAssignment"]
 
 
-def test_bad_assignors_are_refused() -> None:
+def test_invalid_assignors_are_refused() -> None:
     group = Group()
     for rows in (
         [{"name": ""}],

@@ -1,11 +1,11 @@
-"""The table of docs/coordinator.md names every module with a rule and every conversation."""
+"""The table in docs/coordinator.md names every module with a rule and every conversation."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tests.coordinator.conversations import STORIES
+from tests.coordinator.conversations import SCRIPTED
 
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "kip848_spark" / "coordinator"
@@ -14,7 +14,7 @@ NO_RULES = {
     *("__init__.py", "faults.py", "model.py", "records.py", "script.py", "shard.py", "timers.py"),
     *("consumer_protocol.py", "javahash.py", "releases.py", "partition_state.py"),
 }
-"""Modules that hold no rule of the KIP: forms, plumbing, and which release has which rule."""
+"""Modules without a rule of the KIP: data types, infrastructure, and differences of releases."""
 BESIDE = {"consumer", "classic", "upgrade", "downgrade", "disabled", "migrations"}
 """Kinds of brokers, and the generator of migrations."""
 
@@ -30,18 +30,18 @@ def named(column: int) -> set[str]:
     return {name for row in rows() for name in re.findall(r"`([^`]+)`", row[column])}
 
 
-def test_modules_that_hold_a_rule_are_all_named() -> None:
-    there = {file.name for file in CODE.rglob("*.py")} - NO_RULES
+def test_every_module_with_a_rule_is_named() -> None:
+    modules_with_rules = {file.name for file in CODE.rglob("*.py")} - NO_RULES
     modules = {name for name in named(1) if name.endswith(".py")}
     functions = {name.split(".")[0] + ".py" for name in named(1) - modules}
-    assert {Path(name).name for name in modules} | functions >= there
+    assert {Path(name).name for name in modules} | functions >= modules_with_rules
     assert all((CODE / name).exists() for name in modules)
 
 
-def test_guards_are_all_named_and_there() -> None:
-    stories = {story.function for story in STORIES.values()}
-    guards = named(2)
-    files = {name for name in guards if name.endswith(".py")}
+def test_every_conversation_is_named_and_exists() -> None:
+    conversations = {item.function_name for item in SCRIPTED.values()}
+    tests = named(2)
+    files = {name for name in tests if name.endswith(".py")}
     assert all(any((folder / name).exists() for folder in TESTS) for name in files)
-    assert guards - files - BESIDE <= stories, "no such conversation"
-    assert stories <= guards, "a conversation that guards no rule"
+    assert tests - files - BESIDE <= conversations, "no such conversation"
+    assert conversations <= tests, "a conversation without a rule"

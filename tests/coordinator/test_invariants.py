@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.coordinator.clients import NAMES, TOPICS, Clients, histories
+from tests.coordinator.clients import NAMES, TOPICS, Clients, random_runs
 from tests.coordinator.mutants import MUTANTS
 
 
@@ -31,23 +31,23 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), owned=st.booleans())
     def heartbeat(self, name: str, owned: bool) -> None:
-        self.clients.beat(name, owned=owned)
+        self.clients.heartbeat(name, owned=owned)
 
     @rule(name=st.sampled_from(NAMES))
     def obey(self, name: str) -> None:
         if name in self.clients.epochs:
-            self.clients.obey(name)
+            self.clients.apply_assignment(name)
 
     @rule(name=st.sampled_from(NAMES), topics=st.sampled_from((["foo"], ["bar"], ["foo", "bar"])))
     def subscribe(self, name: str, topics: list[str]) -> None:
-        self.clients.beat(name, subscribedTopicNames=topics)
+        self.clients.heartbeat(name, subscribedTopicNames=topics)
 
     @precondition(lambda self: self.clients.epochs)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.clients.epochs)))
-        self.clients.beat(name, memberEpoch=-1)
-        self.clients.forget(name)
+        self.clients.heartbeat(name, memberEpoch=-1)
+        self.clients.reset(name)
 
     @rule(name=st.sampled_from(sorted(TOPICS)), more=st.integers(1, 3))
     def grow(self, name: str, more: int) -> None:
@@ -60,12 +60,12 @@ class Machine(RuleBasedStateMachine):
         group = self.clients.group
         for name in list(self.clients.epochs):
             if group is None or self.clients.member_id(name) not in group.members:
-                self.clients.forget(name)  # its own timer told it, too
+                self.clients.reset(name)  # its own timer expired as well
 
     @rule(name=st.sampled_from(NAMES))
     def crash_and_restart(self, name: str) -> None:
         self.clients.crash(name)
-        self.clients.beat(name)
+        self.clients.heartbeat(name)
 
     @invariant()
     def safe(self) -> None:
@@ -86,33 +86,33 @@ _QUICK = settings(
 
 
 @pytest.mark.parametrize("release", ["kip", "4.0", "4.1", "4.2", "4.3"])
-def test_any_history_is_safe_and_comes_to_rest(release: str) -> None:
+def test_random_run_is_safe_and_converges(release: str) -> None:
     run_state_machine_as_test(type("M", (Machine,), {"release": release}), settings=_QUICK)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("release", ["kip", "4.0", "4.1", "4.2", "4.3"])
-def test_a_thousand_histories(release: str) -> None:
+def test_a_thousand_random_runs(release: str) -> None:
     thorough = settings(_QUICK, max_examples=1_000, stateful_step_count=50)
     run_state_machine_as_test(type("M", (Machine,), {"release": release}), settings=thorough)
 
 
 @pytest.mark.parametrize("release", ["4.0", "4.3"])
-def test_the_histories_are_fine_without_a_mutant(release: str) -> None:
-    histories(release)
+def test_unmodified_coordinator_passes(release: str) -> None:
+    random_runs(release)
 
 
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name != "takes any epoch"])
-def test_a_mutant_is_caught(name: str) -> None:
-    with MUTANTS[name](), pytest.raises(Exception):  # noqa: B017, PT011 - any way to notice
-        histories("4.3")
+@pytest.mark.parametrize("name", [name for name in MUTANTS if name != "accepts any epoch"])
+def test_mutant_is_detected(name: str) -> None:
+    with MUTANTS[name](), pytest.raises(Exception):  # noqa: B017, PT011 - any failure detects it
+        random_runs("4.3")
 
 
-def test_a_coordinator_that_takes_any_epoch_is_caught() -> None:
+def test_coordinator_that_accepts_any_epoch_is_detected() -> None:
     clients = Clients("4.3")
     clients.topic("foo", 2)
-    clients.beat("A")
-    assert clients.beat("A", memberEpoch=9)["errorCode"] == "FENCED_MEMBER_EPOCH"
-    clients.beat("A")
-    with MUTANTS["takes any epoch"]():
-        assert clients.beat("A", memberEpoch=9)["errorCode"] != "FENCED_MEMBER_EPOCH"
+    clients.heartbeat("A")
+    assert clients.heartbeat("A", memberEpoch=9)["errorCode"] == "FENCED_MEMBER_EPOCH"
+    clients.heartbeat("A")
+    with MUTANTS["accepts any epoch"]():
+        assert clients.heartbeat("A", memberEpoch=9)["errorCode"] != "FENCED_MEMBER_EPOCH"

@@ -8,10 +8,10 @@ import pytest
 
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.consumer_protocol import Subscription, write_subscription
-from tests.coordinator.kip_notation import FOO, encoded
+from tests.coordinator.kip_notation import FOO, to_base64
 
 
-def ask(coordinator: Coordinator, at: int, api: str, **request: Any) -> dict[str, Any]:
+def send(coordinator: Coordinator, at: int, api: str, **request: Any) -> dict[str, Any]:
     client = Client(request.get("memberId") or "x")
     for step in coordinator.request(at, api, {"groupId": "g"} | request, client, ticket=at):
         for ticket, answer in step.answers:
@@ -28,12 +28,12 @@ def join(coordinator: Coordinator, at: int, member: str, **more: Any) -> str:
         "subscribedTopicNames": ["foo"],
         "topicPartitions": [],
     }
-    return str(ask(coordinator, at, "ConsumerGroupHeartbeat", **request | more)["errorCode"])
+    return str(send(coordinator, at, "ConsumerGroupHeartbeat", **request | more)["errorCode"])
 
 
 def classic_join(coordinator: Coordinator, at: int, member: str = "") -> dict[str, Any]:
-    metadata = encoded(write_subscription(Subscription(1, ("foo",))))
-    return ask(
+    metadata = to_base64(write_subscription(Subscription(1, ("foo",))))
+    return send(
         coordinator,
         at,
         "JoinGroup",
@@ -56,22 +56,22 @@ def classic_member(coordinator: Coordinator) -> str:
     """A stable classic group of one; the id of its member."""
     member = str(classic_join(coordinator, 10)["memberId"])
     assert classic_join(coordinator, 20, member)["errorCode"] == "NONE"
-    answer = ask(coordinator, 30, "SyncGroup", memberId=member, generationId=1, assignments=[])
+    answer = send(coordinator, 30, "SyncGroup", memberId=member, generationId=1, assignments=[])
     assert answer["errorCode"] == "NONE"
     return member
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_full_group_refuses_new_members() -> None:
     coordinator = started(**{"group.consumer.max.size": "2"})
     assert join(coordinator, 10, "A") == "NONE"
     assert join(coordinator, 20, "B", instanceId="b") == "NONE"
     assert join(coordinator, 30, "C") == "GROUP_MAX_SIZE_REACHED"
     assert join(coordinator, 40, "A") == "NONE"
-    ask(coordinator, 50, "ConsumerGroupHeartbeat", memberId="B", memberEpoch=-2, instanceId="b")
+    send(coordinator, 50, "ConsumerGroupHeartbeat", memberId="B", memberEpoch=-2, instanceId="b")
     assert join(coordinator, 60, "B2", instanceId="b") == "GROUP_MAX_SIZE_REACHED"
 
 
-def test_a_refused_request_writes_nothing() -> None:
+def test_refused_request_writes_nothing() -> None:
     coordinator = started(**{"group.consumer.max.size": "1"})
     classic_member(coordinator)
     steps = coordinator.request(
@@ -100,7 +100,7 @@ def test_a_refused_request_writes_nothing() -> None:
         ("disabled", "GROUP_ID_NOT_FOUND"),
     ],
 )
-def test_the_policy_decides_over_upgrades(policy: str, code: str) -> None:
+def test_policy_controls_upgrades(policy: str, code: str) -> None:
     coordinator = started(**{"group.consumer.migration.policy": policy})
     classic_member(coordinator)
     assert join(coordinator, 40, "A") == code
@@ -109,7 +109,7 @@ def test_the_policy_decides_over_upgrades(policy: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("release", "code"), [("4.2", "MEMBER_ID_REQUIRED"), ("4.3", "INCONSISTENT_GROUP_PROTOCOL")]
 )
-def test_a_disabled_migration_bars_classic_members_from_4_3_on(release: str, code: str) -> None:
+def test_disabled_migration_refuses_classic_members_from_4_3(release: str, code: str) -> None:
     coordinator = started(release, **{"group.consumer.migration.policy": "disabled"})
     assert join(coordinator, 10, "A") == "NONE"
     assert classic_join(coordinator, 20)["errorCode"] == code
@@ -118,9 +118,9 @@ def test_a_disabled_migration_bars_classic_members_from_4_3_on(release: str, cod
 @pytest.mark.parametrize(
     ("policy", "kind"), [("bidirectional", "classic"), ("upgrade", "consumer")]
 )
-def test_the_policy_decides_over_downgrades(policy: str, kind: str) -> None:
+def test_policy_controls_downgrades(policy: str, kind: str) -> None:
     coordinator = started(**{"group.consumer.migration.policy": policy})
     classic_member(coordinator)
     assert join(coordinator, 40, "A") == "NONE"
-    ask(coordinator, 50, "ConsumerGroupHeartbeat", memberId="A", memberEpoch=-1)
+    send(coordinator, 50, "ConsumerGroupHeartbeat", memberId="A", memberEpoch=-1)
     assert coordinator.shard.groups["g"].type == kind

@@ -16,7 +16,7 @@ class Broker:
         self.now = 0
         self.coordinator.topic(0, "foo", FOO, 3)
 
-    def ask(self, api: str, **request: Any) -> dict[str, Any]:
+    def send(self, api: str, **request: Any) -> dict[str, Any]:
         self.now += 10
         for step in self.coordinator.request(self.now, api, {"groupId": "g"} | request, Client()):
             for _, answer in step.answers:
@@ -25,12 +25,12 @@ class Broker:
 
     def commit(self, partition: int, offset: int, api: str = "OffsetCommit", **more: Any) -> str:
         part = {"partitionIndex": partition, "committedOffset": offset, "committedMetadata": "m"}
-        answer = self.ask(api, topics=[{"name": "foo", "partitions": [part]}], **more)
+        answer = self.send(api, topics=[{"name": "foo", "partitions": [part]}], **more)
         return str(answer["topics"][0]["partitions"][0]["errorCode"])
 
     def fetched(self, partition: int, *, stable: bool = False) -> tuple[int, str]:
         topics = [{"name": "foo", "partitionIndexes": [partition]}]
-        answer = self.ask(
+        answer = self.send(
             "OffsetFetch", groups=[{"groupId": "g", "topics": topics}], requireStable=stable
         )
         part = answer["groups"][0]["topics"][0]["partitions"][0]
@@ -50,33 +50,33 @@ def kinds(steps: list[Step]) -> list[str]:
     ]
 
 
-def test_an_offset_of_a_transaction_waits_for_its_marker() -> None:
+def test_transactional_offset_is_pending_until_the_marker() -> None:
     broker = Broker()
     assert broker.commit(0, 5) == "NONE"
     assert broker.commit(0, 9, "TxnOffsetCommit", producerId=7, producerEpoch=0) == "NONE"
     assert broker.fetched(0) == (5, "NONE")
     assert broker.fetched(0, stable=True) == (-1, "UNSTABLE_OFFSET_COMMIT")
-    broker.ask("EndTxn", producerId=7, committed=True)
+    broker.send("EndTxn", producerId=7, committed=True)
     assert broker.fetched(0, stable=True) == (9, "NONE")
 
 
-def test_an_aborted_transaction_leaves_nothing() -> None:
+def test_aborted_transaction_changes_no_offset() -> None:
     broker = Broker()
     broker.commit(1, 9, "TxnOffsetCommit", producerId=7, producerEpoch=0)
-    broker.ask("EndTxn", producerId=7, committed=False)
+    broker.send("EndTxn", producerId=7, committed=False)
     assert broker.fetched(1) == (-1, "NONE")
-    broker.ask("EndTxn", producerId=8, committed=True)  # a marker without pending offsets
+    broker.send("EndTxn", producerId=8, committed=True)  # a marker without pending offsets
 
 
-def test_a_later_plain_commit_beats_an_earlier_transaction() -> None:
+def test_later_plain_commit_overrides_transaction() -> None:
     broker = Broker()
     broker.commit(0, 9, "TxnOffsetCommit", producerId=7, producerEpoch=0)
     broker.commit(0, 5)
-    broker.ask("EndTxn", producerId=7, committed=True)
+    broker.send("EndTxn", producerId=7, committed=True)
     assert broker.fetched(0) == (5, "NONE")
 
 
-def test_offsets_expire_and_the_empty_group_with_them() -> None:
+def test_offsets_and_empty_group_expire() -> None:
     broker = Broker()
     broker.commit(0, 5)
     broker.commit(1, 5)
@@ -88,15 +88,15 @@ def test_offsets_expire_and_the_empty_group_with_them() -> None:
     assert broker.coordinator.metrics()["offset-expiration-count"] == 2
 
 
-def test_an_explicit_retention_wins() -> None:
+def test_explicit_retention_overrides_the_setting() -> None:
     broker = Broker()
     broker.commit(0, 5, retentionTimeMs=DAY)
     assert broker.until(2 * DAY) == ["1t", "2t"]
 
 
-def test_offsets_of_subscribed_topics_never_expire() -> None:
+def test_offsets_of_subscribed_topics_do_not_expire() -> None:
     broker = Broker()
-    broker.ask(
+    broker.send(
         "ConsumerGroupHeartbeat",
         memberId="A",
         instanceId="a",
@@ -114,16 +114,16 @@ def test_offsets_of_subscribed_topics_never_expire() -> None:
     assert broker.coordinator.metrics()["consumer-group-rebalance-count"] == 1
 
 
-def test_a_deleted_topic_takes_its_offsets_along() -> None:
+def test_deleting_a_topic_deletes_its_offsets() -> None:
     broker = Broker()
     broker.commit(0, 5)
     broker.commit(2, 5, "TxnOffsetCommit", producerId=7, producerEpoch=0)
     assert kinds(broker.coordinator.topic(100, "foo", FOO, 0)) == ["1t", "1t"]
     broker.now = 100
-    broker.ask("EndTxn", producerId=7, committed=True)
+    broker.send("EndTxn", producerId=7, committed=True)
     assert broker.coordinator.shard.offsets.group("g") == {}
 
 
-def test_too_much_metadata_is_refused_for_its_partition_alone() -> None:
+def test_oversized_metadata_is_refused_per_partition() -> None:
     broker = Broker(**{"offset.metadata.max.bytes": "0"})
     assert broker.commit(0, 5) == "OFFSET_METADATA_TOO_LARGE"

@@ -34,7 +34,7 @@ def play(*lines: Any, release: str = "4.3", seed: int = 0, **config: str) -> lis
 
 
 @pytest.mark.parametrize("release", sorted(RELEASES))
-def test_a_response_then_its_records(release: str) -> None:
+def test_response_precedes_its_records(release: str) -> None:
     out = play(TOPIC, join(5), release=release)
     assert [sorted(line) for line in out] == [["at", "response"]] + [["at", "record"]] * (
         len(out) - 1
@@ -45,13 +45,13 @@ def test_a_response_then_its_records(release: str) -> None:
     assert out[0]["response"]["memberEpoch"] == (2 if release == "4.3" else 1)
 
 
-def test_timers_run_up_to_a_lines_time() -> None:
+def test_timers_run_until_the_time_of_a_line() -> None:
     out = play(TOPIC, join(0), {"at": 100_000, "event": "tick"})
     assert [line["record"]["key"]["type"] for line in out[-4:]] == ["8", "7", "5", "3"]
     assert {line["at"] for line in out[-4:]} == {45_000}
 
 
-def test_made_ids_follow_the_seed() -> None:
+def test_generated_ids_follow_the_seed() -> None:
     line = join(0)
     del line["request"]["memberId"]
     ids = {play(TOPIC, line, seed=seed)[0]["response"]["memberId"] for seed in (1, 1, 2)}
@@ -72,7 +72,7 @@ def test_made_ids_follow_the_seed() -> None:
         {"at": -1, "event": "tick"},
     ],
 )
-def test_a_bad_line_is_named(line: Any) -> None:
+def test_invalid_line_is_named(line: Any) -> None:
     with pytest.raises(UsageError, match="line 2: "):
         play(TOPIC, line)
 
@@ -87,14 +87,14 @@ def test_a_bad_line_is_named(line: Any) -> None:
         {"group.consumer.migration.policy": "sometimes"},
     ],
 )
-def test_settings_are_checked_as_a_broker_checks_them(settings: dict[str, str]) -> None:
+def test_settings_are_validated_as_in_a_broker(settings: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         Coordinator("4.3", settings)
     with pytest.raises(UsageError):
         Coordinator("5.0")
 
 
-def test_a_waiting_join_says_which_line_it_answers() -> None:
+def test_delayed_join_names_its_line() -> None:
     request = {
         "groupId": "c",
         "memberId": "",
@@ -118,7 +118,7 @@ def record(kind: str, value: Any, **key: Any) -> dict[str, Any]:
     return {"key": {"type": kind, "data": {"groupId": "g"} | key}, "value": form}
 
 
-def test_replay_raises_where_a_broker_does() -> None:
+def test_replay_raises_where_a_broker_fails() -> None:
     coordinator = Coordinator("4.3")
     coordinator.replay(record("99", {"x": 1}))  # an unknown key type is skipped
     coordinator.replay(record("3", None))  # nothing to take away
@@ -146,7 +146,7 @@ def owned(member: str, epoch: int) -> dict[str, Any]:
     return record("8", current, memberId=member)
 
 
-def test_a_partition_is_taken_over_only_at_a_higher_epoch() -> None:
+def test_partition_changes_owner_only_at_a_higher_epoch() -> None:
     """KAFKA-19862: a compacted log may show the new owner first."""
     coordinator = Coordinator("4.3")
     coordinator.replay(owned("A", 5))

@@ -144,7 +144,7 @@ class Connection:
         self._received = b""
 
     def send(self, api: str, version: int, request: dict[str, Any]) -> int:
-        """Send a request; the number to ask the answer by."""
+        """Send a request; returns the number that identifies its answer."""
         self._correlation += 1
         cls = message(api, version, "request")
         header_class = cls.__header_schema__

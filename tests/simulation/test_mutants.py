@@ -10,7 +10,7 @@ from tests.coordinator.mutants import MUTANTS
 from tests.simulation.simulated_partitions import check_converges, plan_small, simulate_minutes
 
 SEEDS = range(12)
-UNDETECTED = {"takes any epoch"}
+UNDETECTED = {"accepts any epoch"}
 """Only a client that reports a wrong epoch would detect it; simulated clients do not."""
 
 

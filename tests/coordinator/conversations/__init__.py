@@ -1,4 +1,4 @@
-"""Scripted conversations with a coordinator: each a short story, told to broker and reference."""
+"""Scripted conversations with a coordinator, held with a broker and with the reference."""
 
 from tests.coordinator.conversations import (
     assignors,
@@ -15,11 +15,11 @@ from tests.coordinator.conversations import (
     topics,
     views,
 )
-from tests.coordinator.conversations.registry import STORIES, Story
+from tests.coordinator.conversations.registry import SCRIPTED, ScriptedConversation
 
 __all__ = [
-    "STORIES",
-    "Story",
+    "SCRIPTED",
+    "ScriptedConversation",
     "assignors",
     "classic_groups",
     "classic_phases",

@@ -1,39 +1,39 @@
-"""What is asked about a group, of either type, by nobody who is in it."""
+"""Requests about a group of either type that do not come from a member."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-Asks = Callable[[Any, Any], Any]
-"""A request, told of the member it is about and of another one."""
+RequestFunction = Callable[[Any, Any], Any]
+"""A request, given the member it is about and another member."""
 
 
 def deletes_the_group(me: Any, _: Any) -> None:
-    me.talk.delete_group()
+    me.conversation.delete_group()
 
 
 def deletes_an_offset(me: Any, _: Any) -> None:
-    me.talk.delete_offset("foo")
+    me.conversation.delete_offset("foo")
 
 
-def deletes_an_offset_of_a_topic_nobody_asks_for(me: Any, _: Any) -> None:
-    me.talk.delete_offset("bar")
+def deletes_an_offset_of_an_unsubscribed_topic(me: Any, _: Any) -> None:
+    me.conversation.delete_offset("bar")
 
 
 def commits_in_a_transaction(me: Any, _: Any) -> None:
-    transaction = me.talk.transaction()
+    transaction = me.conversation.transaction()
     transaction.begin()
     transaction.commit("foo", 0, 9)
-    me.talk.offsets("foo", requireStable=True)
-    me.talk.delete_offset("foo")
+    me.conversation.offsets("foo", requireStable=True)
+    me.conversation.delete_offset("foo")
     transaction.end(committed=True)
-    me.talk.offsets("foo", requireStable=True)
+    me.conversation.offsets("foo", requireStable=True)
 
 
-ADMIN: list[Asks] = [
+ADMIN: list[RequestFunction] = [
     deletes_the_group,
     deletes_an_offset,
-    deletes_an_offset_of_a_topic_nobody_asks_for,
+    deletes_an_offset_of_an_unsubscribed_topic,
     commits_in_a_transaction,
 ]

@@ -1,60 +1,64 @@
-"""Which assignor, and what it gives to whom."""
+"""Which assignor is chosen, and which partitions it assigns."""
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def range_assignor(talk: Talk) -> Conversation:
-    talk.topic("foo", 5)
-    talk.topic("bar", 4)
-    members = [talk.consumer(name, "foo", "bar", assignor="range") for name in ("m1", "m2", "m3")]
+@scripted()
+def range_assignor(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 5)
+    conversation.topic("bar", 4)
+    members = [
+        conversation.consumer(name, "foo", "bar", assignor="range") for name in ("m1", "m2", "m3")
+    ]
     for member in members:
         member.join()
     for _ in range(4):
         for member in members:
-            member.ack()
+            member.acknowledge()
     members[0].leave()
     for _ in range(3):
         for member in members[1:]:
-            member.ack()
+            member.acknowledge()
     yield 0
 
 
-@story()
-def votes_for_an_assignor(talk: Talk) -> Conversation:
-    talk.topic("foo", 7)
-    a = talk.consumer("A", "foo", assignor="range")
-    b = talk.consumer("B", "foo", assignor="uniform")
-    c = talk.consumer("C", "foo")
-    d = talk.consumer("D", "foo", assignor="range")
+@scripted()
+def votes_for_an_assignor(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 7)
+    a = conversation.consumer("A", "foo", assignor="range")
+    b = conversation.consumer("B", "foo", assignor="uniform")
+    c = conversation.consumer("C", "foo")
+    d = conversation.consumer("D", "foo", assignor="range")
     for member in (a, b, c, d):
         member.join()
         for other in (a, b, c, d):
             if other.epoch:
-                other.ack()
-    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
+                other.acknowledge()
+    conversation.send("x", "ConsumerGroupDescribe", groupIds=[conversation.group])
     yield 0
 
 
-@story(
+@scripted(
     assignor=[None, "range", "uniform"],
     subscriptions=["same", "different"],
     members=["dynamic", "static"],
 )
-def members_come_and_go(talk: Talk, assignor: str | None, subscriptions: str, members: str) -> None:
-    """Who keeps what when one comes and one goes."""
-    talk.shared("foo", 6)
-    talk.shared("bar", 2)
-    talk.shared("baz", 5)
+def members_join_and_leave(
+    conversation: Conversation, assignor: str | None, subscriptions: str, members: str
+) -> None:
+    """Which partitions members keep when one joins and one leaves."""
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 2)
+    conversation.shared_topic("baz", 5)
     wishes = {
         "same": [("foo", "baz")] * 4,
         "different": [("foo",), ("foo", "bar"), ("baz", "foo"), ("bar",)],
     }
     crowd = [
-        talk.consumer(
+        conversation.consumer(
             name,
             *wishes[subscriptions][number],
             assignor=assignor,
@@ -67,9 +71,9 @@ def members_come_and_go(talk: Talk, assignor: str | None, subscriptions: str, me
         for _ in range(2):
             for other in crowd:
                 if other.epoch > 0:
-                    other.ack()
+                    other.acknowledge()
     crowd.pop(1).leave()
     for _ in range(3):
         for member in crowd:
-            member.ack()
-    talk.look()
+            member.acknowledge()
+    conversation.describe()

@@ -2,56 +2,56 @@
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def classic_life(talk: Talk) -> Conversation:
+@scripted()
+def classic_lifecycle(conversation: Conversation) -> Pauses:
     """Two classic members: join, sync, heartbeat, rebalance, leave."""
-    talk.topic("foo", 4)
-    a, b = talk.classic("A", "foo"), talk.classic("B", "foo")
+    conversation.topic("foo", 4)
+    a, b = conversation.classic("A", "foo"), conversation.classic("B", "foo")
     a.join()
     yield 0.1
     a.joined(a.join())
     a.sync({a.member_id: {"foo": [0, 1, 2, 3]}})
-    a.beat()
-    a.beat(generationId=99)
-    a.beat(memberId="nobody")
+    a.heartbeat()
+    a.heartbeat(generationId=99)
+    a.heartbeat(memberId="nobody")
     b.join()
-    a.beat()
+    a.heartbeat()
     a.join()
     yield 0.1
     b.join()
     a.join()
     yield 0.1
-    talk.ask("x", "DescribeGroups", groups=[talk.group])
-    talk.ask("x", "ListGroups", statesFilter=["stable"], typesFilter=["nonsense"])
+    conversation.send("x", "DescribeGroups", groups=[conversation.group])
+    conversation.send("x", "ListGroups", statesFilter=["stable"], typesFilter=["nonsense"])
     a.leave()
     b.leave(members=[{"memberId": "nobody", "groupInstanceId": None}])
-    b.beat()
+    b.heartbeat()
     yield 0.1
     b.leave()
-    b.beat()
-    talk.ask("x", "DeleteGroups", groupsNames=[talk.group])
-    a.beat()
+    b.heartbeat()
+    conversation.send("x", "DeleteGroups", groupsNames=[conversation.group])
+    a.heartbeat()
 
 
-@story()
-def classic_errors(talk: Talk) -> Conversation:
-    talk.topic("foo", 2)
-    a = talk.classic("A", "foo")
+@scripted()
+def classic_errors(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 2)
+    a = conversation.classic("A", "foo")
     a.join(sessionTimeoutMs=1)
     a.join(groupId="")
     a.join(memberId="nobody")
     a.join(protocolType="")
     a.join(protocols=[])
     a.sync()
-    a.beat()
+    a.heartbeat()
     a.leave()
     a.join()
     yield 0.1
-    c = talk.classic("C", "foo", protocols=("other",))
+    c = conversation.classic("C", "foo", protocols=("other",))
     c.join()
     c.join(protocolType="connect")
     a.sync(generationId=7)
@@ -61,12 +61,12 @@ def classic_errors(talk: Talk) -> Conversation:
     yield 0
 
 
-@story()
-def classic_static(talk: Talk) -> Conversation:
+@scripted()
+def classic_static(conversation: Conversation) -> Pauses:
     """Static members come back under new ids; a stable group does not rebalance for that."""
-    talk.topic("foo", 4)
-    a = talk.classic("A", "foo", instance="a")
-    b = talk.classic("B", "foo", instance="b")
+    conversation.topic("foo", 4)
+    a = conversation.classic("A", "foo", instance="a")
+    b = conversation.classic("B", "foo", instance="b")
     a.join()
     yield 0.3
     a.joined(a.join())
@@ -77,15 +77,15 @@ def classic_static(talk: Talk) -> Conversation:
     yield 0.3
     b.joined(b.join())
     a.joined(a.join())
-    talk.ask("x", "DescribeGroups", groups=[talk.group])
+    conversation.send("x", "DescribeGroups", groups=[conversation.group])
     old = a.member_id
     a.member_id = ""
     a.join()
     yield 0.2
-    a.beat(memberId=old)
+    a.heartbeat(memberId=old)
     a.sync(memberId=old)
     a.leave(members=[{"memberId": old, "groupInstanceId": "a"}])
     b.leave(members=[{"memberId": "", "groupInstanceId": "b"}])
     b.leave(members=[{"memberId": "", "groupInstanceId": "nobody"}])
     yield 0.2
-    talk.ask("x", "DescribeGroups", groups=[talk.group])
+    conversation.send("x", "DescribeGroups", groups=[conversation.group])

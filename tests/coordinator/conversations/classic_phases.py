@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.coordinator.conversation import ClassicSide, Conversation, Talk
-from tests.coordinator.conversations.administrator import ADMIN, Asks
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import ClassicClient, Conversation, Pauses
+from tests.coordinator.conversations.administrator import ADMIN, RequestFunction
+from tests.coordinator.conversations.registry import scripted
 
 # Phases
 
 
-def classics(talk: Talk, **options: Any) -> tuple[ClassicSide, ClassicSide]:
-    talk.shared("foo", 6)
-    talk.shared("bar", 2)
-    return talk.classic("me", "foo", **options), talk.classic("other", "foo", **options)
+def classics(conversation: Conversation, **options: Any) -> tuple[ClassicClient, ClassicClient]:
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 2)
+    return conversation.classic("me", "foo", **options), conversation.classic(
+        "other", "foo", **options
+    )
 
 
-def unknown(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
-    """There is no group."""
-    return classics(talk)
+def unknown(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
+    """The group does not exist."""
+    return classics(conversation)
 
 
-def promised(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
+def given_an_id(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
     """The member has been given an id and has not joined with it."""
-    me, other = classics(talk)
+    me, other = classics(conversation)
     request = {"protocols": [{"name": "range", "metadata": me.metadata()}]}
-    answer = talk.ask(
+    answer = conversation.send(
         "me",
         "JoinGroup",
         memberId="",
@@ -40,65 +42,65 @@ def promised(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
     return me, other
 
 
-def joined(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
-    """The member has joined; nobody has synced."""
-    me, other = classics(talk)
+def joined(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
+    """The member has joined; no member has synced."""
+    me, other = classics(conversation)
     me.join()
     return me, other
 
 
-def synced(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
+def synced(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
     """The group is stable."""
-    me, other = joined(talk)
+    me, other = joined(conversation)
     me.sync({me.member_id: {"foo": [0, 1, 2, 3, 4, 5]}})
-    me.owned = [(talk.topic_name("foo"), (0, 1, 2, 3, 4, 5))]
+    me.owned = [(conversation.topic_name("foo"), (0, 1, 2, 3, 4, 5))]
     return me, other
 
 
-def rebalancing(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
-    """Another waits for this member to join again."""
-    me, other = synced(talk)
+def rebalancing(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
+    """Another member waits for this one to rejoin."""
+    me, other = synced(conversation)
     other.join()
     return me, other
 
 
-def emptied(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
-    """All have left."""
-    me, other = synced(talk)
+def emptied(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
+    """All members have left."""
+    me, other = synced(conversation)
     me.leave()
     return me, other
 
 
-def upgraded(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
+def upgraded(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
     """A member of the new protocol has just joined: the group is a consumer group now."""
-    me, other = synced(talk)
-    talk.consumer("new", "foo").join()
+    me, other = synced(conversation)
+    conversation.consumer("new", "foo").join()
     return me, other
 
 
-def called_back(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
-    """After the upgrade: told to join again, to revoke."""
-    me, other = upgraded(talk)
-    me.beat()
+def called_back(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
+    """After the upgrade: the member is told to rejoin and to revoke."""
+    me, other = upgraded(conversation)
+    me.heartbeat()
     me.join()
     me.sync()
-    me.beat()
+    me.heartbeat()
     return me, other
 
 
-def alone_with_consumers(talk: Talk) -> tuple[ClassicSide, ClassicSide]:
-    """A classic member in a consumer group, with what it shall have."""
-    me, other = called_back(talk)
-    me.owned = [(talk.topic_name("foo"), (0, 1, 2))]
+def alone_with_consumers(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
+    """A reconciled classic member in a consumer group."""
+    me, other = called_back(conversation)
+    me.owned = [(conversation.topic_name("foo"), (0, 1, 2))]
     me.join()
     me.sync()
-    me.beat()
+    me.heartbeat()
     return me, other
 
 
 CLASSIC_PHASES = [
     unknown,
-    promised,
+    given_an_id,
     joined,
     synced,
     rebalancing,
@@ -109,131 +111,135 @@ CLASSIC_PHASES = [
 ]
 
 
-def heartbeats(me: ClassicSide, _: ClassicSide) -> None:
-    me.beat()
+def heartbeats(me: ClassicClient, _: ClassicClient) -> None:
+    me.heartbeat()
 
 
-def heartbeats_at_another_generation(me: ClassicSide, _: ClassicSide) -> None:
-    me.beat(generationId=me.generation + 1)
+def heartbeats_at_another_generation(me: ClassicClient, _: ClassicClient) -> None:
+    me.heartbeat(generationId=me.generation + 1)
 
 
-def joins_once_more(me: ClassicSide, _: ClassicSide) -> None:
+def joins_once_more(me: ClassicClient, _: ClassicClient) -> None:
     me.join()
 
 
-def joins_with_other_topics(me: ClassicSide, _: ClassicSide) -> None:
+def joins_with_other_topics(me: ClassicClient, _: ClassicClient) -> None:
     me.names = ["bar", "foo"]
     me.join()
 
 
-def joins_with_another_protocol(me: ClassicSide, _: ClassicSide) -> None:
+def joins_with_another_protocol(me: ClassicClient, _: ClassicClient) -> None:
     me.protocols = ("roundrobin",)
     me.join()
 
 
-def is_joined_by_another(_: ClassicSide, other: ClassicSide) -> None:
+def is_joined_by_another(_: ClassicClient, other: ClassicClient) -> None:
     other.join()
 
 
-def is_joined_by_one_without_promise(_: ClassicSide, other: ClassicSide) -> None:
+def is_joined_by_a_member_without_id(_: ClassicClient, other: ClassicClient) -> None:
     other.join(version=3)
 
 
-def is_joined_by_a_static_member(_: ClassicSide, other: ClassicSide) -> None:
+def is_joined_by_a_static_member(_: ClassicClient, other: ClassicClient) -> None:
     other.instance = "static"
     other.join()
 
 
-def is_joined_by_a_consumer(me: ClassicSide, _: ClassicSide) -> None:
-    consumer = me.talk.consumer("newer", "foo")
+def is_joined_by_a_consumer(me: ClassicClient, _: ClassicClient) -> None:
+    consumer = me.conversation.consumer("newer", "foo")
     consumer.join()
-    consumer.beat()
+    consumer.heartbeat()
 
 
-def syncs(me: ClassicSide, _: ClassicSide) -> None:
+def syncs(me: ClassicClient, _: ClassicClient) -> None:
     me.sync({me.member_id: {"foo": [5]}})
 
 
-def syncs_at_another_generation(me: ClassicSide, _: ClassicSide) -> None:
+def syncs_at_another_generation(me: ClassicClient, _: ClassicClient) -> None:
     me.sync(generationId=me.generation - 1)
 
 
-def syncs_with_another_protocol(me: ClassicSide, _: ClassicSide) -> None:
+def syncs_with_another_protocol(me: ClassicClient, _: ClassicClient) -> None:
     me.sync(protocolName="roundrobin")
 
 
-def goes(me: ClassicSide, _: ClassicSide) -> None:
+def leaves(me: ClassicClient, _: ClassicClient) -> None:
     me.leave()
 
 
-def goes_twice_at_once(me: ClassicSide, _: ClassicSide) -> None:
+def leaves_twice_in_one_request(me: ClassicClient, _: ClassicClient) -> None:
     row = {"memberId": me.member_id, "groupInstanceId": None}
     me.leave(members=[row, row, {"memberId": "nobody", "groupInstanceId": None}])
 
 
-def commits(me: ClassicSide, _: ClassicSide) -> None:
+def commits(me: ClassicClient, _: ClassicClient) -> None:
     _commit(me, me.generation, memberId=me.member_id)
 
 
-def commits_at_another_generation(me: ClassicSide, _: ClassicSide) -> None:
+def commits_at_another_generation(me: ClassicClient, _: ClassicClient) -> None:
     _commit(me, me.generation + 1, memberId=me.member_id)
 
 
-def commits_for_nobody(me: ClassicSide, _: ClassicSide) -> None:
+def commits_without_a_member_id(me: ClassicClient, _: ClassicClient) -> None:
     _commit(me, -1, memberId="")
 
 
-def _commit(me: ClassicSide, generation: int, **more: Any) -> None:
-    rows = me.talk.commit_rows("foo", 0, 5, "")
-    me.talk.ask("me", "OffsetCommit", generationIdOrMemberEpoch=generation, topics=rows, **more)
+def _commit(me: ClassicClient, generation: int, **more: Any) -> None:
+    rows = me.conversation.commit_topics("foo", 0, 5, "")
+    me.conversation.send(
+        "me", "OffsetCommit", generationIdOrMemberEpoch=generation, topics=rows, **more
+    )
 
 
-def commits_as_a_member_in_a_transaction(me: ClassicSide, _: ClassicSide) -> None:
+def commits_as_a_member_in_a_transaction(me: ClassicClient, _: ClassicClient) -> None:
     for generation in (me.generation, me.generation + 1):
-        transaction = me.talk.transaction()
+        transaction = me.conversation.transaction()
         transaction.begin()
         transaction.commit("foo", 0, 9, memberId=me.member_id, generationId=generation)
         transaction.end(committed=False)
-    me.talk.offsets("foo")
+    me.conversation.offsets("foo")
 
 
-CLASSIC: list[Asks] = [
+CLASSIC: list[RequestFunction] = [
     heartbeats,
     heartbeats_at_another_generation,
     joins_once_more,
     joins_with_other_topics,
     joins_with_another_protocol,
     is_joined_by_another,
-    is_joined_by_one_without_promise,
+    is_joined_by_a_member_without_id,
     is_joined_by_a_static_member,
     is_joined_by_a_consumer,
     syncs,
     syncs_at_another_generation,
     syncs_with_another_protocol,
-    goes,
-    goes_twice_at_once,
+    leaves,
+    leaves_twice_in_one_request,
     commits,
     commits_at_another_generation,
-    commits_for_nobody,
+    commits_without_a_member_id,
     commits_as_a_member_in_a_transaction,
 ]
 
 
-@story(phase=CLASSIC_PHASES, asks=CLASSIC + ADMIN)
+@scripted(phase=CLASSIC_PHASES, request=CLASSIC + ADMIN)
 def classic(
-    talk: Talk, phase: Callable[[Talk], tuple[ClassicSide, ClassicSide]], asks: Asks
-) -> Conversation:
-    me, other = phase(talk)
-    asks(me, other)
+    conversation: Conversation,
+    phase: Callable[[Conversation], tuple[ClassicClient, ClassicClient]],
+    request: RequestFunction,
+) -> Pauses:
+    me, other = phase(conversation)
+    request(me, other)
     yield 0.05
-    talk.look()
+    conversation.describe()
     for member in (me, other):
         if member.member_id:
-            member.beat()
+            member.heartbeat()
             member.join()
     yield 0.05
     for member in (me, other):
         if member.member_id:
             member.sync({member.member_id: {"foo": [0, 1]}})
-            member.beat()
-    talk.look()
+            member.heartbeat()
+    conversation.describe()

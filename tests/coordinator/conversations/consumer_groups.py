@@ -2,141 +2,141 @@
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def three_members_join_foo(talk: Talk) -> Conversation:
+@scripted()
+def three_members_join_foo(conversation: Conversation) -> Pauses:
     """The KIP's first example, with a member more."""
-    talk.topic("foo", 3)
-    a, b, c = (talk.consumer(name, "foo") for name in "ABC")
+    conversation.topic("foo", 3)
+    a, b, c = (conversation.consumer(name, "foo") for name in "ABC")
     a.join()
     b.join()
-    b.beat()
-    a.beat()
-    a.beat()
-    a.ack()
-    b.beat()
+    b.heartbeat()
+    a.heartbeat()
+    a.heartbeat()
+    a.acknowledge()
+    b.heartbeat()
     c.join()
-    b.beat()
-    c.beat()
-    a.beat()
-    a.ack()
-    c.beat()
+    b.heartbeat()
+    c.heartbeat()
+    a.heartbeat()
+    a.acknowledge()
+    c.heartbeat()
     yield 0
     for member in (a, b, c):
-        member.beat()
+        member.heartbeat()
         member.leave()
-    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
-    a.beat()
+    conversation.send("x", "ConsumerGroupDescribe", groupIds=[conversation.group])
+    a.heartbeat()
 
 
-@story()
-def lost_response(talk: Talk) -> Conversation:
+@scripted()
+def lost_response(conversation: Conversation) -> Pauses:
     """A member that missed the response which moved it on retries with its previous epoch."""
-    talk.topic("foo", 4)
-    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo")
+    conversation.topic("foo", 4)
+    a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo")
     a.join()
     old = a.epoch
     owned = a.owned
     b.join()
-    a.beat()
-    a.ack()
-    a.beat(memberEpoch=old)
-    a.beat(memberEpoch=old, topicPartitions=owned)
-    a.beat(memberEpoch=old, topicPartitions=a.owned)
-    a.beat(memberEpoch=old, topicPartitions=[])
-    a.beat()
+    a.heartbeat()
+    a.acknowledge()
+    a.heartbeat(memberEpoch=old)
+    a.heartbeat(memberEpoch=old, topicPartitions=owned)
+    a.heartbeat(memberEpoch=old, topicPartitions=a.owned)
+    a.heartbeat(memberEpoch=old, topicPartitions=[])
+    a.heartbeat()
     yield 0
 
 
-@story()
-def changing_what_is_said(talk: Talk) -> Conversation:
+@scripted()
+def metadata_changes(conversation: Conversation) -> Pauses:
     """Only the subscription bumps the epoch; everything else is merely stored."""
-    talk.topic("foo", 3)
-    talk.topic("bar", 2)
-    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo")
+    conversation.topic("foo", 3)
+    conversation.topic("bar", 2)
+    a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo")
     a.join()
     b.join()
-    a.ack()
-    a.ack()
-    b.beat()
-    a.beat(rackId="r1")
-    a.beat(rebalanceTimeoutMs=1234)
-    a.beat(serverAssignor="range")
-    a.beat(subscribedTopicNames=[talk.topic_name("foo")])
+    a.acknowledge()
+    a.acknowledge()
+    b.heartbeat()
+    a.heartbeat(rackId="r1")
+    a.heartbeat(rebalanceTimeoutMs=1234)
+    a.heartbeat(serverAssignor="range")
+    a.heartbeat(subscribedTopicNames=[conversation.topic_name("foo")])
     a.subscribe("foo", "bar")
-    a.beat()
-    b.ack()
-    a.ack()
+    a.heartbeat()
+    b.acknowledge()
+    a.acknowledge()
     b.subscribe("bar", "foo")
-    b.ack()
-    a.ack()
-    b.beat()
-    a.beat()
+    b.acknowledge()
+    a.acknowledge()
+    b.heartbeat()
+    a.heartbeat()
     a.subscribe("bar")
-    a.ack()
-    a.ack()
-    b.ack()
-    b.ack()
-    a.beat(subscribedTopicNames=[])
-    a.ack()
-    a.ack()
-    b.ack()
-    a.beat(
+    a.acknowledge()
+    a.acknowledge()
+    b.acknowledge()
+    b.acknowledge()
+    a.heartbeat(subscribedTopicNames=[])
+    a.acknowledge()
+    a.acknowledge()
+    b.acknowledge()
+    a.heartbeat(
         rebalanceTimeoutMs=30000,
-        subscribedTopicNames=[talk.topic_name("foo")],
+        subscribedTopicNames=[conversation.topic_name("foo")],
         topicPartitions=a.owned,
     )
     yield 0
 
 
-@story()
-def many_members(talk: Talk) -> Conversation:
+@scripted()
+def many_members(conversation: Conversation) -> Pauses:
     """So many that the tables of a broker have grown."""
-    talk.topic("foo", 20)
-    members = [talk.consumer(f"m{number:02}", "foo") for number in range(14)]
+    conversation.topic("foo", 20)
+    members = [conversation.consumer(f"m{number:02}", "foo") for number in range(14)]
     for member in members:
         member.join()
     for _ in range(3):
         for member in members:
-            member.ack()
+            member.acknowledge()
     for member in members[::2]:
         member.leave()
     for _ in range(3):
         for member in members[1::2]:
-            member.ack()
+            member.acknowledge()
     yield 0
 
 
-@story()
-def every_bad_heartbeat(talk: Talk) -> Conversation:
+@scripted()
+def every_bad_heartbeat(conversation: Conversation) -> Pauses:
     """Errors of a request itself, and of a member or group that isn't there."""
-    talk.topic("foo", 2)
-    a = talk.consumer("A", "foo")
+    conversation.topic("foo", 2)
+    a = conversation.consumer("A", "foo")
     a.join(groupId="")
     a.join(memberId="")
     a.join(memberEpoch=-3)
     a.join(rebalanceTimeoutMs=-1)
     a.join(topicPartitions=None)
-    a.join(topicPartitions=[{"topicId": talk.topic("foo2", 1), "partitions": [0]}])
+    a.join(topicPartitions=[{"topicId": conversation.topic("foo2", 1), "partitions": [0]}])
     a.join(subscribedTopicNames=None)
     a.join(serverAssignor="nonsense")
     a.join(instanceId="")
     a.join(rackId="")
     a.join(subscribedTopicRegex="(")
-    a.beat(memberEpoch=5)
+    a.heartbeat(memberEpoch=5)
     a.leave()
     a.leave(-2)
-    a.beat(memberEpoch=-2, instanceId="i")
+    a.heartbeat(memberEpoch=-2, instanceId="i")
     a.join()
-    a.beat(memberEpoch=9)
-    a.beat(memberEpoch=1)
-    a.beat(memberEpoch=0, topicPartitions=[])
-    a.beat(memberEpoch=3, memberId="B")
-    a.beat(memberId="")
-    a.beat(memberEpoch=-1, memberId="B")
-    a.beat(instanceId="nobody")
-    a.beat()
+    a.heartbeat(memberEpoch=9)
+    a.heartbeat(memberEpoch=1)
+    a.heartbeat(memberEpoch=0, topicPartitions=[])
+    a.heartbeat(memberEpoch=3, memberId="B")
+    a.heartbeat(memberId="")
+    a.heartbeat(memberEpoch=-1, memberId="B")
+    a.heartbeat(instanceId="nobody")
+    a.heartbeat()
     yield 0

@@ -1,214 +1,214 @@
-"""Brokers that are set up otherwise: full groups, migration policies, racks, a default assignor."""
+"""Brokers with other settings: full groups, migration policies, racks, a default assignor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
-Tell = Callable[..., Any]
+ConversationFunctions = Callable[..., Any]
 
 
-def under_each_policy(tell: Tell) -> Tell:
-    """The three migration policies beside the default."""
+def under_each_policy(function: ConversationFunctions) -> ConversationFunctions:
+    """Register a conversation for the three migration policies other than the default."""
     for policy in ("upgrade", "downgrade", "disabled"):
-        story(policy)(tell)
-    return tell
+        scripted(policy)(function)
+    return function
 
 
 @under_each_policy
-def consumer_joins_classic_members(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    classic = talk.classic("C", "foo")
+def consumer_joins_classic_members(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    classic = conversation.classic("C", "foo")
     classic.join()
     classic.sync({classic.member_id: {"foo": [0, 1, 2, 3, 4, 5]}})
-    consumer = talk.consumer("A", "foo")
+    consumer = conversation.consumer("A", "foo")
     consumer.join()
-    classic.beat()
-    talk.look()
+    classic.heartbeat()
+    conversation.describe()
     consumer.leave()
-    talk.look()
-    classic.beat()
+    conversation.describe()
+    classic.heartbeat()
 
 
 @under_each_policy
-def classic_member_joins_consumers(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    consumer = talk.consumer("A", "foo")
+def classic_member_joins_consumers(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    consumer = conversation.consumer("A", "foo")
     consumer.join()
-    classic = talk.classic("C", "foo")
+    classic = conversation.classic("C", "foo")
     classic.join()
     classic.sync()
-    consumer.ack()
-    consumer.ack()
-    talk.look()
+    consumer.acknowledge()
+    consumer.acknowledge()
+    conversation.describe()
     consumer.leave()
-    talk.look()
-    classic.beat()
+    conversation.describe()
+    classic.heartbeat()
     classic.join()
-    talk.look()
+    conversation.describe()
 
 
 @under_each_policy
-def last_consumer_is_replaced_by_itself(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    consumer = talk.consumer("A", "foo", instance="a")
+def last_consumer_is_replaced_by_itself(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    consumer = conversation.consumer("A", "foo", instance="a")
     consumer.join()
     consumer.leave(-2)
-    classic = talk.classic("C", "foo", instance="a")
+    classic = conversation.classic("C", "foo", instance="a")
     classic.join()
     classic.sync()
-    talk.look()
-    classic.beat()
+    conversation.describe()
+    classic.heartbeat()
 
 
 @under_each_policy
-def empty_classic_group_gets_a_consumer(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    classic = talk.classic("C", "foo")
+def empty_classic_group_gets_a_consumer(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    classic = conversation.classic("C", "foo")
     classic.join()
     classic.sync({classic.member_id: {"foo": [0]}})
     classic.leave()
-    consumer = talk.consumer("A", "foo")
+    consumer = conversation.consumer("A", "foo")
     consumer.join()
-    talk.look()
+    conversation.describe()
 
 
 @under_each_policy
-def empty_consumer_group_gets_a_classic_member(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    consumer = talk.consumer("A", "foo")
+def empty_consumer_group_gets_a_classic_member(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    consumer = conversation.consumer("A", "foo")
     consumer.join()
     consumer.leave()
-    classic = talk.classic("C", "foo")
+    classic = conversation.classic("C", "foo")
     classic.join()
     classic.sync({classic.member_id: {"foo": [0]}})
-    talk.look()
+    conversation.describe()
 
 
 # A broker whose groups have room for two, and whose default assignor is the range assignor
 
 
-@story("small")
-def third_consumer_is_refused(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    a, b, c = (talk.consumer(name, "foo") for name in "ABC")
+@scripted("small")
+def third_consumer_is_refused(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    a, b, c = (conversation.consumer(name, "foo") for name in "ABC")
     a.join()
     b.join()
     c.join()
     b.join()
     a.leave()
     c.join()
-    talk.look()
+    conversation.describe()
 
 
-@story("small")
-def full_group_has_no_room_for_a_static_return(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    a, b = talk.consumer("A", "foo", instance="a"), talk.consumer("B", "foo")
+@scripted("small")
+def full_group_refuses_returning_static_member(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    a, b = conversation.consumer("A", "foo", instance="a"), conversation.consumer("B", "foo")
     a.join()
     b.join()
     a.leave(-2)
-    back = talk.consumer("A2", "foo", instance="a")
+    back = conversation.consumer("A2", "foo", instance="a")
     back.join()
     a.join()
-    talk.look()
+    conversation.describe()
 
 
-@story("small", version=[3, 9])
-def third_classic_member_is_refused(talk: Talk, version: int) -> Conversation:
-    talk.shared("foo", 6)
-    a, b, c = (talk.classic(name, "foo") for name in "ABC")
+@scripted("small", version=[3, 9])
+def third_classic_member_is_refused(conversation: Conversation, version: int) -> Pauses:
+    conversation.shared_topic("foo", 6)
+    a, b, c = (conversation.classic(name, "foo") for name in "ABC")
     for member in (a, b, c):
         member.join(version)
     yield 2.3
     a.joined(a.join(version))
     yield 2.3
     c.join(version)
-    talk.look()
+    conversation.describe()
     for member in (a, b):
         member.leave()
     yield 3  # the empty group is swept away
     c.join(version)
     yield 2.3
-    talk.look()
+    conversation.describe()
 
 
-@story("small")
-def classic_member_finds_a_full_consumer_group(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo", instance="b")
+@scripted("small")
+def classic_member_finds_a_full_consumer_group(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo", instance="b")
     a.join()
     b.join()
-    talk.classic("C", "foo").join()
-    talk.classic("B2", "foo", instance="b").join()
-    talk.look()
+    conversation.classic("C", "foo").join()
+    conversation.classic("B2", "foo", instance="b").join()
+    conversation.describe()
 
 
-@story("small")
-def full_classic_group_is_upgraded_by_nobody(talk: Talk) -> Conversation:
-    talk.shared("foo", 6)
-    a, b = talk.classic("A", "foo"), talk.classic("B", "foo", instance="b")
-    a.join()
-    b.join()
-    yield 2.3
+@scripted("small")
+def full_classic_group_is_not_upgraded(conversation: Conversation) -> Pauses:
+    conversation.shared_topic("foo", 6)
+    a, b = conversation.classic("A", "foo"), conversation.classic("B", "foo", instance="b")
     a.join()
     b.join()
     yield 2.3
-    talk.look()
-    talk.consumer("C", "foo").join()
-    talk.consumer("B2", "foo", instance="b").join()
-    talk.look()
-
-
-@story("small")
-def first_members_wait_for_company(talk: Talk) -> Conversation:
-    """`group.initial.rebalance.delay.ms`, and again as long as members come."""
-    talk.shared("foo", 6)
-    a, b = talk.classic("A", "foo"), talk.classic("B", "foo")
     a.join()
-    talk.look()
+    b.join()
+    yield 2.3
+    conversation.describe()
+    conversation.consumer("C", "foo").join()
+    conversation.consumer("B2", "foo", instance="b").join()
+    conversation.describe()
+
+
+@scripted("small")
+def initial_rebalance_is_delayed(conversation: Conversation) -> Pauses:
+    """`group.initial.rebalance.delay.ms` applies, and again as long as members join."""
+    conversation.shared_topic("foo", 6)
+    a, b = conversation.classic("A", "foo"), conversation.classic("B", "foo")
+    a.join()
+    conversation.describe()
     yield 0.6
     b.join()
     yield 0.6
-    talk.look()
+    conversation.describe()
     yield 2.3
-    talk.look()
+    conversation.describe()
 
 
-@story("small", assignor=[None, "range", "uniform"])
-def the_only_assignor(talk: Talk, assignor: str | None) -> None:
-    talk.shared("foo", 6)
-    a, b = (talk.consumer(name, "foo", assignor=assignor) for name in "AB")
+@scripted("small", assignor=[None, "range", "uniform"])
+def only_one_assignor(conversation: Conversation, assignor: str | None) -> None:
+    conversation.shared_topic("foo", 6)
+    a, b = (conversation.consumer(name, "foo", assignor=assignor) for name in "AB")
     a.join()
     b.join()
-    a.ack()
-    a.ack()
-    b.ack()
-    talk.look()
+    a.acknowledge()
+    a.acknowledge()
+    b.acknowledge()
+    conversation.describe()
 
 
-@story("small", length=[8, 9])
-def text_of_a_commit(talk: Talk, length: int) -> None:
+@scripted("small", length=[8, 9])
+def size_of_commit_metadata(conversation: Conversation, length: int) -> None:
     """`offset.metadata.max.bytes`."""
-    talk.shared("foo", 6)
-    a = talk.consumer("A", "foo")
+    conversation.shared_topic("foo", 6)
+    a = conversation.consumer("A", "foo")
     a.join()
     a.commit("foo", 0, 5, "x" * length)
     a.commit("foo", 0, 5, "é" * (length // 2))
-    talk.offsets("foo")
+    conversation.offsets("foo")
 
 
-@story("small", rack=["here", "elsewhere"])
-def member_in_a_rack(talk: Talk, rack: str) -> None:
-    """The topics' racks are in the metadata hash; a member's own are only stored."""
-    talk.topic("foo", 3)
-    a = talk.consumer("A", "foo", rack=rack)
+@scripted("small", rack=["here", "elsewhere"])
+def member_in_a_rack(conversation: Conversation, rack: str) -> None:
+    """The topics' racks are part of the metadata hash; a member's rack is only stored."""
+    conversation.topic("foo", 3)
+    a = conversation.consumer("A", "foo", rack=rack)
     a.join()
-    a.beat(rackId="another")
-    talk.topic("foo", 4)
-    a.beat()
-    a.ack()
-    talk.look()
+    a.heartbeat(rackId="another")
+    conversation.topic("foo", 4)
+    a.heartbeat()
+    a.acknowledge()
+    conversation.describe()

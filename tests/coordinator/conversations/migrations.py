@@ -2,64 +2,64 @@
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def upgrade_and_downgrade(talk: Talk) -> Conversation:
+@scripted()
+def upgrade_and_downgrade(conversation: Conversation) -> Pauses:
     """Online migration up, with a classic member reconciled, and down again."""
-    talk.topic("foo", 6)
-    a = talk.classic("A", "foo")
+    conversation.topic("foo", 6)
+    a = conversation.classic("A", "foo")
     a.join()
     yield 0.2
     a.join()
     a.generation = 1
     a.sync({a.member_id: {"foo": [0, 1, 2, 3, 4, 5]}})
-    a.beat()
-    b = talk.consumer("B", "foo")
+    a.heartbeat()
+    b = conversation.consumer("B", "foo")
     b.join()
-    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
-    a.beat()
+    conversation.send("x", "ConsumerGroupDescribe", groupIds=[conversation.group])
+    a.heartbeat()
     a.sync()
-    b.beat()
+    b.heartbeat()
     a.owned = []
     a.join()
     a.sync()
-    b.beat()
-    a.beat()
-    a.beat(memberId="nobody")
-    a.beat(generationId=77)
+    b.heartbeat()
+    a.heartbeat()
+    a.heartbeat(memberId="nobody")
+    a.heartbeat(generationId=77)
     a.sync(protocolName="other")
-    c = talk.classic("C", "foo", protocols=("other",))
+    c = conversation.classic("C", "foo", protocols=("other",))
     c.join()
-    d = talk.classic("D", "foo")
+    d = conversation.classic("D", "foo")
     d.join()
     d.sync()
-    b.ack()
-    b.ack()
-    a.beat()
+    b.acknowledge()
+    b.acknowledge()
+    a.heartbeat()
     a.join()
     a.sync()
-    d.beat()
+    d.heartbeat()
     d.join()
     d.sync()
     b.leave()
     yield 0.1
-    a.beat()
+    a.heartbeat()
     a.join()
     d.join()
     yield 0.1
-    a.beat()
+    a.heartbeat()
 
 
-@story()
-def empty_groups_change_type(talk: Talk) -> Conversation:
-    talk.topic("foo", 2)
-    a = talk.consumer("A", "foo")
+@scripted()
+def empty_groups_change_type(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 2)
+    a = conversation.consumer("A", "foo")
     a.join()
     a.leave()
-    c = talk.classic("C", "foo")
+    c = conversation.classic("C", "foo")
     c.join()
     yield 0.2
     c.leave()
@@ -68,75 +68,75 @@ def empty_groups_change_type(talk: Talk) -> Conversation:
     a.leave()
 
 
-@story()
-def downgrade_by_static_replacement(talk: Talk) -> Conversation:
+@scripted()
+def downgrade_by_static_replacement(conversation: Conversation) -> Pauses:
     """The last member of the new protocol is replaced by itself, with the classic protocol."""
-    talk.topic("foo", 4)
-    c = talk.classic("C", "foo")
+    conversation.topic("foo", 4)
+    c = conversation.classic("C", "foo")
     c.join()
     yield 0.2
     c.join()
     c.generation = 1
     c.sync({c.member_id: {"foo": [0, 1, 2, 3]}})
-    a = talk.consumer("A", "foo", instance="a")
+    a = conversation.consumer("A", "foo", instance="a")
     a.join()
-    c.beat()
+    c.heartbeat()
     c.owned = []
     c.joined(c.join())
     c.sync()
-    a.beat()
+    a.heartbeat()
     a.leave(-2)
-    back = talk.classic("A2", "foo", instance="a")
+    back = conversation.classic("A2", "foo", instance="a")
     back.join()
     yield 0.2
-    c.beat()
-    back.beat()
-    talk.ask("x", "DescribeGroups", groups=[talk.group])
-    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
+    c.heartbeat()
+    back.heartbeat()
+    conversation.send("x", "DescribeGroups", groups=[conversation.group])
+    conversation.send("x", "ConsumerGroupDescribe", groupIds=[conversation.group])
 
 
-@story()
-def static_replacement_by_a_classic_member(talk: Talk) -> Conversation:
+@scripted()
+def static_replacement_by_a_classic_member(conversation: Conversation) -> Pauses:
     """A static member changes its protocol while others of the new one remain."""
-    talk.topic("foo", 4)
-    a, b = talk.consumer("A", "foo", instance="a"), talk.consumer("B", "foo")
+    conversation.topic("foo", 4)
+    a, b = conversation.consumer("A", "foo", instance="a"), conversation.consumer("B", "foo")
     a.join()
     b.join()
-    a.ack()
-    a.ack()
-    b.beat()
-    back = talk.classic("A2", "foo", instance="a")
+    a.acknowledge()
+    a.acknowledge()
+    b.heartbeat()
+    back = conversation.classic("A2", "foo", instance="a")
     back.join()
     back.sync()
-    a.beat()
-    b.ack()
-    back.beat()
+    a.heartbeat()
+    b.acknowledge()
+    back.heartbeat()
     b.leave()
     yield 0.2
-    back.beat()
+    back.heartbeat()
 
 
-@story()
-def downgrade_is_refused_while_new_members_remain(talk: Talk) -> Conversation:
-    talk.topic("foo", 6)
-    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo")
-    c = talk.classic("C", "foo")
+@scripted()
+def downgrade_is_refused_while_new_members_remain(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 6)
+    a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo")
+    c = conversation.classic("C", "foo")
     a.join()
     c.join()
     c.sync()
     b.join()
-    a.ack()
-    a.ack()
-    c.beat()
+    a.acknowledge()
+    a.acknowledge()
+    c.heartbeat()
     c.join()
     c.sync()
-    b.ack()
+    b.acknowledge()
     a.leave()
     yield 0.1
-    c.beat()
-    b.ack()
-    talk.ask("x", "ListGroups", statesFilter=["nothing"], typesFilter=["classic"])
+    c.heartbeat()
+    b.acknowledge()
+    conversation.send("x", "ListGroups", statesFilter=["nothing"], typesFilter=["classic"])
     b.leave()
     yield 0.2
-    c.beat()
-    talk.ask("x", "ConsumerGroupDescribe", groupIds=[talk.group])
+    c.heartbeat()
+    conversation.send("x", "ConsumerGroupDescribe", groupIds=[conversation.group])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def offsets_of_a_consumer_group(talk: Talk) -> Conversation:
-    talk.topic("foo", 3)
-    a = talk.consumer("A", "foo")
+@scripted()
+def offsets_of_a_consumer_group(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 3)
+    a = conversation.consumer("A", "foo")
     a.join()
     a.commit("foo", 0, 10)
     a.commit("foo", 1, 11, generationIdOrMemberEpoch=a.epoch + 1)
@@ -18,50 +18,52 @@ def offsets_of_a_consumer_group(talk: Talk) -> Conversation:
     a.commit("foo", 1, 11, memberId="nobody")
     a.commit("foo", 1, 12, version=8)
     a.commit("none", 1, 12)
-    row = {"groupId": talk.group, "memberId": "A", "memberEpoch": a.epoch}
-    foo = talk.topic_name("foo")
+    row = {"groupId": conversation.group, "memberId": "A", "memberEpoch": a.epoch}
+    foo = conversation.topic_name("foo")
     topics = [{"name": foo, "partitionIndexes": [0, 1, 2]}]
     for change in ({}, {"memberEpoch": 99}, {"memberId": "x"}, {"memberId": None}):
         group = row | change | {"topics": topics}
         if change.get("memberId", "") is None:
             group["memberEpoch"] = -1
-        talk.ask("A", "OffsetFetch", groups=[group], requireStable=False)
-    none = {"groupId": talk.group, "memberId": None, "memberEpoch": -1, "topics": None}
-    talk.ask("A", "OffsetFetch", groups=[none], requireStable=True)
-    missing = none | {"groupId": talk.group + "-missing", "topics": topics}
-    talk.ask("A", "OffsetFetch", groups=[missing], requireStable=True)
+        conversation.send("A", "OffsetFetch", groups=[group], requireStable=False)
+    none = {"groupId": conversation.group, "memberId": None, "memberEpoch": -1, "topics": None}
+    conversation.send("A", "OffsetFetch", groups=[none], requireStable=True)
+    missing = none | {"groupId": conversation.group + "-missing", "topics": topics}
+    conversation.send("A", "OffsetFetch", groups=[missing], requireStable=True)
     wanted = [{"name": foo, "partitions": [{"partitionIndex": 0}]}]
-    talk.ask("A", "OffsetDelete", topics=wanted)
+    conversation.send("A", "OffsetDelete", topics=wanted)
     a.leave()
     a.commit("foo", 2, 3, generationIdOrMemberEpoch=-1, memberId="")
-    talk.ask("A", "OffsetDelete", topics=wanted)
-    talk.ask("A", "DeleteGroups", groupsNames=[talk.group, talk.group + "-missing"])
+    conversation.send("A", "OffsetDelete", topics=wanted)
+    conversation.send(
+        "A", "DeleteGroups", groupsNames=[conversation.group, conversation.group + "-missing"]
+    )
     a.join()
-    talk.ask("A", "DeleteGroups", groupsNames=[talk.group])
+    conversation.send("A", "DeleteGroups", groupsNames=[conversation.group])
     yield 0
 
 
-@story()
-def simple_group(talk: Talk) -> Conversation:
-    talk.topic("foo", 3)
-    a = talk.consumer("A", "foo", member_id="A")
+@scripted()
+def simple_group(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 3)
+    a = conversation.consumer("A", "foo", member_id="A")
     a.commit("foo", 0, 1, generationIdOrMemberEpoch=3)
     a.commit("foo", 0, 1, generationIdOrMemberEpoch=-1, memberId="")
     a.commit("foo", 2, 7, generationIdOrMemberEpoch=-1, memberId="", version=8)
-    talk.ask("A", "DescribeGroups", groups=[talk.group])
+    conversation.send("A", "DescribeGroups", groups=[conversation.group])
     a.join()
     a.leave()
-    talk.ask("A", "DescribeGroups", groups=[talk.group, talk.group + "-x"])
-    talk.ask("A", "DeleteGroups", groupsNames=[talk.group])
+    conversation.send("A", "DescribeGroups", groups=[conversation.group, conversation.group + "-x"])
+    conversation.send("A", "DeleteGroups", groupsNames=[conversation.group])
     yield 0
 
 
-@story()
-def commits_of_classic_members(talk: Talk) -> Conversation:
+@scripted()
+def commits_of_classic_members(conversation: Conversation) -> Pauses:
     """Generations are checked, in a classic group and after its upgrade."""
-    talk.topic("foo", 2)
-    c = talk.classic("C", "foo")
-    a = talk.consumer("A", "foo")
+    conversation.topic("foo", 2)
+    c = conversation.classic("C", "foo")
+    a = conversation.consumer("A", "foo")
     c.join()
     yield 0.2
     c.joined(c.join())
@@ -72,8 +74,8 @@ def commits_of_classic_members(talk: Talk) -> Conversation:
     a.commit("foo", 0, 1, generationIdOrMemberEpoch=c.generation + 1, **who)
     a.commit("foo", 0, 1, generationIdOrMemberEpoch=-1, memberId="")
     a.commit("foo", 0, 1, generationIdOrMemberEpoch=c.generation, memberId="nobody")
-    wanted = [{"name": talk.topic_name("foo"), "partitions": [{"partitionIndex": 0}]}]
-    a.talk.ask("A", "OffsetDelete", topics=wanted)
+    wanted = [{"name": conversation.topic_name("foo"), "partitions": [{"partitionIndex": 0}]}]
+    a.conversation.send("A", "OffsetDelete", topics=wanted)
     a.join()
     a.commit("foo", 0, 2, generationIdOrMemberEpoch=c.generation, **who)
     a.commit("foo", 0, 2, generationIdOrMemberEpoch=c.generation + 5, **who)
@@ -81,163 +83,167 @@ def commits_of_classic_members(talk: Talk) -> Conversation:
     a.commit("foo", 0, 2)
 
 
-def _rows(talk: Talk, topic: str, partition: int, offset: int) -> list[dict[str, object]]:
-    row = talk.commit_rows(topic, partition, offset, "text")[0]
-    return [{"topicId": talk.duel.topic_ids[talk.topic_name(topic)], **row}]
+def _rows(
+    conversation: Conversation, topic: str, partition: int, offset: int
+) -> list[dict[str, object]]:
+    row = conversation.commit_topics(topic, partition, offset, "text")[0]
+    return [{"topicId": conversation.comparison.topic_ids[conversation.topic_name(topic)], **row}]
 
 
 BETWEEN = ["nothing", "plain_commit", "delete_offset", "delete_group", "delete_topic", "other_one"]
 
 
-@story(committed=[True, False], between=BETWEEN)
-def transaction(talk: Talk, committed: bool, between: str) -> None:
+@scripted(committed=[True, False], between=BETWEEN)
+def transaction(conversation: Conversation, committed: bool, between: str) -> None:
     """Its offsets wait for the marker; what comes between counts by its place in the log."""
-    talk.topic("foo", 2)
-    a = talk.consumer("A", "foo", member_id="")
+    conversation.topic("foo", 2)
+    a = conversation.consumer("A", "foo", member_id="")
     a.commit("foo", 0, 5, generationIdOrMemberEpoch=-1)
-    one, other = talk.transaction(), talk.transaction("other")
+    one, other = conversation.transaction(), conversation.transaction("other")
     one.begin()
     one.commit("foo", 0, 9)
     one.commit("foo", 1, 9)
     one.commit("foo", 1, 10)
-    talk.offsets("foo", requireStable=True)
-    talk.offsets("foo")
+    conversation.offsets("foo", requireStable=True)
+    conversation.offsets("foo")
     if between == "plain_commit":
         a.commit("foo", 0, 6, generationIdOrMemberEpoch=-1)
     elif between == "delete_offset":
-        talk.delete_offset("foo")
+        conversation.delete_offset("foo")
     elif between == "delete_group":
-        talk.delete_group()
+        conversation.delete_group()
     elif between == "delete_topic":
-        talk.delete_topic("foo")
+        conversation.delete_topic("foo")
     elif between == "other_one":
         other.begin()
         other.commit("foo", 0, 77)
         other.end(committed=True)
-        talk.offsets("foo", requireStable=True)
+        conversation.offsets("foo", requireStable=True)
     one.end(committed=committed)
-    talk.offsets("foo", requireStable=True)
-    talk.look()
+    conversation.offsets("foo", requireStable=True)
+    conversation.describe()
 
 
-@story()
-def transaction_times_out(talk: Talk) -> Conversation:
+@scripted()
+def transaction_times_out(conversation: Conversation) -> Pauses:
     """Its coordinator aborts it."""
-    talk.shared("foo", 6)
-    one = talk.transaction()
+    conversation.shared_topic("foo", 6)
+    one = conversation.transaction()
     one.begin(timeout=1_000)
     one.commit("foo", 0, 9)
-    talk.offsets("foo", requireStable=True)
+    conversation.offsets("foo", requireStable=True)
     yield 12
     one.is_aborted()
-    talk.offsets("foo", requireStable=True)
+    conversation.offsets("foo", requireStable=True)
 
 
-@story()
-def marker_of_a_transaction_without_offsets(talk: Talk) -> None:
-    talk.shared("foo", 6)
-    one = talk.transaction()
+@scripted()
+def marker_of_a_transaction_without_offsets(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    one = conversation.transaction()
     one.begin()
     one.end(committed=True)
-    talk.look()
+    conversation.describe()
     one.begin()
     one.commit("foo", 0, 3)
     one.end(committed=True)
-    talk.offsets("foo")
+    conversation.offsets("foo")
 
 
-@story(topic=["known", "deleted", "never"], partition=[0, 99])
-def commits_by_topic_id(talk: Talk, topic: str, partition: int) -> None:
+@scripted(topic=["known", "deleted", "never"], partition=[0, 99])
+def commits_by_topic_id(conversation: Conversation, topic: str, partition: int) -> None:
     """OffsetCommit and OffsetFetch from version 10 on, which 4.2 was the first to offer."""
-    if talk.duel.broker.version < "4.2":
+    if conversation.comparison.broker.version < "4.2":
         return
-    talk.topic("foo", 2)
-    rows = _rows(talk, "foo", partition, 5)
+    conversation.topic("foo", 2)
+    rows = _rows(conversation, "foo", partition, 5)
     del rows[0]["name"]
-    a = talk.consumer("A", "foo")
+    a = conversation.consumer("A", "foo")
     a.join()
     if topic == "deleted":
-        talk.delete_topic("foo")
+        conversation.delete_topic("foo")
     elif topic == "never":
         rows[0]["topicId"] = "AAAAAAAAAAAAAAAAAAAAAQ"
     who = {"memberId": "A", "generationIdOrMemberEpoch": a.epoch}
-    talk.ask("A", "OffsetCommit", version=10, topics=rows, **who)
-    asked = [{"topicId": rows[0]["topicId"], "partitionIndexes": [0, partition]}]
-    group = {"groupId": talk.group, "memberId": None, "memberEpoch": -1, "topics": asked}
-    talk.ask("A", "OffsetFetch", version=10, groups=[group], requireStable=False)
+    conversation.send("A", "OffsetCommit", version=10, topics=rows, **who)
+    topics = [{"topicId": rows[0]["topicId"], "partitionIndexes": [0, partition]}]
+    group = {"groupId": conversation.group, "memberId": None, "memberEpoch": -1, "topics": topics}
+    conversation.send("A", "OffsetFetch", version=10, groups=[group], requireStable=False)
 
 
-@story(api=["OffsetCommit", "TxnOffsetCommit"])
-def commits_of_what_is_there_and_what_is_not(talk: Talk, api: str) -> None:
+@scripted(api=["OffsetCommit", "TxnOffsetCommit"])
+def commits_of_existing_and_missing_partitions(conversation: Conversation, api: str) -> None:
     """Each partition has its answer; what is not there is answered first."""
-    talk.shared("foo", 6)
-    talk.shared("bar", 2)
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 2)
     rows = [
-        {**talk.commit_rows(topic, 0, 5, "")[0], "partitions": parts}
+        {**conversation.commit_topics(topic, 0, 5, "")[0], "partitions": parts}
         for topic, numbers in (("bar", [1, 7]), ("none", [0]), ("foo", [99, 3]), ("gone", [1]))
-        for parts in [[talk.commit_rows(topic, n, 5, "")[0]["partitions"][0] for n in numbers]]
+        for parts in [
+            [conversation.commit_topics(topic, n, 5, "")[0]["partitions"][0] for n in numbers]
+        ]
     ]
-    one = talk.transaction()
+    one = conversation.transaction()
     one.begin()
     who = {"generationIdOrMemberEpoch": -1, "memberId": ""}
     if api == "TxnOffsetCommit":
         one.commit("foo", 0, 9, topics=rows)
     else:
-        talk.ask("A", api, topics=rows, **who)
+        conversation.send("A", api, topics=rows, **who)
     one.end(committed=True)
-    talk.offsets("bar")
+    conversation.offsets("bar")
 
 
-@story(version=[2, 5, 7, 9], partition=[0, 99])
-def commits_by_name(talk: Talk, version: int, partition: int) -> None:
+@scripted(version=[2, 5, 7, 9], partition=[0, 99])
+def commits_by_name(conversation: Conversation, version: int, partition: int) -> None:
     """Older versions cannot say all; a partition that is not there is an error."""
-    talk.shared("foo", 6)
-    a = talk.consumer("A", "foo", member_id="")
+    conversation.shared_topic("foo", 6)
+    a = conversation.consumer("A", "foo", member_id="")
     a.commit("foo", partition, 5, "text", generationIdOrMemberEpoch=-1, version=version)
     a.commit("foo", 1, -1, generationIdOrMemberEpoch=-1, version=version)
-    talk.offsets("foo")
-    talk.look()
+    conversation.offsets("foo")
+    conversation.describe()
 
 
-@story(number=range(4))
-def topic_comes_back_under_the_same_name(talk: Talk, number: int) -> None:
+@scripted(number=range(4))
+def topic_is_recreated(conversation: Conversation, number: int) -> None:
     """Offsets of a deleted topic go; a topic's new id is another topic."""
-    talk.topic("foo", 2)
-    a = talk.consumer("A", "foo")
+    conversation.topic("foo", 2)
+    a = conversation.consumer("A", "foo")
     a.join()
     if number % 2:
         a.commit("foo", 0, 5)
     if number > 1:
         a.leave()
-    talk.delete_topic("foo")
-    talk.offsets("foo")
-    talk.topic("foo", 3)
-    talk.offsets("foo")
+    conversation.delete_topic("foo")
+    conversation.offsets("foo")
+    conversation.topic("foo", 3)
+    conversation.offsets("foo")
     if number <= 1:
-        a.ack()
-        a.ack()
+        a.acknowledge()
+        a.acknowledge()
         a.commit("foo", 2, 7)
-    talk.look()
+    conversation.describe()
 
 
-@story(member=["right", "wrong", "none"], stable=[True, False])
-def fetches_everything(talk: Talk, member: str, stable: bool) -> None:
+@scripted(member=["right", "wrong", "none"], stable=[True, False])
+def fetch_of_all_partitions(conversation: Conversation, member: str, stable: bool) -> None:
     """No topics named means all that have an offset."""
-    talk.shared("foo", 6)
-    talk.shared("bar", 2)
-    a = talk.consumer("A", "foo")
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 2)
+    a = conversation.consumer("A", "foo")
     a.join()
     a.commit("foo", 3, 5)
     a.commit("bar", 1, 6)
-    one = talk.transaction()
+    one = conversation.transaction()
     one.begin()
     one.commit("foo", 4, 9)
-    group: dict[str, object] = {"groupId": talk.group, "topics": None}
+    group: dict[str, object] = {"groupId": conversation.group, "topics": None}
     group |= {
         "right": {"memberId": "A", "memberEpoch": a.epoch},
         "wrong": {"memberId": "B", "memberEpoch": a.epoch},
         "none": {"memberId": None, "memberEpoch": -1},
     }[member]
-    talk.ask("A", "OffsetFetch", groups=[group], requireStable=stable)
+    conversation.send("A", "OffsetFetch", groups=[group], requireStable=stable)
     one.end(committed=True)
-    talk.ask("A", "OffsetFetch", groups=[group], requireStable=stable)
+    conversation.send("A", "OffsetFetch", groups=[group], requireStable=stable)

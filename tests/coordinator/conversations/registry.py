@@ -1,4 +1,4 @@
-"""What a scripted conversation is: a story, told once for each combination of what it is about."""
+"""Registers scripted conversations: a function runs once for each combination of its parameters."""
 
 from __future__ import annotations
 
@@ -9,40 +9,48 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tests.coordinator.conversation import Conversation, Talk
+from tests.coordinator.conversation import Conversation, Pauses
 
-Telling = Callable[[Talk], Conversation | None]
+ConversationFunction = Callable[[Conversation], Pauses | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """One conversation, and the kind of broker it is for (`test_against_broker.BROKERS`)."""
+class ScriptedConversation:
+    """One conversation, and the kind of broker it needs (`test_against_broker.BROKERS`)."""
 
     name: str
-    tell: Telling
+    function: ConversationFunction
     broker: str
-    function: str
+    function_name: str
 
 
-STORIES: dict[str, Story] = {}
+SCRIPTED: dict[str, ScriptedConversation] = {}
 
 
-def story(
+def scripted(
     broker: str = "plain", **dimensions: Iterable[Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A conversation for every combination of the values given; they name it."""
+    """Register a conversation for every combination of the given values, which become part of its
+    name.
+    """
 
-    def told(tell: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for values in itertools.product(*dimensions.values()):
-            words = [tell.__name__, *map(_word, values), *([] if broker == "plain" else [broker])]
+            words = [
+                function.__name__,
+                *map(_word, values),
+                *([] if broker == "plain" else [broker]),
+            ]
             name = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(words)).strip("-")
-            if name in STORIES:  # of values that are all signs
-                name += f"-{len(STORIES)}"
+            if name in SCRIPTED:  # values without letters and digits give equal names
+                name += f"-{len(SCRIPTED)}"
             chosen = dict(zip(dimensions, values, strict=True))
-            STORIES[name] = Story(name, partial(tell, **chosen), broker, tell.__name__)
-        return tell
+            SCRIPTED[name] = ScriptedConversation(
+                name, partial(function, **chosen), broker, function.__name__
+            )
+        return function
 
-    return told
+    return register
 
 
 def _word(value: Any) -> str:

@@ -2,77 +2,77 @@
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def static_bounce(talk: Talk) -> Conversation:
+@scripted()
+def static_restart(conversation: Conversation) -> Pauses:
     """A static member leaves for a while and comes back under another id."""
-    talk.topic("foo", 4)
-    a = talk.consumer("A1", "foo", instance="a")
-    b = talk.consumer("B", "foo")
+    conversation.topic("foo", 4)
+    a = conversation.consumer("A1", "foo", instance="a")
+    b = conversation.consumer("B", "foo")
     a.join()
     b.join()
-    a.ack()
-    a.ack()
-    b.beat()
-    again = talk.consumer("A2", "foo", instance="a")
+    a.acknowledge()
+    a.acknowledge()
+    b.heartbeat()
+    again = conversation.consumer("A2", "foo", instance="a")
     again.join()
     a.leave(-2)
-    b.beat()
-    a.beat()
+    b.heartbeat()
+    a.heartbeat()
     again.join()
-    again.beat()
-    a.beat()
-    b.ack()
+    again.heartbeat()
+    a.heartbeat()
+    b.acknowledge()
     again.leave(-2)
-    same = talk.consumer("A2", "foo", instance="a")
+    same = conversation.consumer("A2", "foo", instance="a")
     same.join()
-    same.ack()
+    same.acknowledge()
     same.leave(-1)
-    b.beat()
-    b.beat()
+    b.heartbeat()
+    b.heartbeat()
     yield 0
 
 
-@story()
-def static_bounce_while_revoking(talk: Talk) -> Conversation:
-    talk.topic("foo", 4)
-    a = talk.consumer("A1", "foo", instance="a")
-    b = talk.consumer("B", "foo")
+@scripted()
+def static_restart_while_revoking(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 4)
+    a = conversation.consumer("A1", "foo", instance="a")
+    b = conversation.consumer("B", "foo")
     a.join()
     b.join()
-    a.beat()
+    a.heartbeat()
     a.leave(-2)
-    again = talk.consumer("A2", "foo", instance="a")
-    b.beat()
+    again = conversation.consumer("A2", "foo", instance="a")
+    b.heartbeat()
     again.join()
-    b.beat()
-    again.ack()
-    b.beat()
+    b.heartbeat()
+    again.acknowledge()
+    b.heartbeat()
     yield 0
 
 
-@story()
-def static_back_with_other_topics(talk: Talk) -> Conversation:
-    talk.topic("foo", 3)
-    talk.topic("bar", 3)
-    a = talk.consumer("A1", "foo", instance="a")
-    b = talk.consumer("B", "foo", instance="b")
+@scripted()
+def static_member_returns_with_other_topics(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 3)
+    conversation.topic("bar", 3)
+    a = conversation.consumer("A1", "foo", instance="a")
+    b = conversation.consumer("B", "foo", instance="b")
     a.join()
     b.join()
-    a.ack()
-    a.ack()
-    b.beat()
+    a.acknowledge()
+    a.acknowledge()
+    b.heartbeat()
     a.leave(-2)
-    again = talk.consumer("A2", "foo", "bar", instance="a")
+    again = conversation.consumer("A2", "foo", "bar", instance="a")
     again.join()
-    again.ack()
-    b.ack()
-    again.ack()
+    again.acknowledge()
+    b.acknowledge()
+    again.acknowledge()
     b.leave(-2)
     again.leave(-2)
-    talk.consumer("B9", "bar", instance="b").join()
-    again.ack()
+    conversation.consumer("B9", "bar", instance="b").join()
+    again.acknowledge()
     yield 0

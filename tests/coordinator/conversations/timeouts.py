@@ -1,164 +1,164 @@
-"""What ends by the clock: sessions, rebalances, joins and syncs."""
+"""Sessions, rebalances, joins and syncs that time out."""
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def session_ends(talk: Talk) -> Conversation:
-    talk.topic("foo", 4)
-    talk.duel.configure(
-        talk.group,
+@scripted()
+def session_ends(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 4)
+    conversation.comparison.configure(
+        conversation.group,
         {"consumer.session.timeout.ms": "1500", "consumer.heartbeat.interval.ms": "400"},
     )
-    a, b = talk.consumer("A", "foo"), talk.consumer("B", "foo")
+    a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo")
     a.join()
     b.join()
-    a.ack()
-    a.ack()
-    b.beat()
+    a.acknowledge()
+    a.acknowledge()
+    b.heartbeat()
     for _ in range(5):
         yield 0.4
-        a.beat()
-    a.beat()
-    b.beat()
+        a.heartbeat()
+    a.heartbeat()
+    b.heartbeat()
     yield 0.1
-    a.ack()
+    a.acknowledge()
 
 
-@story()
-def rebalance_times_out(talk: Talk) -> Conversation:
-    talk.topic("foo", 4)
-    a, b = talk.consumer("A", "foo", timeout=700), talk.consumer("B", "foo")
+@scripted()
+def rebalance_times_out(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 4)
+    a, b = conversation.consumer("A", "foo", timeout=700), conversation.consumer("B", "foo")
     a.join()
     b.join()
-    a.beat()
-    b.beat()
+    a.heartbeat()
+    b.heartbeat()
     yield 0.4
-    a.beat()
+    a.heartbeat()
     yield 0.7
-    a.beat()
-    b.beat()
-    b.beat()
+    a.heartbeat()
+    b.heartbeat()
+    b.heartbeat()
 
 
-@story()
-def static_session_ends(talk: Talk) -> Conversation:
-    talk.topic("foo", 2)
-    talk.duel.configure(
-        talk.group,
+@scripted()
+def static_session_ends(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 2)
+    conversation.comparison.configure(
+        conversation.group,
         {"consumer.session.timeout.ms": "1200", "consumer.heartbeat.interval.ms": "400"},
     )
-    a = talk.consumer("A", "foo", instance="a")
+    a = conversation.consumer("A", "foo", instance="a")
     a.join()
     a.leave(-2)
     yield 1.6
     a.join()
-    talk.consumer("B", "foo", instance="a").join()
+    conversation.consumer("B", "foo", instance="a").join()
 
 
-@story()
-def classic_session_ends(talk: Talk) -> Conversation:
-    talk.topic("foo", 2)
-    a = talk.classic("A", "foo", session=1_200, timeout=1_000)
-    b = talk.classic("B", "foo", session=30_000, timeout=1_000)
+@scripted()
+def classic_session_ends(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 2)
+    a = conversation.classic("A", "foo", session=1_200, timeout=1_000)
+    b = conversation.classic("B", "foo", session=30_000, timeout=1_000)
     a.join()
     yield 0.2
     a.joined(a.join())
     a.sync({a.member_id: {"foo": [0, 1]}})
     b.join()
     yield 0.2
-    a.beat()
+    a.heartbeat()
     yield 1.6
-    a.beat()
-    b.beat()
+    a.heartbeat()
+    b.heartbeat()
 
 
-@story()
-def syncs_time_out(talk: Talk) -> Conversation:
-    talk.topic("foo", 2)
-    a = talk.classic("A", "foo", session=30_000, timeout=800)
+@scripted()
+def syncs_time_out(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 2)
+    a = conversation.classic("A", "foo", session=30_000, timeout=800)
     a.join()
     yield 0.3
     a.joined(a.join())
     yield 1.2
-    a.beat()
+    a.heartbeat()
     a.sync()
 
 
-@story()
-def classic_members_of_a_consumer_group_time_out(talk: Talk) -> Conversation:
-    """One is told to join again and does not; another joins and does not sync."""
-    talk.topic("foo", 4)
-    a = talk.consumer("A", "foo")
+@scripted()
+def classic_members_of_a_consumer_group_time_out(conversation: Conversation) -> Pauses:
+    """One member is told to rejoin and does not; another joins and does not sync."""
+    conversation.topic("foo", 4)
+    a = conversation.consumer("A", "foo")
     a.join()
-    c = talk.classic("C", "foo", session=30_000, timeout=700)
+    c = conversation.classic("C", "foo", session=30_000, timeout=700)
     c.join()
     yield 1.1
-    c.beat()
-    a.ack()
+    c.heartbeat()
+    a.acknowledge()
     c.member_id, c.generation = "", -1
     c.join()
     c.sync()
-    a.ack()
-    a.ack()
-    c.beat()
+    a.acknowledge()
+    a.acknowledge()
+    c.heartbeat()
     yield 1.1
-    c.beat()
-    a.ack()
-    a.ack()
+    c.heartbeat()
+    a.acknowledge()
+    a.acknowledge()
 
 
 SHORT = 1_200
-"""ms: the session or rebalance timeout of who is to run out of it."""
+"""ms: session or rebalance timeout of a member that is to exceed it."""
 
 
-def _short_sessions(talk: Talk) -> None:
+def _short_sessions(conversation: Conversation) -> None:
     settings = {
         "consumer.session.timeout.ms": str(SHORT),
         "consumer.heartbeat.interval.ms": "400",
     }
-    talk.duel.configure(talk.group, settings)
+    conversation.comparison.configure(conversation.group, settings)
 
 
-@story(says=["beat", "ack", "commit", "fetch", "bad_epoch", "nothing"])
-def session_of_a_consumer_is_kept_by(talk: Talk, says: str) -> Conversation:
-    """By a heartbeat that is taken, and by nothing else."""
-    talk.shared("foo", 6)
-    _short_sessions(talk)
-    a = talk.consumer("A", "foo")
+@scripted(says=["beat", "ack", "commit", "fetch", "bad_epoch", "nothing"])
+def session_of_a_consumer_is_extended_by(conversation: Conversation, says: str) -> Pauses:
+    """Only accepted heartbeats extend a session."""
+    conversation.shared_topic("foo", 6)
+    _short_sessions(conversation)
+    a = conversation.consumer("A", "foo")
     a.join()
     for _ in range(2):
         yield 0.75
         if says == "beat":
-            a.beat()
+            a.heartbeat()
         elif says == "ack":
-            a.ack()
+            a.acknowledge()
         elif says == "commit":
             a.commit("foo", 0, 1)
         elif says == "fetch":
-            talk.offsets("foo", memberId=a.member_id, memberEpoch=a.epoch)
+            conversation.offsets("foo", memberId=a.member_id, memberEpoch=a.epoch)
         elif says == "bad_epoch":
-            a.beat(memberEpoch=a.epoch + 9)
-    talk.look()
-    a.beat()
+            a.heartbeat(memberEpoch=a.epoch + 9)
+    conversation.describe()
+    a.heartbeat()
 
 
-@story(says=["beat", "commit", "join", "sync", "bad_generation", "nothing"])
-def session_of_a_classic_member_is_kept_by(talk: Talk, says: str) -> Conversation:
-    talk.shared("foo", 6)
-    c = talk.classic("C", "foo", session=SHORT)
+@scripted(says=["beat", "commit", "join", "sync", "bad_generation", "nothing"])
+def session_of_a_classic_member_is_extended_by(conversation: Conversation, says: str) -> Pauses:
+    conversation.shared_topic("foo", 6)
+    c = conversation.classic("C", "foo", session=SHORT)
     c.join()
     c.sync({c.member_id: {"foo": [0]}})
     for number in range(2):
         yield 0.75
         if says == "beat":
-            c.beat()
+            c.heartbeat()
         elif says == "commit":
-            rows = talk.commit_rows("foo", 0, number, "")
-            talk.ask(
+            rows = conversation.commit_topics("foo", 0, number, "")
+            conversation.send(
                 "C",
                 "OffsetCommit",
                 memberId=c.member_id,
@@ -170,55 +170,58 @@ def session_of_a_classic_member_is_kept_by(talk: Talk, says: str) -> Conversatio
         elif says == "sync":
             c.sync()
         elif says == "bad_generation":
-            c.beat(generationId=c.generation + 9)
-    talk.look()
-    c.beat()
+            c.heartbeat(generationId=c.generation + 9)
+    conversation.describe()
+    c.heartbeat()
 
 
-@story(protocol=["classic", "consumer"])
-def session_ends_in_a_mixed_group(talk: Talk, protocol: str) -> Conversation:
-    """The last consumer's end makes the group a classic one again."""
-    talk.shared("foo", 6)
+@scripted(protocol=["classic", "consumer"])
+def session_ends_in_a_mixed_group(conversation: Conversation, protocol: str) -> Pauses:
+    """When the last consumer's session ends, the group becomes a classic one."""
+    conversation.shared_topic("foo", 6)
     if protocol == "consumer":
-        _short_sessions(talk)
-    a = talk.consumer("A", "foo")
-    c = talk.classic("C", "foo", session=SHORT if protocol == "classic" else 200_000)
+        _short_sessions(conversation)
+    a = conversation.consumer("A", "foo")
+    c = conversation.classic("C", "foo", session=SHORT if protocol == "classic" else 200_000)
     c.join()
     c.sync({c.member_id: {"foo": [0, 1, 2, 3, 4, 5]}})
     a.join()
     yield 1.6
-    talk.look()
-    c.beat()
-    a.beat()
+    conversation.describe()
+    c.heartbeat()
+    a.heartbeat()
     yield 0.1
-    talk.look()
+    conversation.describe()
 
 
-@story(instance=["i", None])
-def member_away_is_forgotten(talk: Talk, instance: str | None) -> Conversation:
-    """A static member that left for a while, beside another or alone."""
-    talk.shared("foo", 6)
-    _short_sessions(talk)
-    a, b = talk.consumer("A", "foo", instance="a"), talk.consumer("B", "foo", instance=instance)
+@scripted(instance=["i", None])
+def temporarily_left_member_expires(conversation: Conversation, instance: str | None) -> Pauses:
+    """A static member that left temporarily, alone or beside another."""
+    conversation.shared_topic("foo", 6)
+    _short_sessions(conversation)
+    a, b = (
+        conversation.consumer("A", "foo", instance="a"),
+        conversation.consumer("B", "foo", instance=instance),
+    )
     a.join()
     b.join()
-    a.beat()
+    a.heartbeat()
     a.leave(-2)
     for _ in range(4):
         yield 0.4
-        b.ack()
-    talk.look()
-    talk.consumer("A2", "foo", instance="a").join()
+        b.acknowledge()
+    conversation.describe()
+    conversation.consumer("A2", "foo", instance="a").join()
 
 
-@story()
-def promised_id_is_not_used(talk: Talk) -> Conversation:
-    """A rebalance waits for whoever was promised an id, for that member's session timeout."""
-    talk.shared("foo", 6)
-    a, b = talk.classic("A", "foo"), talk.classic("B", "foo")
+@scripted()
+def unused_member_id_expires(conversation: Conversation) -> Pauses:
+    """A rebalance waits for a member that received an id, for its session timeout."""
+    conversation.shared_topic("foo", 6)
+    a, b = conversation.classic("A", "foo"), conversation.classic("B", "foo")
     a.join()
     a.sync({a.member_id: {"foo": [0]}})
-    talk.ask(
+    conversation.send(
         "B",
         "JoinGroup",
         memberId="",
@@ -229,18 +232,20 @@ def promised_id_is_not_used(talk: Talk) -> Conversation:
     )
     a.names = ["bar", "foo"]
     a.join()
-    talk.look()
+    conversation.describe()
     yield 1.6
     a.joined(a.join())
-    talk.look()
+    conversation.describe()
 
 
-@story(instance=["i", None], who=["leader", "follower"])
-def member_does_not_join_again(talk: Talk, instance: str | None, who: str) -> Conversation:
-    """When the rebalance timeout is over the others go on; a static member stays."""
-    talk.shared("foo", 6)
-    first = talk.classic("A", "foo", timeout=SHORT, instance=instance)
-    second = talk.classic("B", "foo", timeout=SHORT)
+@scripted(instance=["i", None], who=["leader", "follower"])
+def member_does_not_join_again(
+    conversation: Conversation, instance: str | None, who: str
+) -> Pauses:
+    """After the rebalance timeout the others continue; a static member stays."""
+    conversation.shared_topic("foo", 6)
+    first = conversation.classic("A", "foo", timeout=SHORT, instance=instance)
+    second = conversation.classic("B", "foo", timeout=SHORT)
     first.join()
     yield 0.1
     first.sync({first.member_id: {"foo": [0]}})
@@ -254,19 +259,19 @@ def member_does_not_join_again(talk: Talk, instance: str | None, who: str) -> Co
     late, punctual = (first, second) if who == "leader" else (second, first)
     punctual.names = ["bar", "foo"]
     punctual.join()
-    talk.look()
+    conversation.describe()
     yield 1.6
-    talk.look()
-    late.beat()
+    conversation.describe()
+    late.heartbeat()
     punctual.joined(punctual.join())
     punctual.sync({punctual.member_id: {"foo": [0]}})
-    talk.look()
+    conversation.describe()
 
 
-@story(who=["leader", "follower"])
-def member_does_not_sync(talk: Talk, who: str) -> Conversation:
-    talk.shared("foo", 6)
-    first, second = (talk.classic(name, "foo", timeout=SHORT) for name in "AB")
+@scripted(who=["leader", "follower"])
+def member_does_not_sync(conversation: Conversation, who: str) -> Pauses:
+    conversation.shared_topic("foo", 6)
+    first, second = (conversation.classic(name, "foo", timeout=SHORT) for name in "AB")
     first.join()
     first.sync({first.member_id: {"foo": [0]}})
     second.join()
@@ -275,71 +280,80 @@ def member_does_not_sync(talk: Talk, who: str) -> Conversation:
     second.joined(second.join())
     punctual = second if who == "leader" else first
     punctual.sync({first.member_id: {"foo": [0]}})
-    talk.look()
+    conversation.describe()
     yield 1.6
-    talk.look()
+    conversation.describe()
     for member in (first, second):
-        member.beat()
+        member.heartbeat()
 
 
-@story(does=["revokes_in_time", "is_late", "gets_a_newer_target", "goes_away"])
-def member_that_revokes(talk: Talk, does: str) -> Conversation:
-    """The rebalance timeout counts from when the member was told."""
-    talk.shared("foo", 6)
-    talk.shared("bar", 2)
-    a, b = talk.consumer("A", "foo", timeout=SHORT, instance="a"), talk.consumer("B", "foo")
+@scripted(does=["revokes_in_time", "is_late", "gets_a_newer_target", "goes_away"])
+def member_that_revokes(conversation: Conversation, does: str) -> Pauses:
+    """The rebalance timeout starts when the member is told to revoke."""
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 2)
+    a, b = (
+        conversation.consumer("A", "foo", timeout=SHORT, instance="a"),
+        conversation.consumer("B", "foo"),
+    )
     a.join()
     b.join()
-    a.beat()
+    a.heartbeat()
     yield 0.7
     if does == "revokes_in_time":
-        a.ack()
+        a.acknowledge()
     elif does == "gets_a_newer_target":
         b.subscribe("bar")
-        a.beat()
+        a.heartbeat()
     elif does == "goes_away":
         a.leave(-2)
     yield 0.9
-    talk.look()
-    a.ack()
-    b.ack()
+    conversation.describe()
+    a.acknowledge()
+    b.acknowledge()
     yield 0.8
-    talk.look()
+    conversation.describe()
 
 
-@story(does=["joins", "leaves", "asks_for_more", "comes_back", "is_fenced"])
-def target_waits_for_the_interval(talk: Talk, does: str) -> Conversation:
-    """From 4.3 on the next target comes an assignment interval after the last one."""
-    if not talk.duel.reference.release.assignment_interval:
+@scripted(does=["joins", "leaves", "subscribes_to_more", "comes_back", "is_fenced"])
+def target_waits_for_the_interval(conversation: Conversation, does: str) -> Pauses:
+    """From 4.3 on, the next target is computed an assignment interval after the last one."""
+    if not conversation.comparison.reference.release.assignment_interval:
         return
-    talk.shared("foo", 6)
-    talk.shared("bar", 2)
-    talk.duel.configure(talk.group, {"consumer.assignment.interval.ms": "1500"})
-    a, b, c = talk.consumer("A", "foo"), talk.consumer("B", "foo", instance="b"), talk.consumer("C")
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 2)
+    conversation.comparison.configure(
+        conversation.group, {"consumer.assignment.interval.ms": "1500"}
+    )
+    a, b, c = (
+        conversation.consumer("A", "foo"),
+        conversation.consumer("B", "foo", instance="b"),
+        conversation.consumer("C"),
+    )
     a.join()
     yield 1.7
     b.join()
-    a.ack()
-    a.ack()
-    b.ack()
+    a.acknowledge()
+    a.acknowledge()
+    b.acknowledge()
     if does == "joins":
         c.names = ["foo"]
         c.join()
     elif does == "leaves":
         b.leave()
-    elif does == "asks_for_more":
+    elif does == "subscribes_to_more":
         b.subscribe("foo", "bar")
     elif does == "comes_back":
         b.leave(-2)
-        talk.consumer("B2", "bar", instance="b").join()
+        conversation.consumer("B2", "bar", instance="b").join()
     else:
-        talk.ask("x", "LeaveGroup", members=[{"memberId": "", "groupInstanceId": "b"}])
+        conversation.send("x", "LeaveGroup", members=[{"memberId": "", "groupInstanceId": "b"}])
     for pause in (0.3, 0.3, 1.2):
-        a.ack()
-        talk.look()
+        a.acknowledge()
+        conversation.describe()
         yield pause
     for _ in range(2):
         for member in (a, b, c):
             if member.epoch > 0:
-                member.ack()
-    talk.look()
+                member.acknowledge()
+    conversation.describe()

@@ -1,91 +1,91 @@
-"""Topics that come, grow and go under a group; regular expressions."""
+"""Topics that are created, grow and are deleted while a group uses them; regular expressions."""
 
 from __future__ import annotations
 
-from tests.coordinator.conversation import Conversation, Talk
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 
 
-@story()
-def topics_come_grow_and_go(talk: Talk) -> Conversation:
-    talk.topic("foo", 1)
-    a, b = talk.consumer("A", "foo", "bar"), talk.consumer("B", "foo", "bar")
+@scripted()
+def topics_are_created_grown_and_deleted(conversation: Conversation) -> Pauses:
+    conversation.topic("foo", 1)
+    a, b = conversation.consumer("A", "foo", "bar"), conversation.consumer("B", "foo", "bar")
     a.join()
     b.join()
-    a.ack()
-    b.ack()
-    talk.topic("foo", 2)
-    a.beat()
-    b.beat()
-    talk.topic("bar", 3)
-    b.beat()
-    a.beat()
-    a.ack()
-    b.ack()
+    a.acknowledge()
+    b.acknowledge()
+    conversation.topic("foo", 2)
+    a.heartbeat()
+    b.heartbeat()
+    conversation.topic("bar", 3)
+    b.heartbeat()
+    a.heartbeat()
+    a.acknowledge()
+    b.acknowledge()
     a.commit("foo", 0, 5)
-    talk.delete_topic("foo")
-    a.beat()
-    b.beat()
-    a.ack()
-    b.ack()
-    a.ack()
+    conversation.delete_topic("foo")
+    a.heartbeat()
+    b.heartbeat()
+    a.acknowledge()
+    b.acknowledge()
+    a.acknowledge()
     yield 0.2
-    a.ack()
-    b.ack()
-    talk.topic("foo", 2)
-    a.beat()
-    b.beat()
+    a.acknowledge()
+    b.acknowledge()
+    conversation.topic("foo", 2)
+    a.heartbeat()
+    b.heartbeat()
 
 
-@story()
-def regular_expressions(talk: Talk) -> Conversation:
-    talk.topic("aa", 2)
-    talk.topic("ab", 2)
-    prefix = f"{talk.name}-"
-    a = talk.consumer("A", regex=prefix + "a.*")
+@scripted()
+def regular_expressions(conversation: Conversation) -> Pauses:
+    conversation.topic("aa", 2)
+    conversation.topic("ab", 2)
+    prefix = f"{conversation.name}-"
+    a = conversation.consumer("A", regex=prefix + "a.*")
     a.join()
     yield 0.3
-    a.beat()
-    a.beat()
-    b = talk.consumer("B", regex=prefix + "a.*")
+    a.heartbeat()
+    a.heartbeat()
+    b = conversation.consumer("B", regex=prefix + "a.*")
     b.join()
     yield 0.2
-    a.beat()
-    a.ack()
-    b.beat()
-    b.beat(subscribedTopicRegex=prefix + "ab")
+    a.heartbeat()
+    a.acknowledge()
+    b.heartbeat()
+    b.heartbeat(subscribedTopicRegex=prefix + "ab")
     yield 0.3
-    b.beat()
-    a.ack()
-    b.ack()
-    a.beat(subscribedTopicRegex="(?<x")
-    a.beat(subscribedTopicRegex="")
+    b.heartbeat()
+    a.acknowledge()
+    b.acknowledge()
+    a.heartbeat(subscribedTopicRegex="(?<x")
+    a.heartbeat(subscribedTopicRegex="")
     yield 0.3
-    a.ack()
+    a.acknowledge()
     yield 0.3
-    b.ack()
-    a.ack()
+    b.acknowledge()
+    a.acknowledge()
     b.leave()
     a.leave()
 
 
-@story()
-def regex_and_names(talk: Talk) -> Conversation:
-    talk.topic("aa", 2)
-    talk.topic("b", 3)
-    a = talk.consumer("A", "b", regex=f"{talk.name}-a.*")
-    c = talk.consumer("C", "b")
+@scripted()
+def regex_and_names(conversation: Conversation) -> Pauses:
+    conversation.topic("aa", 2)
+    conversation.topic("b", 3)
+    a = conversation.consumer("A", "b", regex=f"{conversation.name}-a.*")
+    c = conversation.consumer("C", "b")
     a.join()
     yield 0.3
     c.join()
-    a.beat()
-    a.ack()
-    c.beat()
-    a.ack()
-    c.ack()
+    a.heartbeat()
+    a.acknowledge()
+    c.heartbeat()
+    a.acknowledge()
+    c.acknowledge()
     a.leave()
-    c.ack()
-    c.ack()
+    c.acknowledge()
+    c.acknowledge()
 
 
 EXPRESSIONS = [
@@ -133,98 +133,104 @@ EXPRESSIONS = [
 ]
 
 
-@story(number=range(len(EXPRESSIONS)))
-def expression(talk: Talk, number: int) -> Conversation:
-    """Which expressions a broker's RE2J takes, and what they match. The prefix names the test."""
-    talk.topic("a1", 1)
-    talk.topic("b1", 1)
-    a = talk.consumer("A", regex=f"{talk.name}-{EXPRESSIONS[number]}")
+@scripted(number=range(len(EXPRESSIONS)))
+def expression(conversation: Conversation, number: int) -> Pauses:
+    """Which expressions a broker's RE2J accepts, and what they match. The prefix names the test."""
+    conversation.topic("a1", 1)
+    conversation.topic("b1", 1)
+    a = conversation.consumer("A", regex=f"{conversation.name}-{EXPRESSIONS[number]}")
     a.join()
     yield 0.3
-    a.beat()
-    talk.look()
+    a.heartbeat()
+    conversation.describe()
 
 
-@story(expression=["*", "+a", "|*", "(*)", "\\", "(?i", "x{2}{3}", "[b-a]", "[]", "\\8", "a)("])
-def wrong_expression(talk: Talk, expression: str) -> None:
-    """Nothing to repeat, or no end."""
-    talk.consumer("A", regex=expression).join()
-    talk.look()
+@scripted(expression=["*", "+a", "|*", "(*)", "\\", "(?i", "x{2}{3}", "[b-a]", "[]", "\\8", "a)("])
+def invalid_expression(conversation: Conversation, expression: str) -> None:
+    """Nothing to repeat, or an unfinished expression."""
+    conversation.consumer("A", regex=expression).join()
+    conversation.describe()
 
 
 CHANGES = ["to_names", "to_nothing", "to_another", "to_a_wrong_one", "to_both", "to_another_s"]
 
 
-@story(change=CHANGES)
-def expression_changes(talk: Talk, change: str) -> Conversation:
-    talk.topic("a1", 1)
-    talk.topic("b1", 2)
-    prefix = f"{talk.name}-"
-    a, b = talk.consumer("A", regex=prefix + "a.*"), talk.consumer("B", regex=prefix + "b.*")
+@scripted(change=CHANGES)
+def expression_changes(conversation: Conversation, change: str) -> Pauses:
+    conversation.topic("a1", 1)
+    conversation.topic("b1", 2)
+    prefix = f"{conversation.name}-"
+    a, b = (
+        conversation.consumer("A", regex=prefix + "a.*"),
+        conversation.consumer("B", regex=prefix + "b.*"),
+    )
     for member in (a, b):
         member.join()
         yield 0.3  # it has ordered a resolution
     for member in (a, b):
-        member.ack()
-    names = [talk.topic_name("b1")]
+        member.acknowledge()
+    names = [conversation.topic_name("b1")]
     if change == "to_names":
-        a.beat(subscribedTopicRegex="", subscribedTopicNames=names)
+        a.heartbeat(subscribedTopicRegex="", subscribedTopicNames=names)
     elif change == "to_nothing":
-        a.beat(subscribedTopicRegex="")
+        a.heartbeat(subscribedTopicRegex="")
     elif change == "to_another":
-        a.beat(subscribedTopicRegex=prefix + "[ab].*")
+        a.heartbeat(subscribedTopicRegex=prefix + "[ab].*")
     elif change == "to_a_wrong_one":
-        a.beat(subscribedTopicRegex="(")
+        a.heartbeat(subscribedTopicRegex="(")
     elif change == "to_both":
-        a.beat(subscribedTopicNames=names)
+        a.heartbeat(subscribedTopicNames=names)
     else:
-        a.beat(subscribedTopicRegex=prefix + "b.*")
+        a.heartbeat(subscribedTopicRegex=prefix + "b.*")
     yield 0.3
     for _ in range(2):
         for member in (a, b):
-            member.ack()
+            member.acknowledge()
             yield 0.1  # it may have ordered a resolution
-    talk.look()
+    conversation.describe()
 
 
-@story(when=["before", "soon", "later"])
-def topic_that_matches_comes(talk: Talk, when: str) -> Conversation:
-    """An expression is looked at again when there are new topics, at most every ten seconds."""
-    talk.topic("a1", 1)
-    a = talk.consumer("A", regex=f"{talk.name}-a.*")
+@scripted(when=["before", "soon", "later"])
+def new_topic_matches(conversation: Conversation, when: str) -> Pauses:
+    """Expressions are resolved again when there are new topics, at most every ten seconds."""
+    conversation.topic("a1", 1)
+    a = conversation.consumer("A", regex=f"{conversation.name}-a.*")
     if when == "before":
-        talk.topic("a2", 1)
+        conversation.topic("a2", 1)
     a.join()
     yield 0.3
     if when != "before":
-        talk.topic("a2", 1)
+        conversation.topic("a2", 1)
     yield 10.3 if when == "later" else 0.5
-    a.beat()
+    a.heartbeat()
     yield 0.3
-    a.ack()
-    talk.look()
+    a.acknowledge()
+    conversation.describe()
 
 
-@story(change=["grows", "goes", "comes", "comes_back"], both=[True, False])
-def topic_changes(talk: Talk, change: str, both: bool) -> None:
-    """Of two members one or both ask for the topic."""
-    talk.topic("foo", 2)
-    talk.shared("bar", 2)
+@scripted(change=["grows", "goes", "comes", "comes_back"], both=[True, False])
+def topic_changes(conversation: Conversation, change: str, both: bool) -> None:
+    """One or both of two members subscribe to the topic."""
+    conversation.topic("foo", 2)
+    conversation.shared_topic("bar", 2)
     names = ["foo", "bar"] + (["late"] if change == "comes" else [])
-    a, b = talk.consumer("A", *names), talk.consumer("B", *(names if both else ["bar"]))
+    a, b = (
+        conversation.consumer("A", *names),
+        conversation.consumer("B", *(names if both else ["bar"])),
+    )
     a.join()
     b.join()
     for member in (a, a, b):
-        member.ack()
+        member.acknowledge()
     if change == "grows":
-        talk.topic("foo", 5)
+        conversation.topic("foo", 5)
     elif change == "comes":
-        talk.topic("late", 3)
+        conversation.topic("late", 3)
     else:
-        talk.delete_topic("foo")
+        conversation.delete_topic("foo")
         if change == "comes_back":
-            talk.topic("foo", 2)
+            conversation.topic("foo", 2)
     for _ in range(3):
-        b.ack()
-        a.ack()
-    talk.look()
+        b.acknowledge()
+        a.acknowledge()
+    conversation.describe()

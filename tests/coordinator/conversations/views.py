@@ -1,14 +1,14 @@
-"""What an administrator sees: lists by state and type, descriptions; and a group's own settings."""
+"""Lists of groups by state and type, descriptions, and a group's own settings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tests.coordinator.conversation import Conversation, Talk
+from tests.coordinator.conversation import Conversation, Pauses
 from tests.coordinator.conversations.classic_phases import CLASSIC_PHASES
 from tests.coordinator.conversations.consumer_phases import CONSUMER_PHASES
-from tests.coordinator.conversations.registry import story
+from tests.coordinator.conversations.registry import scripted
 
 STATES = [
     "empty",
@@ -22,28 +22,28 @@ STATES = [
 ]
 
 
-@story(phase=CONSUMER_PHASES + CLASSIC_PHASES)
-def listed(talk: Talk, phase: Callable[[Talk], Any]) -> Conversation:
-    """By each state and type, in any case of letters."""
-    phase(talk)
+@scripted(phase=CONSUMER_PHASES + CLASSIC_PHASES)
+def groups_are_listed(conversation: Conversation, phase: Callable[[Conversation], Any]) -> Pauses:
+    """Filter by each state and type, in upper and lower case."""
+    phase(conversation)
     yield 0.1  # a list shows what is written for good
     for state in STATES:
-        talk.ask("x", "ListGroups", statesFilter=[state], typesFilter=[])
+        conversation.send("x", "ListGroups", statesFilter=[state], typesFilter=[])
     for kind in ("classic", "Consumer", "share", "nonsense"):
-        talk.ask("x", "ListGroups", statesFilter=["stable", "empty"], typesFilter=[kind])
-    talk.ask("x", "ListGroups", version=4, statesFilter=["stable", "empty"])
+        conversation.send("x", "ListGroups", statesFilter=["stable", "empty"], typesFilter=[kind])
+    conversation.send("x", "ListGroups", version=4, statesFilter=["stable", "empty"])
 
 
-@story(version=[0, 4, 5, 6])
-def described_by_older_clients(talk: Talk, version: int) -> Conversation:
-    talk.shared("foo", 6)
-    member = talk.classic("C", "foo")
+@scripted(version=[0, 4, 5, 6])
+def groups_described_by_older_clients(conversation: Conversation, version: int) -> Pauses:
+    conversation.shared_topic("foo", 6)
+    member = conversation.classic("C", "foo")
     member.join()
-    groups = [talk.group, talk.group + "-x"]
+    groups = [conversation.group, conversation.group + "-x"]
     yield 0.1
-    talk.ask("x", "DescribeGroups", version=version, groups=groups)
+    conversation.send("x", "DescribeGroups", version=version, groups=groups)
     member.sync({member.member_id: {"foo": [0, 1]}})
-    talk.ask("x", "DescribeGroups", version=version, groups=groups)
+    conversation.send("x", "DescribeGroups", version=version, groups=groups)
 
 
 SETTINGS = [
@@ -57,16 +57,16 @@ SETTINGS = [
 ]
 
 
-@story(number=range(len(SETTINGS)))
-def settings(talk: Talk, number: int) -> Conversation:
-    """Of a group: what is taken shows in the next response, what is refused changes nothing."""
-    talk.shared("foo", 6)
+@scripted(number=range(len(SETTINGS)))
+def settings(conversation: Conversation, number: int) -> Pauses:
+    """An accepted group setting shows in the next response; a refused one changes nothing."""
+    conversation.shared_topic("foo", 6)
     configs = [
         {"name": name, "configOperation": 0, "value": value}
         for name, value in SETTINGS[number].items()
     ]
-    resource = {"resourceType": 32, "resourceName": talk.group, "configs": configs}
-    talk.ask("x", "IncrementalAlterConfigs", resources=[resource], validateOnly=False)
+    resource = {"resourceType": 32, "resourceName": conversation.group, "configs": configs}
+    conversation.send("x", "IncrementalAlterConfigs", resources=[resource], validateOnly=False)
     yield 0.5
-    member = talk.consumer("A", "foo")
+    member = conversation.consumer("A", "foo")
     member.join()
