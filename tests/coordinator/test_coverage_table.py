@@ -21,7 +21,7 @@ BESIDE = {"consumer", "classic", "upgrade", "downgrade", "disabled", "migrations
 
 def rows() -> list[list[str]]:
     text = (ROOT / "docs" / "coordinator.md").read_text()
-    table = text.split("## Where each rule is")[1].split("\n## ")[0]
+    table = text.split("## Where each rule is implemented")[1].split("\n## ")[0]
     lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
     return [line for line in lines if len(line) == 3]
 
