@@ -1,4 +1,4 @@
-"""The folder in which downloads and compiled code are cached."""
+"""The folder for downloads and compiled code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import platformdirs
 
 
 def cache_folder() -> Path:
-    """``KIP848_CACHE`` if it is set, else the user's cache folder for this program."""
+    """The folder in ``KIP848_CACHE`` if that is set, else the user's cache folder for this
+    program."""
     named = os.environ.get("KIP848_CACHE")
     return Path(named).absolute() if named else platformdirs.user_cache_path("kip848-spark")

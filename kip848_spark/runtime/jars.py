@@ -1,9 +1,9 @@
-"""The jars that pyspark doesn't carry: fetched once, checked against their checksums, then kept.
+"""The jars that pyspark does not contain: downloaded once, verified, and kept in the cache.
 
-``conf/ivy.xml`` says what is wanted, the Ivy that pyspark ships fetches it, and ``conf/jars.lock``
-says what must have come. A set of jars is one folder of the cache. It is made aside and renamed
-when it is whole, so that a folder which is there is complete, whatever interrupted the making.
-"""
+``conf/ivy.xml`` lists the dependencies, the Ivy that pyspark ships downloads them, and
+``conf/jars.lock`` has their checksums. Each set of jars is a folder in the cache. It is assembled
+in a temporary folder and renamed when it is complete, so an interrupted download leaves no partial
+set."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kip848_spark.runtime.java import find_java
 from kip848_spark.runtime.resources import resource
 
 ReportProgress = Callable[[str], None]
-"""Told in a few words what is being fetched, whenever that changes."""
+"""Called with a short text, such as ``downloading NAME``, whenever the progress changes."""
 
 _MANIFEST = "manifest.json"
 _TIMEOUT_MS = {"Connect": 30_000, "Read": 120_000}
@@ -38,21 +38,23 @@ _OFFLINE = re.compile(
 
 
 def spark_jars(progress: ReportProgress | None = None) -> list[Path]:
-    """What goes on Spark's class path beside pyspark's own jars."""
+    """The jars for Spark's class path, in addition to pyspark's own. Raises EnvironmentFault."""
     return _resolve(_JarSet("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
 
 
 def s3_jars(progress: ReportProgress | None = None) -> list[Path]:
-    """What Spark's class path lacks to read and write ``s3a://`` paths, beside `spark_jars`: about
-    690 MB, most of it the AWS SDK."""
+    """The jars that Spark needs for ``s3a://`` paths, in addition to `spark_jars`: about 690 MB,
+    most of it the AWS SDK. Raises EnvironmentFault."""
     return _resolve(_JarSet("s3", resource("conf/ivy.xml").read_bytes(), "s3"), progress)
 
 
 def broker_jars(version: str, progress: ReportProgress | None = None) -> list[Path]:
-    """The class path of a Kafka broker and of its command line tools."""
+    """The class path of a Kafka broker of this release, and of its command line tools. Raises
+    EnvironmentFault."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise EnvironmentFault(
-            f"{version!r} is not the number of a Kafka release.", hint="Name one such as 4.3.1."
+            f"{version!r} is not the number of a Kafka release.",
+            hint="Give a release such as 4.3.1.",
         )
     ivy = resource("conf/ivy.xml").read_bytes()
     return _resolve(_JarSet(f"broker-{version}", ivy, "broker", version), progress)
@@ -65,15 +67,15 @@ def artifact_jars(
     *,
     transitive: bool = False,
 ) -> list[Path]:
-    """These artifacts (``group:artifact:version``): alone, or with what they need to run.
+    """The jars of these artifacts (``group:artifact:version``), with their dependencies if
+    ``transitive``.
 
-    ``name`` is the set's section in the lock file.
-    """
+    ``name`` is the section of the set in the lock file. Raises EnvironmentFault."""
     return _resolve(_JarSet(name, _ivy_file(coordinates, transitive), "default"), progress)
 
 
 def locked(name: str) -> dict[str, str] | None:
-    """The checksums (jar name to sha256) of a set, None where the lock file has no such set."""
+    """The checksums of a set (jar name to sha256); None if the lock file has no such set."""
     sums: dict[str, str] | None = None
     for line in resource("conf/jars.lock").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -88,14 +90,14 @@ def locked(name: str) -> dict[str, str] | None:
 
 
 def lock_section(name: str, jars: Sequence[Path]) -> str:
-    """The text of a set's section in the lock file."""
+    """The section of a set in the lock file."""
     lines = [f"{_sha256(jar)}  {jar.name}" for jar in sorted(jars, key=lambda jar: jar.name)]
     return "\n".join([f"[{name}]", *lines, ""])
 
 
 @dataclass(frozen=True)
 class _JarSet:
-    """A set of jars: its name in the lock file, and what to tell Ivy."""
+    """A set of jars: its name in the lock file, and the input for Ivy."""
 
     name: str
     ivy_file: bytes
@@ -110,7 +112,7 @@ def _resolve(jar_set: _JarSet, progress: ReportProgress | None) -> list[Path]:
     if jars is not None:
         return jars
     with _lock_folder(folder.parent, progress):
-        jars = _complete_jars(folder)  # another process may have made it while this one waited
+        jars = _complete_jars(folder)  # another process may have built it while this one waited
         if jars is None:
             _build_folder(folder, jar_set, progress or (lambda _: None))
             jars = _complete_jars(folder)
@@ -119,7 +121,7 @@ def _resolve(jar_set: _JarSet, progress: ReportProgress | None) -> list[Path]:
 
 
 def _ivy_file(coordinates: Sequence[str], transitive: bool) -> bytes:
-    """An Ivy file that asks for these artifacts, and nothing else unless ``transitive``."""
+    """An Ivy file for these artifacts, with their dependencies if ``transitive``."""
     conf = "default->default(compile),runtime" if transitive else "default->default"
     lines = [
         '<ivy-module version="2.0">',
@@ -136,7 +138,7 @@ def _ivy_file(coordinates: Sequence[str], transitive: bool) -> bytes:
 
 
 def _complete_jars(folder: Path) -> list[Path] | None:
-    """The jars of a finished folder; None if it is not there or no longer whole."""
+    """The jars of a complete folder; None if the folder or one of its files is missing."""
     try:
         sizes: dict[str, int] = json.loads((folder / _MANIFEST).read_text())
         complete = all((folder / jar).stat().st_size == size for jar, size in sizes.items())
@@ -152,17 +154,17 @@ def _lock_folder(parent: Path, progress: ReportProgress | None) -> Iterator[None
         handle = (parent / ".lock").open("w")
     except OSError as cause:
         raise EnvironmentFault(
-            f"The cache folder {parent} can't be written: {cause.strerror}.",
-            hint="Name another one in KIP848_CACHE.",
+            f"The cache folder {parent} cannot be written: {cause.strerror}.",
+            hint="Set KIP848_CACHE to another folder.",
         ) from cause
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if progress is not None:
-                progress("waiting for another process that fetches the same")
+                progress("waiting for another process that downloads the same jars")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        # Only the holder of the lock makes temporary folders: any that is here was left behind.
+        # Only the holder of the lock creates temporary folders, so these were left behind.
         for leftover in parent.glob("tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         yield
@@ -171,23 +173,25 @@ def _lock_folder(parent: Path, progress: ReportProgress | None) -> Iterator[None
 def _build_folder(folder: Path, jar_set: _JarSet, progress: ReportProgress) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="tmp-") as temporary:
         aside = Path(temporary)
-        made = aside / "jars"
+        jar_folder = aside / "jars"
         (aside / "ivy.xml").write_bytes(jar_set.ivy_file)
         _fetch(aside, jar_set, progress)
-        jars = sorted(made.glob("*.jar"))
+        jars = sorted(jar_folder.glob("*.jar"))
         _verify(jar_set.name, jars)
-        (made / _MANIFEST).write_text(json.dumps({jar.name: jar.stat().st_size for jar in jars}))
+        (jar_folder / _MANIFEST).write_text(
+            json.dumps({jar.name: jar.stat().st_size for jar in jars})
+        )
         shutil.rmtree(folder, ignore_errors=True)
-        made.rename(folder)
+        jar_folder.rename(folder)
 
 
 def _fetch(aside: Path, jar_set: _JarSet, progress: ReportProgress) -> None:
-    """Let Ivy put what ``aside/ivy.xml`` names into ``aside/jars``."""
+    """Downloads the jars of ``aside/ivy.xml`` to ``aside/jars`` with Ivy."""
     command = [str(find_java())]
     command += [f"-Dsun.net.client.default{what}Timeout={ms}" for what, ms in _TIMEOUT_MS.items()]
     command += [f"-Dkafka.version={jar_set.kafka_version or '0'}", "-jar", str(_ivy_jar())]
     settings = os.environ.get("KIP848_IVY_SETTINGS")
-    if settings:  # a company's own mirror of Maven Central
+    if settings:  # an organization's own mirror of Maven Central
         command += ["-settings", settings]
     pattern = f"{aside}/jars/[artifact]-[revision](-[classifier]).[ext]"
     command += ["-ivy", f"{aside}/ivy.xml", "-cache", f"{aside}/ivy"]
@@ -217,33 +221,33 @@ def _fetch_fault(output: Sequence[str], version: str | None) -> EnvironmentFault
     text = "\n".join(output)
     if _OFFLINE.search(text):
         return EnvironmentFault(
-            "The jars can't be downloaded: the Maven repository does not answer.",
+            "The jars cannot be downloaded: the Maven repository does not answer.",
             hint="Check the network (Java takes a proxy from JAVA_TOOL_OPTIONS), or name an Ivy "
             "settings file with your own mirror in KIP848_IVY_SETTINGS.",
         )
     missing = re.search(r"::\s+(\S+#\S+;\S+): not found", text)
     if missing:
-        release = f"Kafka {version} is not to be had: " if version else ""
+        release = f"Kafka {version} cannot be downloaded: " if version else ""
         return EnvironmentFault(
             f"{release}the Maven repository has no {missing.group(1)}.",
-            hint="Name another release." if version else "Look whether your mirror is complete.",
+            hint="Choose another release." if version else "Check that your mirror is complete.",
         )
-    last = next((line for line in reversed(output) if line), "it said nothing")
-    return EnvironmentFault(f"The jars can't be downloaded: {last}.", hint="Try again.")
+    last = next((line for line in reversed(output) if line), "no output")
+    return EnvironmentFault(f"The jars cannot be downloaded: {last}.", hint="Try again.")
 
 
 def _verify(name: str, jars: Sequence[Path]) -> None:
     if not jars:
-        raise EnvironmentFault("The jars can't be downloaded: none arrived.", hint="Try again.")
+        raise EnvironmentFault("The jars cannot be downloaded: there were none.", hint="Try again.")
     sums = locked(name)
     if sums is None:
         return
-    came = {jar.name: _sha256(jar) for jar in jars}
-    wrong = sorted(jar for jar in sums.keys() | came.keys() if sums.get(jar) != came.get(jar))
+    found = {jar.name: _sha256(jar) for jar in jars}
+    wrong = sorted(jar for jar in sums.keys() | found.keys() if sums.get(jar) != found.get(jar))
     if wrong:
         raise EnvironmentFault(
             f"What was downloaded is not what conf/jars.lock expects: {', '.join(wrong)}.",
-            hint="Try again; if it stays so, distrust the network or the mirror in between.",
+            hint="Try again. If it happens again, do not trust the network or the mirror.",
         )
 
 

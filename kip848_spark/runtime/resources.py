@@ -1,9 +1,8 @@
-"""Where the program's own files are: message schemas, default settings, the list of jars.
+"""The program's own files: message schemas, default settings, the list of jars.
 
-A checkout has them at its top (``conf/``, ``schemas/``), a wheel inside the package
-(``_resources/``), where they can be read without being unpacked: the package may be imported from
-a zip file, as Spark's executors do with ``--py-files``. Callers name them the same way in each.
-"""
+A checkout has them in its root (``conf/``, ``schemas/``), a wheel in the package (``_resources/``).
+They are not unpacked, because the package may be imported from a zip file, as Spark's executors do
+with ``--py-files``. Their names are the same everywhere."""
 
 from __future__ import annotations
 
@@ -37,6 +36,6 @@ def resource(name: str) -> Traversable:
 
 
 def resource_path(name: str) -> Path:
-    """The path of a file, for other programs: of a zip's file, a copy that lasts as long as this
-    process. Raises EnvironmentFault if there is no such file."""
+    """The path of a file, for other programs. A file in a zip is copied to a temporary path that
+    lasts as long as this process. Raises EnvironmentFault if there is no such file."""
     return _UNPACKED.enter_context(as_file(resource(name)))

@@ -102,7 +102,7 @@ def local_session(
     level = "info" if verbose else "error"
     logging = f"-Dlog4j2.configurationFile=file:{resource_path('conf/log4j2.properties')}"
     archive = _class_archive(java)
-    classes = " ".join(archive.options(make=keep_classes) if archive else ())
+    classes = " ".join(archive.options(create=keep_classes) if archive else ())
     stored = {} if storage is None else storage.hadoop()
     ours = {
         **LOCAL_SETTINGS,
@@ -173,7 +173,7 @@ def session(
         ):
             yield made
         if keep_classes and not submitted and (archive := _class_archive(find_java())):
-            archive.keep()
+            archive.mark_complete()
     finally:
         made.stop()
 

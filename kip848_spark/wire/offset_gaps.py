@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kip848_spark.wire.array_types import Int32Array, Int64Array
+
 TRANSACTION = "transaction"
 COMPACTION = "compaction"
 UNDECIDED = "unknown"
@@ -24,9 +26,6 @@ _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
 
 MIN_COMPACTED = 10
 """With fewer missing offsets than this, compaction is not given as the cause."""
-
-Int64Array = npt.NDArray[np.int64]
-Int32Array = npt.NDArray[np.int32]
 
 
 @dataclass

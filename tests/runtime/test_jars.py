@@ -68,7 +68,7 @@ def test_other_bytes_than_the_lock_says_are_refused(
     ("said", "sentence"),
     [
         ("Server access error: java.net.UnknownHostException", "does not answer"),
-        ("\t\t:: org.apache.kafka#kafka_2.13;4.9.9: not found", "Kafka 4.9.9 is not to be had"),
+        ("\t\t:: org.apache.kafka#kafka_2.13;4.9.9: not found", "Kafka 4.9.9 cannot be downloaded"),
         ("something else", "something else"),
     ],
 )
@@ -120,9 +120,9 @@ def java_that_says(folder: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('openjdk version "1.8.0_392"', "Java 8, which is too old"),
-        ('openjdk version "11.0.2" 2019-01-15', "Java 11, which is too old"),
-        ("not a Java", "does not say which Java"),
+        ('openjdk version "1.8.0_392"', "Java 8, but 17 or later is needed"),
+        ('openjdk version "11.0.2" 2019-01-15', "Java 11, but 17 or later is needed"),
+        ("not a Java", "does not report its version"),
     ],
 )
 def test_an_unfit_java(

@@ -32,9 +32,9 @@ with session(keep_classes=True) as spark:
 """
 
 
-def asked(*, make: bool = True) -> str:
+def asked(*, create: bool = True) -> str:
     archive = _class_archive(find_java())
-    return " ".join(archive.options(make=make)) if archive else ""
+    return " ".join(archive.options(create=create)) if archive else ""
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def started(*, ends_well: bool) -> tuple[int, int]:
 def test_the_first_session_that_ends_well_leaves_its_classes_to_the_next(cache: Path) -> None:
     assert started(ends_well=False) == (10, 0)
     (archive,) = (cache / "classes").iterdir()
-    assert asked(make=False) == ""
+    assert asked(create=False) == ""
     then = time.time() - MADE_S
     os.utime(archive, (then, then))
     assert started(ends_well=True) == (10, 0)
-    assert "SharedArchiveFile" in asked(make=False)
+    assert "SharedArchiveFile" in asked(create=False)
     rows, mapped = started(ends_well=True)
     assert rows == 10
     assert mapped > 0
@@ -81,14 +81,14 @@ def test_the_first_session_that_ends_well_leaves_its_classes_to_the_next(cache: 
 
 def test_a_file_without_an_end_is_waited_for_then_made_again(cache: Path) -> None:
     assert "ArchiveClassesAtExit" in asked()
-    assert asked(make=False) == ""
+    assert asked(create=False) == ""
     (folder,) = cache.glob("classes")
     name = asked().split("/")[-1].strip('"')
     (folder / name).write_bytes(bytes(4096))
     assert asked() == ""
     then = time.time() - MADE_S
     os.utime(folder / name, (then, then))
-    assert asked(make=False) == ""
+    assert asked(create=False) == ""
     assert "ArchiveClassesAtExit" in asked()
     assert not (folder / name).exists()
 
@@ -98,12 +98,12 @@ def test_a_command_that_ends_well_does_not_vouch_for_what_another_one_left(cache
     assert archive is not None
     asked()
     archive.path.write_bytes(b"of a command that failed")
-    archive.keep()
-    assert asked(make=False) == ""
+    archive.mark_complete()
+    assert asked(create=False) == ""
     archive.path.unlink()
-    archive.keep()
+    archive.mark_complete()
     archive.path.write_bytes(b"of this one")
-    assert "SharedArchiveFile" in asked(make=False)
+    assert "SharedArchiveFile" in asked(create=False)
 
 
 def test_what_nobody_used_for_a_month_goes(cache: Path) -> None:
