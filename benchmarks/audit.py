@@ -1,13 +1,13 @@
-"""`make bench`: what the audit costs beside the ingest of the same records, and how it grows.
+"""Measures what the audit costs in relation to the ingest of the same records (part of `make
+bench`).
 
     python -m benchmarks.audit [MILLIONS ...]
 
-A simulated cluster of the quiet kind, so most records are commits: 50 partitions of
-`__consumer_offsets`, one of which has half of the records, and a group for every 2,000 of them. A
-million records are simulated; larger captures hold them several times, the groups renamed. Each is
-ingested, replayed and audited as a whole, one after the other in one warm session, three times; the
-figure is the audit's time by that of the ingest before it.
-"""
+The records are those of a simulated cluster with stable groups, so most of them are commits: 50
+partitions of `__consumer_offsets`, one of which has half of the records, and one group for every
+2,000 records. One million records are simulated; larger captures repeat them with other group
+names. Each capture is ingested, replayed and audited in full, one after another in one warm
+session, three times. The ratio is the time of the audit divided by that of the ingest before it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.copies import copied
 from benchmarks.memory import WorkerMemory
+from benchmarks.replicate import replicate
 from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows
@@ -42,7 +42,7 @@ Row = dict[str, float]
 
 
 def main(millions: tuple[int, ...] = MILLIONS) -> None:
-    """Makes the captures, times, prints the table and writes it as JSON beside this file."""
+    """Creates the captures, measures, prints the table and writes it as JSON beside this file."""
     console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as name:
         folder = Path(name)
@@ -52,7 +52,7 @@ def main(millions: tuple[int, ...] = MILLIONS) -> None:
             plan = plan_cluster("steady", records, seed=848, groups=groups, busiest=0.5)
             simulate(plan, folder / f"{records}", check=False)
         for times in millions:
-            copied(folder / f"{SIMULATED}", folder / f"{times}m", times)
+            replicate(folder / f"{SIMULATED}", folder / f"{times}m", times)
         spark = local_session()
         try:
             measure(spark, folder / f"{WARM_UP}", folder)
@@ -67,7 +67,7 @@ def main(millions: tuple[int, ...] = MILLIONS) -> None:
 
 
 def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
-    """Seconds of each step on a capture, and the workers' memory while they audit."""
+    """Seconds of each step for one capture, and the workers' peak memory (bytes) in the audit."""
     path = folder / "lake"
     shutil.rmtree(path, ignore_errors=True)
     lake = open_lake(spark, str(path))
@@ -101,7 +101,7 @@ def _done(outcome: RunOutcome) -> Run:
 
 
 def show(console: Console, rows: list[list[Row]]) -> None:
-    """The table: of the rounds of each size the median, of the ratios their range as well."""
+    """The table: for each size the median of the rounds, and for the ratio its range."""
     table = Table(title=f"one warm session, medians of {ROUNDS}; seconds; largest Python worker")
     for column in (
         "records", "control records", "verdicts", "ingest", "replay", "audit", "audit / ingest",

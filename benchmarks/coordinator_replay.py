@@ -1,9 +1,9 @@
-"""How fast the reference coordinator loads a log: control records a second on one core.
+"""Measures how fast the reference coordinator loads a log: control records per second on one core.
 
-    python -m benchmarks.coordinator_replay [CAPTURE...]
+    python -m benchmarks.coordinator_replay [CAPTURE ...]
 
-The records are those of the tests' captures, parsed beforehand; offset commits are left out.
-"""
+The records are those of the captures in tests/data, parsed before the measurement. Offset commits
+are left out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def control_records(capture: Path) -> list[dict[str, Any]]:
 
 
 def rate(release: str, records: list[dict[str, Any]], seconds: float = SECONDS) -> float:
-    """Records a second, loading the same log again and again."""
+    """Records per second, loading the same log repeatedly for ``seconds`` seconds."""
     started = time.perf_counter()
     done = 0
     while time.perf_counter() - started < seconds:
@@ -45,7 +45,7 @@ def rate(release: str, records: list[dict[str, Any]], seconds: float = SECONDS) 
 
 
 def main() -> None:
-    """Measure each capture."""
+    """Measures each capture."""
     for capture in [Path(name) for name in sys.argv[1:]] or sorted(DATA.glob("kafka-*")):
         records = control_records(capture)
         found = rate(capture.name.removeprefix("kafka-"), records)

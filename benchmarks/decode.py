@@ -1,10 +1,9 @@
-"""`make bench-decode`: our decoder beside others, over the same records.
+"""Compares our decoder with others over the same records, on one core (`make bench-decode`).
 
-One core, one run, in turn. A contestant is a program that loads the records into memory, decodes
-them some times in one of its modes, and says how much processor time the fastest pass took. A mode
-keeps what was decoded (``kept``) or drops it at once. Each program runs several times, the others
-between, and its best figure counts. See `benchmarks/peers/README.md`.
-"""
+Each decoder is a program that loads the records into memory, decodes them several times in one of
+its modes, and reports the processor time of its fastest pass. In the mode ``kept`` it keeps all
+decoded records until the pass ends, in ``dropped`` it does not. The programs run in turn, several
+rounds, and the best figure of each counts. See `benchmarks/peers/README.md`."""
 
 from __future__ import annotations
 
@@ -38,20 +37,20 @@ from kip848_spark.wire.concat import ByteColumn, NumberColumn, VariableBytes, co
 PEERS = Path(__file__).parent / "peers"
 RELEASE = "4.3.1"
 OLD = "-v3"
-"""The end of the name of a mix whose commits are all in value version 3, for who knows no later
+"""Suffix of the mixes whose commits all have value version 3, for decoders that know no later
 one."""
 NAMES = {COMMITS: "offset commits as in a real topic (95%)", CONTROL: "half control records"}
 BATCHES = (200_000, 50_000)
-"""Rows to a batch of ours. The larger is what Spark hands to a worker, and what others are compared
-with."""
+"""Rows in a batch of ours. Others are compared with the larger, which is what Spark passes to its
+Python workers."""
 PASSES = 4
 NOCOPY = "kept, strings not copied"
 _JVM = ["-XX:+UseSerialGC", "-Xms4g", "-Xmx4g", "-Xmn3g", "-XX:-UsePerfData"]
 
 
 @dataclass(frozen=True)
-class Contestant:
-    """A program that takes FILE MODE PASSES, and its modes (what it calls them, by our name)."""
+class DecoderProgram:
+    """A program that takes FILE MODE PASSES, and its name for each of our modes."""
 
     name: str
     command: list[str]
@@ -63,7 +62,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Figure:
-    """What one contestant did in one mode: ``read`` records in ``seconds`` of processor time."""
+    """The result of one program in one mode: ``read`` records in ``seconds`` of processor time."""
 
     mix: str
     name: str
@@ -74,28 +73,28 @@ class Figure:
 
     @property
     def rate(self) -> float:
-        """Million records a second."""
+        """Million records per second of processor time."""
         return self.read / self.seconds / 1e6
 
 
 def ours(rows: int) -> str:
-    """Our name, ``rows`` to a batch."""
+    """The name of our decoder with ``rows`` rows in a batch."""
     return f"ours, batches of {rows:,}"
 
 
 class MissingError(Exception):
-    """A contestant can't be had; says why."""
+    """A decoder program is not available; the message says why."""
 
 
-# -- contestants -----------------------------------------------------------------------------
+# -- find_programs -----------------------------------------------------------------------------
 
 
-def contestants(cache: Path) -> Iterator[Contestant | tuple[str, str]]:
-    """All there are; a name and a reason for one that can't be had."""
+def find_programs(cache: Path) -> Iterator[DecoderProgram | tuple[str, str]]:
+    """All decoder programs; for one that is not available, its name and the reason."""
     command = [sys.executable, "-m", "benchmarks.ours", "{}"]
     for rows in BATCHES:
         modes = {mode: mode for mode in (KEPT, FLAT, DROPPED)}
-        yield Contestant(ours(rows), [*command, str(rows)], modes, "arrow")
+        yield DecoderProgram(ours(rows), [*command, str(rows)], modes, "arrow")
     both = {KEPT: "kept", DROPPED: "dropped"}
     for name, build, modes, old in (
         (f"Kafka {RELEASE}'s Java serde", _java, both, False),
@@ -103,11 +102,11 @@ def contestants(cache: Path) -> Iterator[Contestant | tuple[str, str]]:
         ("konsumer_offsets (to value v3, keys 0-2)", _rust, both, True),
     ):
         try:
-            yield Contestant(name, [*build(cache), "{}"], modes, old_commits=old)
+            yield DecoderProgram(name, [*build(cache), "{}"], modes, old_commits=old)
         except (MissingError, EnvironmentFault) as missing:
             yield name, str(missing)
     loop = [sys.executable, str(PEERS / "python" / "loop.py"), "{}"]
-    yield Contestant("Python, a struct loop", loop, both, slow=True)
+    yield DecoderProgram("Python, a struct loop", loop, both, slow=True)
 
 
 def _java(_: Path) -> list[str]:
@@ -116,25 +115,25 @@ def _java(_: Path) -> list[str]:
 
 
 def _go(cache: Path) -> list[str]:
-    folder = _copied("go", cache)
+    folder = _copy_sources("go", cache)
     _build("go", ["go", "build", "-o", "bench", "."], folder)
     return [str(folder / "bench")]
 
 
 def _rust(cache: Path) -> list[str]:
-    folder = _copied("rust", cache)
+    folder = _copy_sources("rust", cache)
     _build("cargo", ["cargo", "build", "--release", "--quiet"], folder)
     return [str(folder / "target" / "release" / "kip848-bench")]
 
 
-def _copied(name: str, cache: Path) -> Path:
-    """The peer's sources where they may be built."""
+def _copy_sources(name: str, cache: Path) -> Path:
+    """A copy of the sources, in a folder in which they can be built."""
     return Path(shutil.copytree(PEERS / name, cache / name, dirs_exist_ok=True))
 
 
 def _build(tool: str, command: list[str], folder: Path) -> None:
     if shutil.which(tool) is None:
-        raise MissingError(f"there is no {tool} on PATH")
+        raise MissingError(f"{tool} is not on PATH")
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
@@ -145,7 +144,7 @@ def _build(tool: str, command: list[str], folder: Path) -> None:
 
 
 def write(mix: Mix, folder: Path, name: str) -> None:
-    """The records for Arrow (.arrow), and for everyone else (.bin, see the peers' README)."""
+    """Writes the records for our decoder (.arrow) and the others (.bin, see peers/README.md)."""
     batch = pa.record_batch([mix.keys, mix.values], ["key", "value"])
     arrow = str(folder / f"{name}.arrow")
     with pa.OSFile(arrow, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
@@ -153,15 +152,15 @@ def write(mix: Mix, folder: Path, name: str) -> None:
     with (folder / f"{name}.bin").open("wb") as file:
         for first in range(0, len(mix.keys), 100_000):
             keys, values = (half.slice(first, 100_000) for half in (mix.keys, mix.values))
-            pieces: list[ByteColumn] = []
+            columns: list[ByteColumn] = []
             for half in (keys, values):
                 size = pc.binary_length(half).fill_null(-1).to_numpy()
-                pieces += [NumberColumn("<i4", size), VariableBytes(half.fill_null(b""))]
-            file.write(concat_rows(pieces, len(keys)).buffers()[2])
+                columns += [NumberColumn("<i4", size), VariableBytes(half.fill_null(b""))]
+            file.write(concat_rows(columns, len(keys)).buffers()[2])
 
 
-def run(one: Contestant, mode: str, mix: str, folder: Path) -> Figure:
-    """One process of a contestant."""
+def run(one: DecoderProgram, mode: str, mix: str, folder: Path) -> Figure:
+    """Runs one program in one mode."""
     name = mix + OLD if one.old_commits else mix
     passes = 1 if one.slow else PASSES
     arguments = [str(folder / f"{name}.{one.file}"), one.modes[mode], str(passes)]
@@ -170,15 +169,15 @@ def run(one: Contestant, mode: str, mix: str, folder: Path) -> Figure:
         command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
     )
     os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     if process.returncode:
         raise MissingError(f"it ended with code {process.returncode}")
-    answer: dict[str, Any] = json.loads(said.strip().splitlines()[-1])
+    answer: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
     return Figure(mix, one.name, mode, answer["read"], answer["seconds"], answer["peak_kib"])
 
 
 def memcpy(octets: int) -> float:
-    """Seconds that copying so many bytes takes."""
+    """The seconds of processor time that copying ``octets`` bytes takes."""
     source = np.ones(octets, np.uint8)
     target = np.zeros_like(source)
     best = float("inf")
@@ -190,9 +189,13 @@ def memcpy(octets: int) -> float:
 
 
 def measure(
-    mixes: Mapping[str, Mix], running: list[Contestant], rounds: int, folder: Path, console: Console
+    mixes: Mapping[str, Mix],
+    running: list[DecoderProgram],
+    rounds: int,
+    folder: Path,
+    console: Console,
 ) -> list[Figure]:
-    """The best figure of each contestant in each mode."""
+    """The best figure of each program in each mode."""
     best: dict[tuple[str, str, str], Figure] = {}
     for number in range(rounds):
         for mix in mixes:
@@ -252,9 +255,9 @@ def main() -> None:
         for name, mix in mixes.items():
             write(mix, folder, name)
             write(make(name, options.records, version=3), folder, name + OLD)
-        every = list(contestants(cache))
-        running = [one for one in every if isinstance(one, Contestant)]
-        missing = [one for one in every if not isinstance(one, Contestant)]
+        every = list(find_programs(cache))
+        running = [one for one in every if isinstance(one, DecoderProgram)]
+        missing = [one for one in every if not isinstance(one, DecoderProgram)]
         figures = measure(mixes, running, options.rounds, folder, console)
     copied = {name: memcpy(mix.octets) for name, mix in mixes.items()}
     for name in mixes:

@@ -1,13 +1,15 @@
-"""`make bench`: what `ingest` costs beside merely writing the topic's raw bytes to Delta.
+"""Measures `ingest` against merely writing the topic's raw bytes to Delta (part of `make bench`).
 
-One run, one warm Spark session, one broker on loopback. All variants are timed in turn, three times
-each after a warm-up, and the figure is the ratio of the medians of `ingest` and of the raw bytes.
-Making the topic, the session and the lake's empty tables is not timed. Both are compressed as Spark
-is set to (snappy, unless told otherwise); the raw table keeps Delta's default statistics.
+    python -m benchmarks.ingest [RECORDS]
 
-`ingest` is timed twice: into a lake on this machine, whose files the Python workers write, and into
-the same folder named by a URI, which Spark writes, as it would to a store elsewhere.
-"""
+Everything happens in one run, with one warm Spark session and one broker on the loopback interface.
+All variants are timed in turn, three times each after a warm-up; the ratio is that of the medians
+of `ingest` and of the raw bytes. Creating the topic, the session and the lake's empty tables is not
+timed. Both variants use Spark's compression (snappy by default); the raw table has Delta's default
+statistics.
+
+`ingest` is timed twice: with a lake on this machine, whose files the Python workers write, and with
+the same folder as a URI, where Spark writes as it would to a remote store."""
 
 from __future__ import annotations
 
@@ -44,13 +46,13 @@ from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 TOPIC = "offsets_like"
 PARTITIONS = 16
 RECORDS = 2_100_000
-"""Sent; those of aborted transactions are not read, and two million are to be left."""
+"""The number of records sent. Those of aborted transactions are not read: two million are left."""
 ROUNDS = 3
 RAW, INGEST = "raw bytes to Delta", "ingest"
 
 
 def main(records: int = RECORDS) -> None:
-    """Makes the topic, times, prints the table and writes it as JSON beside this file."""
+    """Fills the topic, measures, prints the table and writes it as JSON beside this file."""
     console = Console(width=110)
     with Broker(offsets_partitions=PARTITIONS) as broker, tempfile.TemporaryDirectory() as folder:
         console.print(f"filling a topic with {records:,} records …")
@@ -65,7 +67,8 @@ def main(records: int = RECORDS) -> None:
 
 
 def measure(spark: SparkSession, broker: Broker, folder: Path) -> dict[str, object]:
-    """Seconds of each variant, medians of `ROUNDS` interleaved rounds, and the workers' memory."""
+    """Seconds of each variant, medians of `ROUNDS` interleaved rounds, and the workers' peak
+    memory."""
     source = KafkaSource(broker.bootstrap, TOPIC, ClientSettings())
     plan = Run(
         run_id="",
@@ -144,7 +147,7 @@ def _drop(frame: DataFrame) -> None:
 
 
 def show(console: Console, result: dict[str, object]) -> None:
-    """The table."""
+    """Prints the table."""
     seconds, sizes, records = result["seconds"], result["bytes"], result["records"]
     assert isinstance(seconds, dict)
     assert isinstance(sizes, dict)

@@ -1,4 +1,4 @@
-"""How much memory Spark's Python workers take."""
+"""Measures the memory of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import psutil
 
 
 class WorkerMemory:
-    """The largest resident size (bytes) of one Python worker of Spark, and of all together."""
+    """The peak resident memory (bytes) of the largest Python worker of Spark, and of all
+    together."""
 
     def __init__(self) -> None:
         self.peak = self.peak_of_all = 0

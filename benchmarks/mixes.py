@@ -1,10 +1,10 @@
-"""Records of real shape, millions of them: what the decoders are measured on.
+"""Millions of realistic records: the input of the decoder benchmark.
 
-A topic of a 4.3.1 broker: some hundred groups of a few members each, names as clients make them,
-every commit with its topic's id if the client is new enough, the commits of one request together.
-Two mixes of the same kinds: ``commits`` in the proportions of a real topic (one record in twenty is
-a control record), and ``control``, of which half is. The same seed gives the same bytes.
-"""
+They are those of a 4.3.1 broker with some hundred groups of a few members each. Names have the form
+that clients give them, the commits of one request are together, and commits of newer clients carry
+the topic id. There are two mixes of the same kinds of records: ``commits`` in the proportions of a
+real topic (one record in twenty is a control record), and ``control``, of which half are control
+records. The same seed gives the same bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOW = 1_795_248_083_153
 
 @dataclass(frozen=True)
 class Mix:
-    """``keys`` and ``values`` (binary[n], null for tombstones) in the order of the log."""
+    """``keys`` and ``values`` (binary[n], null for tombstones) in log order."""
 
     name: str
     keys: pa.BinaryArray
@@ -53,7 +53,7 @@ class Mix:
 
 
 def make(name: str, records: int, version: int = 4, seed: int = 848) -> Mix:
-    """One of the two mixes; ``version`` is that of the commits' values."""
+    """One of the two mixes. ``version`` is the value version of the commits."""
     draw = np.random.default_rng(seed)
     control = records // 2 if name == CONTROL else records // 20
     cluster = _Cluster(draw)
@@ -67,12 +67,12 @@ def make(name: str, records: int, version: int = 4, seed: int = 848) -> Mix:
     return Mix(name, pa.concat_arrays(keys).take(order), pa.concat_arrays(values).take(order))
 
 
-Part = tuple[pa.Array, pa.Array, Integers]
-"""Keys, values, and for each record the number of the request that it comes from."""
+_Records = tuple[pa.Array, pa.Array, Integers]
+"""Keys, values, and for each record the number of the request that wrote it."""
 
 
 class _Cluster:
-    """Groups, members and topics to draw records from."""
+    """The groups, members and topics that records are drawn from."""
 
     groups = 200
     members = 6
@@ -119,7 +119,7 @@ class _Cluster:
 
     # -- kinds, each as keys and values -------------------------------------------------------
 
-    def commits(self, count: int, version: int) -> Part:
+    def commits(self, count: int, version: int) -> _Records:
         size = 1 + self._numbers(count, self.partitions)
         request = np.repeat(np.arange(count), size)[:count]
         group = self._numbers(count, self.groups)[request]
@@ -147,8 +147,8 @@ class _Cluster:
         return encode_keys(record, key), values, request
 
     def _metadata(self, group: Integers) -> pa.Array:
-        """Most commits have none; one in twenty has sixteen characters, as Kafka Streams writes
-        them, and one in twenty a text of any length."""
+        """Most commits have empty metadata, one in twenty has 16 characters as Kafka Streams writes
+        them, and one in twenty a text of varying length."""
         streams = [base64.b64encode(self.draw.bytes(12)).decode() for _ in range(5000)]
         free = [f"checkpoint={1 << int(n)};host=worker-{i}" for i, n in
                 enumerate(self._numbers(5000, 60))]  # fmt: skip
@@ -158,7 +158,7 @@ class _Cluster:
             which[rows] = first + self._numbers(len(rows), 5000)
         return pa.array(["", *streams, *free]).take(pa.array(which))
 
-    def group(self, count: int) -> Part:
+    def group(self, count: int) -> _Records:
         values = self._values(
             3,
             epoch=pa.array(self._numbers(count, 900), pa.int32()),
@@ -166,7 +166,7 @@ class _Cluster:
         )
         return self._group_key(3, self._numbers(count, self.groups)), values, np.arange(count)
 
-    def target(self, count: int) -> Part:
+    def target(self, count: int) -> _Records:
         values = self._values(
             6,
             assignment_epoch=pa.array(self._numbers(count, 900), pa.int32()),
@@ -174,12 +174,12 @@ class _Cluster:
         )
         return self._group_key(6, self._numbers(count, self.groups)), values, np.arange(count)
 
-    def target_member(self, count: int) -> Part:
+    def target_member(self, count: int) -> _Records:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         values = self._values(7, topic_partitions=self._assigned(group, epochs=False))
         return self._member_key(7, group, member), values, np.arange(count)
 
-    def current(self, count: int) -> Part:
+    def current(self, count: int) -> _Records:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         epoch = self._numbers(count, 900).astype(np.int32)
         revoking = np.where(self._numbers(count, 10) == 0, 1, 0)
@@ -193,7 +193,7 @@ class _Cluster:
         )
         return self._member_key(8, group, member), values, np.arange(count)
 
-    def member(self, count: int) -> Part:
+    def member(self, count: int) -> _Records:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         which = pa.array(group)
         names = pa.array(
@@ -218,7 +218,7 @@ class _Cluster:
         )
         return self._member_key(5, group, member), values, np.arange(count)
 
-    def classic(self, count: int) -> Part:
+    def classic(self, count: int) -> _Records:
         group = self._numbers(count, self.groups)
         size = 1 + self._numbers(count, 6)
         owner = np.repeat(group, size)
@@ -253,7 +253,7 @@ class _Cluster:
         )
         return self._group_key(2, group), values, np.arange(count)
 
-    def regex(self, count: int) -> Part:
+    def regex(self, count: int) -> _Records:
         group = self._numbers(count, self.groups)
         key = {
             "group_id": self.group_names.take(pa.array(group)),
@@ -270,16 +270,16 @@ class _Cluster:
         )
         return encode_keys(self.plan.records[16], key), values, np.arange(count)
 
-    def tombstone(self, count: int) -> Part:
+    def tombstone(self, count: int) -> _Records:
         group, member = self._numbers(count, self.groups), self._numbers(count, self.members)
         return self._member_key(8, group, member), pa.nulls(count, pa.binary()), np.arange(count)
 
-    # -- pieces -------------------------------------------------------------------------------
+    # -- nested values ----------------------------------------------------------------------
 
     def _assigned(
         self, group: Integers, epochs: bool, most: Integers | None = None
     ) -> pa.ListArray:
-        """Partitions of one or two topics of the group, up to five of each."""
+        """Assignments: up to five partitions each of one or two topics of the group."""
         topics = 1 + self._numbers(len(group), 2) if most is None else most
         owner = np.repeat(group, topics)
         size = 1 + self._numbers(len(owner), 5)
@@ -301,7 +301,7 @@ class _Cluster:
         return pa.ListArray.from_arrays(pa.array(offsets), structs)
 
     def _embedded(self) -> tuple[pa.Array, pa.Array]:
-        """What the members of each group embed: a subscription and an assignment."""
+        """The metadata that the members of each group embed: subscriptions and assignments."""
         subscribing = Embedded.of("ConsumerProtocolSubscription").layouts[1]
         assigning = Embedded.of("ConsumerProtocolAssignment").layouts[1]
         names = [self.topic_names[i % self.topics].as_py() for i in range(self.groups)]

@@ -1,8 +1,10 @@
-"""Our decoder over a mix: what `benchmarks.decode` starts, as it starts the peers' programs.
+"""Measures our decoder over one file: `benchmarks.decode` starts it like the programs in `peers/`.
 
-`python -m benchmarks.ours FILE MODE PASSES ROWS`, ROWS to a batch. What is kept are the columns;
-``flat`` spells out the key's fields for each record too, where else a record says which key it has.
-"""
+    python -m benchmarks.ours FILE MODE PASSES ROWS
+
+ROWS is the number of records in a batch. MODE ``kept`` keeps the columns of all batches until the
+pass ends, ``dropped`` does not; ``flat`` is ``kept`` with the fields of the key repeated for every
+record, where otherwise a record refers to its distinct key."""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def main() -> None:
     keys, values = batch.columns
     best = float("inf")
     for _ in range(int(passes)):
-        kept: list[Any] = []
+        results: list[Any] = []
         start = time.process_time()
         for first in range(0, len(keys), int(rows)):
             part = slice(first, first + int(rows))
@@ -38,17 +40,17 @@ def main() -> None:
             if decoded.reason.any():
                 raise RuntimeError("a record could not be read")
             if mode == FLAT:
-                kept.append((decoded, spelled(decoded)))
+                results.append((decoded, key_columns(decoded)))
             elif mode == KEPT:
-                kept.append(decoded)
+                results.append(decoded)
         best = min(best, time.process_time() - start)
-        del kept
+        del results
     peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
     print(json.dumps({"seconds": best, "read": len(keys), "peak_kib": peak}))
 
 
-def spelled(decoded: Decoded) -> list[pa.Array]:
-    """The fields of each record's key."""
+def key_columns(decoded: Decoded) -> list[pa.Array]:
+    """The fields of the key, for every record."""
     return [
         key_column(decoded, None, pa.string()),
         key_column(decoded, "member_id", pa.string()),

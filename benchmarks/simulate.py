@@ -1,4 +1,4 @@
-"""How long `kip848 simulate` takes: records a second with one process a core, and its memory.
+"""Measures `kip848 simulate`: records per second with one process for each core, and the memory.
 
 python -m benchmarks.simulate [PROFILE] [RECORDS]
 """
@@ -18,7 +18,7 @@ RECORDS = 10_000_000
 
 
 def main() -> None:
-    """Simulate one cluster and say how long it took, how large it is, and what memory it took."""
+    """Simulates one cluster; prints the time, the size and the peak memory."""
     profile = sys.argv[1] if len(sys.argv) > 1 else "churn"
     records = int(sys.argv[2]) if len(sys.argv) > 2 else RECORDS
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as folder:
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _peak(who: int) -> int:
-    """The most memory that was resident, in MB: Linux counts KB, macOS bytes."""
+    """The peak resident memory in MB. Linux counts in KB, macOS in bytes."""
     peak = resource.getrusage(who).ru_maxrss
     return peak // (1 << 20 if sys.platform == "darwin" else 1 << 10)
 

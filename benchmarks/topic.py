@@ -1,10 +1,9 @@
-"""A topic as large as wanted that looks like a cluster's `__consumer_offsets`.
+"""Fills a Kafka topic of any size with records like those of a cluster's `__consumer_offsets`.
 
-Every record is one that a real broker wrote (the capture in tests/data), with what changes from
-record to record made anew: for commits the group, topic, partition, offset and time, for the
-others the group, the epochs and the time. Groups are of very different size, and so are the
-topic's partitions; a group lives in the partition that Kafka itself would put it in.
-"""
+Every record is one that a real broker wrote (the capture in tests/data), with new values in the
+fields that vary: for commits the group, topic, partition, offset and time; for other records the
+group, the epochs and the time. The sizes of groups and partitions vary widely. Each group is in the
+partition in which Kafka itself would put it."""
 
 from __future__ import annotations
 
@@ -23,31 +22,32 @@ from kip848_spark.kafka.admin import LOG, admin_client
 CAPTURE = Path(__file__).parent.parent / "tests" / "data" / "kafka-4.3.1" / "records.parquet"
 
 GROUPS = 300
-"""Groups that commit; with their topics' partitions they make a few thousand keys."""
+"""The number of groups that commit. With their topic partitions they have a few thousand keys."""
 CONTROL_COPIES = 40
-"""Copies, by group name, of the capture's groups that the control records are spread over."""
+"""The control records belong to so many copies of the capture's groups, each with a suffix."""
 CONTROL_EVERY = 20
-"""One record in so many is a control record."""
+"""One of so many records is a control record."""
 TOMBSTONE_EVERY = 50
-"""One commit in so many is a tombstone: its offset expired."""
+"""One of so many commits is a tombstone, as for an expired offset."""
 TRANSACTION_EVERY, TRANSACTION = 20_000, 200
-"""So often so many records are sent in a transaction; every fifth transaction is aborted."""
+"""Of every 20,000 records, 200 are sent in a transaction; every fifth transaction is aborted."""
 SPAN_MS = 86_400_000
-"""The records are spread over the day before now."""
+"""The timestamps are spread over the last day (ms)."""
 
 _COMMIT_KEY = 1
 _OFFSET = slice(2, 10)
 _TIME = struct.Struct(">q")
 _EPOCHS = {3: (2,), 6: (2,), 8: (2, 6)}
-"""Where the values of some key types have epochs (int32)."""
+"""The byte positions of epochs (int32) in the values of some key types."""
 
 Message = tuple[int, bytes, bytes | None]
 """Partition, key, value."""
 
 
 @dataclass(frozen=True)
-class _Key:
-    """A group's key for one topic partition, and its value but for the offset and the time."""
+class _CommitTemplate:
+    """A group's key for one topic partition, and its value in parts: ``head``, offset, ``middle``,
+    time, ``tail``."""
 
     partition: int
     key: bytes
@@ -57,10 +57,10 @@ class _Key:
 
 
 def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int) -> None:
-    """Makes ``topic`` and sends ``records`` records to it, those of aborted transactions included.
+    """Creates ``topic`` and sends ``records`` records to it, including those of aborted
+    transactions.
 
-    Raises RuntimeError if the broker did not take all of them.
-    """
+    Raises RuntimeError if the broker did not accept all of them."""
     admin = admin_client(bootstrap)
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
     settings = {
@@ -97,7 +97,7 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
             producer.poll(0)
         if place == TRANSACTION - 1 or (place < TRANSACTION and number == records - 1):
             transactions += 1
-            transactional.flush()  # else an abort takes back what is still in the queue
+            transactional.flush()  # otherwise an abort would drop the records that are still queued
             if transactions % 5:
                 transactional.commit_transaction(30)
             else:
@@ -107,15 +107,16 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
 
 
 def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:
-    """Commits with a control record after every so many of them."""
+    """Commits, with a control record at regular intervals."""
     commits = _commits(partitions, now_ms - SPAN_MS, SPAN_MS / records)
-    control = _control(partitions)
+    control = _control_records(partitions)
     for number in range(records):
         yield next(control) if number % CONTROL_EVERY == 0 else next(commits)
 
 
 def _commits(partitions: int, since_ms: int, step_ms: float) -> Iterator[Message]:
-    """Without end: a group is drawn, and commits some of its partitions, as a member does."""
+    """An endless stream: a random group commits some of its partitions, as one of its members
+    would."""
     rng = np.random.default_rng(848)
     groups = _groups(rng, partitions)
     weights = 1 / np.arange(1, len(groups) + 1) ** 0.8
@@ -141,9 +142,11 @@ def _commits(partitions: int, since_ms: int, step_ms: float) -> Iterator[Message
                 yield key.partition, key.key, value
 
 
-def _groups(rng: np.random.Generator, partitions: int) -> list[list[_Key]]:
+def _groups(rng: np.random.Generator, partitions: int) -> list[list[_CommitTemplate]]:
     """The keys of each committing group: one to three topics of 4 to 12 partitions."""
-    templates = [value for key_type, _, value in _captured() if key_type == _COMMIT_KEY and value]
+    templates = [
+        value for key_type, _, value in _captured_records() if key_type == _COMMIT_KEY and value
+    ]
     areas = ("billing", "search", "fraud", "orders", "telemetry", "mail")
     roles = ("indexer", "enricher", "sink", "projector", "notifier-v2")
     sizes = {f"{area}.events-{n}": int(rng.integers(4, 13)) for area in areas for n in range(8)}
@@ -151,30 +154,30 @@ def _groups(rng: np.random.Generator, partitions: int) -> list[list[_Key]]:
     groups = []
     for number in range(GROUPS):
         group = f"{areas[number % len(areas)]}.{roles[number % len(roles)]}-{number}"
-        home = _home(group, partitions)
+        home = _partition_of(group, partitions)
         template = templates[int(rng.integers(len(templates)))]
         keys = []
         for topic in rng.choice(list(sizes), int(rng.integers(1, 4)), replace=False).tolist():
             for partition in range(sizes[topic]):
-                key = struct.pack(">h", _COMMIT_KEY) + _text(group) + _text(topic)
+                key = struct.pack(">h", _COMMIT_KEY) + _kafka_string(group) + _kafka_string(topic)
                 key += struct.pack(">i", partition)
-                keys.append(_Key(home, key, *_pieces(template, ids[topic])))
+                keys.append(_CommitTemplate(home, key, *_split_value(template, ids[topic])))
         groups.append(keys)
     return groups
 
 
-def _pieces(value: bytes, topic_id: bytes) -> tuple[bytes, bytes, bytes]:
-    """A commit's value (version 4) around its offset and its time; the topic's id at the end of
-    those that have one."""
+def _split_value(value: bytes, topic_id: bytes) -> tuple[bytes, bytes, bytes]:
+    """A commit's value (version 4) without its offset and its time. A topic id at its end is
+    replaced by ``topic_id``."""
     at = 14 + value[14]  # leader epoch, then the metadata behind their length + 1
     tail = value[at + 8 :]
     return value[:2], value[10:at], tail[:-16] + topic_id if len(tail) > 16 else tail
 
 
-def _control(partitions: int) -> Iterator[Message]:
-    """Without end: the capture's control records in their order, again and again, each time for
-    other groups, or for the same with later epochs."""
-    records = [record for record in _captured() if record[0] != _COMMIT_KEY]
+def _control_records(partitions: int) -> Iterator[Message]:
+    """An endless stream: the capture's control records in their order, repeated for other groups or
+    for the same groups with higher epochs."""
+    records = [record for record in _captured_records() if record[0] != _COMMIT_KEY]
     rounds = 0
     while True:
         suffix = f"-{rounds % CONTROL_COPIES}".encode()
@@ -182,13 +185,13 @@ def _control(partitions: int) -> Iterator[Message]:
             length = int.from_bytes(key[2:4], "big")
             group = key[4 : 4 + length] + suffix
             renamed = key[:2] + struct.pack(">h", len(group)) + group + key[4 + length :]
-            later = value and _later(key_type, value, 10 * (rounds // CONTROL_COPIES))
-            yield _home(group.decode(), partitions), renamed, later
+            later = value and _raise_epochs(key_type, value, 10 * (rounds // CONTROL_COPIES))
+            yield _partition_of(group.decode(), partitions), renamed, later
         rounds += 1
 
 
-def _later(key_type: int, value: bytes, by: int) -> bytes:
-    """``value`` with its epochs raised; negative ones say that a member left, and stay."""
+def _raise_epochs(key_type: int, value: bytes, by: int) -> bytes:
+    """``value`` with its epochs raised; a negative one, which means that a member left, stays."""
     for at in _EPOCHS.get(key_type, ()):
         (epoch,) = struct.unpack_from(">i", value, at)
         if epoch > 0:
@@ -196,8 +199,8 @@ def _later(key_type: int, value: bytes, by: int) -> bytes:
     return value
 
 
-def _captured() -> Sequence[tuple[int, bytes, bytes | None]]:
-    """Key type, key and value of every record of the capture, by time."""
+def _captured_records() -> Sequence[tuple[int, bytes, bytes | None]]:
+    """The key type, the key and the value of every record of the capture, by time."""
     table = pq.read_table(CAPTURE).sort_by([("timestamp", "ascending"), ("offset", "ascending")])
     columns = (table[name].to_pylist() for name in ("key", "value"))
     return [
@@ -205,12 +208,13 @@ def _captured() -> Sequence[tuple[int, bytes, bytes | None]]:
     ]
 
 
-def _text(text: str) -> bytes:
+def _kafka_string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
-def _home(group: str, partitions: int) -> int:
-    """The partition Kafka keeps a group in: Java's hash of its name."""
+def _partition_of(group: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that Kafka stores a group in: Java's hash of its
+    name."""
     value = 0
     for character in group:
         value = (31 * value + ord(character)) & 0xFFFFFFFF

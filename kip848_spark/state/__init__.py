@@ -1,5 +1,5 @@
-"""Control records to the state they left behind: last-writer logic under the coordinator's rules.
+"""Derives the state of groups from control records: the last record of a key counts, under the
+rules of the coordinator.
 
-`fold` keeps, of all control records of a partition, those that a broker would still need to load
-its groups. `state` turns what is kept into groups, members and assignments.
-"""
+`fold` keeps those control records of a partition that a broker would still need to load its groups:
+the control state. `groups`, `members` and `assignments` turn it into tables."""

@@ -88,10 +88,10 @@ def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:
     fits = integers(pc.list_value_length(epochs), -1) == sizes
     flat = pc.list_flatten(epochs)
     parent = parent_rows(epochs)
-    kept = flat.filter(pa.array(fits[parent]))
+    epochs_of_rows = flat.filter(pa.array(fits[parent]))
     source = np.full(int(sizes.sum()), -1, np.int64)
-    source[np.repeat(fits, sizes)] = np.arange(len(kept))
-    return kept.take(pa.array(source, mask=source < 0))
+    source[np.repeat(fits, sizes)] = np.arange(len(epochs_of_rows))
+    return epochs_of_rows.take(pa.array(source, mask=source < 0))
 
 
 def _classic_assignments(carried: ControlState) -> pa.Table:
@@ -99,8 +99,10 @@ def _classic_assignments(carried: ControlState) -> pa.Table:
     rows = rows[rows >= 0]
     lists = carried.field(kinds.CLASSIC, "members", rows)
     owner = rows[parent_rows(lists)]
-    each = pc.list_flatten(lists)
-    topics_of = pc.struct_field(pc.struct_field(each, "consumer_assignment"), "assigned_partitions")
+    members = pc.list_flatten(lists)
+    topics_of = pc.struct_field(
+        pc.struct_field(members, "consumer_assignment"), "assigned_partitions"
+    )
     member = parent_rows(topics_of)
     topics = pc.list_flatten(topics_of)
     partitions = pc.struct_field(topics, "partitions")
@@ -109,7 +111,7 @@ def _classic_assignments(carried: ControlState) -> pa.Table:
     owner = owner[member]
     columns = {
         "group_id": carried.column("group_id", owner),
-        "member_id": pc.struct_field(each, "member_id").take(pa.array(member)),
+        "member_id": pc.struct_field(members, "member_id").take(pa.array(member)),
         "topic": pc.struct_field(topics, "topic").take(pa.array(topic)),
         "topic_partition": pc.list_flatten(partitions),
         "role": repeat_text("assigned", len(owner)),

@@ -145,9 +145,9 @@ def _assignors(carried: ControlState) -> pa.Array:
     one."""
     rows = carried.rows(kinds.MEMBER)
     wish = carried.field(kinds.MEMBER, "server_assignor", rows)
-    wished = wish.is_valid().to_numpy(zero_copy_only=False)
-    rows, wish = rows[wished], wish.filter(pa.array(wished))
-    chosen = np.full(carried.group_count, -1, np.int64)
+    has_wish = wish.is_valid().to_numpy(zero_copy_only=False)
+    rows, wish = rows[has_wish], wish.filter(pa.array(has_wish))
+    winner = np.full(carried.group_count, -1, np.int64)
     if len(rows):
         order = pc.sort_indices(wish).to_numpy()
         _, first, votes = np.unique(
@@ -156,12 +156,12 @@ def _assignors(carried: ControlState) -> pa.Array:
             return_counts=True,
         )
         by_votes = np.argsort(votes, kind="stable")
-        chosen[carried.group[rows[order[first[by_votes]]]]] = order[first[by_votes]]
-    absent = chosen < 0
+        winner[carried.group[rows[order[first[by_votes]]]]] = order[first[by_votes]]
+    absent = winner < 0
     names = (
-        wish.take(pa.array(chosen, mask=absent))
+        wish.take(pa.array(winner, mask=absent))
         if len(wish)
-        else pa.nulls(len(chosen), pa.string())
+        else pa.nulls(len(winner), pa.string())
     )
     return pc.fill_null(names, "uniform")
 

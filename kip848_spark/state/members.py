@@ -51,13 +51,13 @@ def _modern_members(carried: ControlState) -> pa.Table:
     current = last_rows(carried.member, carried.rows(*kinds.CURRENTS, values=False))
     rows = np.flatnonzero((metadata >= 0) | (current >= 0))
     metadata, current = metadata[rows], current[rows]
-    some = np.where(metadata >= 0, metadata, current)
+    newest = np.where(metadata >= 0, metadata, current)
     gone = current >= 0
     gone[gone] = carried.tombstone[current[gone]]
     columns: dict[str, pa.Array] = {
-        "group_id": carried.column("group_id", some),
-        "member_id": carried.column("member_id", some),
-        "partition": carried.column("partition", some),
+        "group_id": carried.column("group_id", newest),
+        "member_id": carried.column("member_id", newest),
+        "partition": carried.column("partition", newest),
         "subscribed_topics": _sorted_lists(
             _coalesce_field(
                 carried, kinds.MEMBERS[:2], "subscribed_topic_names", metadata, _STRINGS

@@ -193,8 +193,8 @@ def load_dialect(name: str = SHIPPED) -> list[Dialect]:
         records = _load_records(folder)
         if fallback := about["fallback"]:
             shared = _load_records(fallback["folder"])
-            kept = Versions.parse(fallback["keys"])
-            records |= {key: record for key, record in shared.items() if key in kept}
+            inherited = Versions.parse(fallback["keys"])
+            records |= {key: record for key, record in shared.items() if key in inherited}
         variants.append(Dialect(folder, dict(sorted(records.items()))))
     if not variants:
         raise KeyError(name)

@@ -73,10 +73,10 @@ class Embedded:
 
     def decode(self, blobs: pa.Array) -> pa.StructArray:
         """struct[n] of binary[n]; null where the bytes are null, empty or no such metadata."""
-        blob_of, some = ByteRows.of(blobs).distinct()
-        count = some.count
-        found, versions, _ = self.programs.read(
-            some, np.zeros(count, np.int32), LINE_ZERO, Reason.EMPTY_VALUE,
+        blob_of, distinct = ByteRows.of(blobs).distinct()
+        count = distinct.count
+        read, versions, _ = self.programs.read(
+            distinct, np.zeros(count, np.int32), LINE_ZERO, Reason.EMPTY_VALUE,
             Reason.UNKNOWN_VALUE_VERSION, exact=False,
         )  # fmt: skip
         parts = [
@@ -86,7 +86,7 @@ class Embedded:
                     [pa.array(versions[each.rows]), *each.fields], fields=list(self.arrow)
                 ),
             )
-            for each in found
+            for each in read
         ]
         absent = blob_of < 0
         return scatter(parts, count, self.arrow).take(pa.array(blob_of, mask=absent))

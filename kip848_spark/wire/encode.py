@@ -167,9 +167,9 @@ def _encode_tags(tagged: list[tuple[Slot, pa.Array]], count: int, path: str) -> 
         if there.all():
             entries += _encode_tagged_field(slot.tag, slot.node, array, path + slot.column)
         elif there.any():
-            kept = array.filter(pa.array(there))
+            values = array.filter(pa.array(there))
             entries.append(
-                expand(_encode_tagged_field(slot.tag, slot.node, kept, path + slot.column), there)
+                expand(_encode_tagged_field(slot.tag, slot.node, values, path + slot.column), there)
             )
     return [encode_varints(present), *entries]
 

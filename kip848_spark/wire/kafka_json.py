@@ -37,11 +37,11 @@ def json_lines(
     ``partition``, ``offset`` and ``timestamp_ms`` (milliseconds since 1970) are [n], ``keys`` and
     ``values`` binary[n]."""
     decoded = decode(plan.plan, keys, values)
-    spelled: list[Any] = [None] * decoded.distinct
+    key_objects: list[Any] = [None] * decoded.distinct
     for part in decoded.keys:
         shown = _objects(part)
         for row, data in zip(part.rows.tolist(), shown, strict=True):
-            spelled[row] = {"type": str(part.plan.key_type), "data": data}
+            key_objects[row] = {"type": str(part.plan.key_type), "data": data}
     bodies: list[Any] = [None] * decoded.count
     for part in decoded.values:
         version = str(part.version)
@@ -52,7 +52,7 @@ def json_lines(
     for row, (number, at, time) in enumerate(places):
         line: dict[str, Any] = {"partition": number, "offset": at, "timestamp": time}
         if errors[row] is None:
-            line |= {"key": spelled[decoded.key_of[row]], "value": bodies[row]}
+            line |= {"key": key_objects[decoded.key_of[row]], "value": bodies[row]}
         else:
             line |= {"error": errors[row], "rawKey": _base64(keys[row].as_py())}
             line["rawValue"] = _base64(values[row].as_py())
@@ -103,7 +103,7 @@ def _render_struct(struct: StructNode) -> Render:
         if value is None:
             return None
         fields = ((slot, show, value[slot.column]) for slot, show in renders)
-        return {slot.name: show(said) for slot, show, said in fields if not _left_out(slot, said)}
+        return {slot.name: show(item) for slot, show, item in fields if not _left_out(slot, item)}
 
     return render
 
@@ -127,13 +127,13 @@ def _values(plan: ControlPlan, part: DecodedRows) -> Iterator[dict[str, Any]]:
         return
     members = plan.expand(part).field("members").to_pylist()
     for shown, decoded in zip(objects, members, strict=True):
-        for said, member in zip(shown["members"], decoded, strict=True):
+        for shown_member, member in zip(shown["members"], decoded, strict=True):
             for name, embedded in (
                 ("subscription", plan.subscription),
                 ("assignment", plan.assignment),
             ):
                 if (metadata := member[f"consumer_{name}"]) is not None:
-                    said[name] = _embedded(embedded, metadata)
+                    shown_member[name] = _embedded(embedded, metadata)
         yield shown
 
 

@@ -65,8 +65,8 @@ class GapFinder:
                 self._segment(
                     int(partition[first]), offset[rows], key[rows], missing[rows], cause[rows]
                 )
-        whole = missing == 0
-        return pa.array(missing, mask=whole), _CAUSES.take(pa.array(cause, mask=whole))
+        no_gap = missing == 0
+        return pa.array(missing, mask=no_gap), _CAUSES.take(pa.array(cause, mask=no_gap))
 
     def _segment(
         self,
@@ -85,8 +85,8 @@ class GapFinder:
         rows = np.flatnonzero(missing)
         if len(rows):
             gone = progress.missing + np.cumsum(missing[rows])
-            there = progress.present + rows
-            guess = np.where((gone > there) & (gone >= MIN_COMPACTED), 1, 2)
+            present = progress.present + rows
+            guess = np.where((gone > present) & (gone >= MIN_COMPACTED), 1, 2)
             cause[rows] = np.where(rows > repeat, 0, guess)
         progress.due = int(offset[-1]) + 1
         progress.present += len(offset)

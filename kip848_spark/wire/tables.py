@@ -1,6 +1,7 @@
 """Decoded batches as the columns of the table `records`.
 
-Every record has a row in this table, so every column costs time and space: it is kept narrow."""
+Every record has a row in this table, so every column costs time and space: it is kept
+narrow."""
 
 from __future__ import annotations
 
@@ -87,8 +88,8 @@ def timestamps(milliseconds: pa.Array) -> pa.Array:
     valid = pc.and_(
         pc.greater_equal(milliseconds, 0), pc.less_equal(milliseconds, MAX_TIMESTAMP_MS)
     )
-    kept = pc.if_else(valid, milliseconds, pa.scalar(None, pa.int64()))
-    return pc.multiply(kept, 1000).cast(TIMESTAMP)
+    in_range = pc.if_else(valid, milliseconds, pa.scalar(None, pa.int64()))
+    return pc.multiply(in_range, 1000).cast(TIMESTAMP)
 
 
 def error_text(decoded: Decoded) -> pa.Array:

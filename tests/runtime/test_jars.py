@@ -1,4 +1,5 @@
-"""Jars: kept after the first time, verified, and a clear word when they can't be had."""
+"""Jars: cached after the first download, verified, and a clear message if they are not
+available."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_ivy(monkeypatch: pytest.MonkeyPatch, *said: str, files: dict[str, bytes], code: int = 0):
-    """Ivy's place is taken by a shell that says lines and leaves files."""
+    """Replaces Ivy by a shell that prints lines and writes files."""
     real = subprocess.Popen
 
     def popen(command: list[str], **how: object) -> object:
@@ -35,14 +36,14 @@ def fake_ivy(monkeypatch: pytest.MonkeyPatch, *said: str, files: dict[str, bytes
     monkeypatch.setattr(jars.subprocess, "Popen", popen)
 
 
-def test_the_second_time_touches_nothing(broker: object, no_downloads: None) -> None:
+def test_the_second_call_only_reads(broker: object, no_downloads: None) -> None:
     started = time.perf_counter()
     found = jars.broker_jars("4.3.1")
     assert time.perf_counter() - started < 0.5
     assert "kafka_2.13-4.3.1.jar" in {jar.name for jar in found}
 
 
-def test_the_lock_names_what_spark_gets() -> None:
+def test_the_lock_file_lists_the_jars_of_spark() -> None:
     names = sorted(jars.locked("spark") or {})
     assert [name for name in names if name.startswith(("delta-spark", "spark-"))] == [
         "delta-spark_4.2_2.13-4.4.0.jar",
@@ -54,7 +55,7 @@ def test_the_lock_names_what_spark_gets() -> None:
     assert jars.locked("broker-3.7.2") is None
 
 
-def test_other_bytes_than_the_lock_says_are_refused(
+def test_jars_that_differ_from_the_lock_file_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KIP848_CACHE", str(tmp_path))
@@ -83,22 +84,22 @@ def test_a_failed_download_is_one_sentence(
     assert "\n" not in fault.value.message
 
 
-def test_a_release_without_a_lock_is_kept_and_mended_when_damaged(
+def test_a_release_without_a_lock_is_cached_and_downloaded_again_if_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KIP848_CACHE", str(tmp_path))
-    left = tmp_path / "jars" / "tmp-left-by-a-killed-one"
-    left.mkdir(parents=True)
-    told: list[str] = []
+    leftover = tmp_path / "jars" / "tmp-leftover-by-a-killed-one"
+    leftover.mkdir(parents=True)
+    progress: list[str] = []
     fake_ivy(
         monkeypatch,
         "\tfound org.apache.kafka#kafka_2.13;4.9.9 in public",
         "downloading https://a.mirror/kafka_2.13-4.9.9.jar ...",
         files={"kafka_2.13-4.9.9.jar": b"a jar"},
     )
-    (jar,) = jars.broker_jars("4.9.9", told.append)
-    assert told == ["found kafka_2.13 4.9.9", "downloading kafka_2.13-4.9.9.jar"]
-    assert not left.exists()
+    (jar,) = jars.broker_jars("4.9.9", progress.append)
+    assert progress == ["found kafka_2.13 4.9.9", "downloading kafka_2.13-4.9.9.jar"]
+    assert not leftover.exists()
     jar.write_bytes(b"cut")
     assert jars.broker_jars("4.9.9") == [jar]
     assert jar.read_bytes() == b"a jar"

@@ -1,5 +1,5 @@
-"""The fold against the rules of the coordinator's replay, written out one by one, and against a
-plain dictionary that goes record by record."""
+"""The fold, compared with the rules of the coordinator's replay one by one, and with a plain
+dictionary that is updated record by record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.state import fold as folding
+from kip848_spark.state import fold as fold_module
 from kip848_spark.state.fold import Fold, OutOfOrderError
 
 CLASSIC = "group_metadata"
@@ -48,7 +48,7 @@ def table(records: list[Record], first: int = 0) -> pa.Table:
     )
 
 
-def kept(records: list[Record]) -> list[int]:
+def folded(records: list[Record]) -> list[int]:
     fold = Fold()
     fold.add(table(records))
     carried = fold.carried()
@@ -56,7 +56,7 @@ def kept(records: list[Record]) -> list[int]:
 
 
 def plain(records: list[Record]) -> list[int]:
-    """The same by the rules, a record at a time: group -> key -> (offset, tombstone)."""
+    """The same result, record by record: group -> key -> (offset, tombstone)."""
     groups: dict[str, dict[Any, tuple[int, bool]]] = {}
     for offset, r in enumerate(records):
         group = groups.setdefault(r.group, {})
@@ -105,29 +105,29 @@ records = st.lists(
 
 @settings(deadline=None)
 @given(records)
-def test_fold_is_the_plain_replay(some: list[Record]) -> None:
-    assert kept(some) == plain(some)
+def test_the_fold_equals_a_plain_replay(some: list[Record]) -> None:
+    assert folded(some) == plain(some)
 
 
 @settings(deadline=None)
 @given(records, st.lists(st.integers(0, 40), max_size=4))
-def test_folding_in_pieces_is_folding_at_once(some: list[Record], cuts: list[int]) -> None:
-    whole = table(some)
+def test_folding_in_steps_equals_folding_at_once(some: list[Record], cuts: list[int]) -> None:
+    complete = table(some)
     fold = Fold()
     bounds = sorted({0, *(min(cut, len(some)) for cut in cuts), len(some)})
     for start, end in itertools.pairwise(bounds):
-        # Each piece is folded onto what the one before carried, as runs do.
+        # Each part is folded onto the control state of the one before, as runs do.
         carried = fold.carried()
         fold = Fold()
         if carried is not None:
             fold.add(carried)
-        fold.add(whole.slice(start, end - start))
+        fold.add(complete.slice(start, end - start))
     carried = fold.carried()
     assert ([] if carried is None else carried["offset"].to_pylist()) == plain(some)
 
 
-def test_what_is_gathered_is_folded_when_it_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MIN_BUFFER", 3)
+def test_new_rows_are_folded_when_the_buffer_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold_module, "MIN_BUFFER", 3)
     fold = Fold()
     some = [Record(MEMBER, "g", "a"), Record(CURRENT, "g", "a")] * 5
     for start in range(0, 10, 2):
@@ -137,7 +137,7 @@ def test_what_is_gathered_is_folded_when_it_is_enough(monkeypatch: pytest.Monkey
     assert carried["offset"].to_pylist() == [8, 9]
 
 
-def test_offsets_must_rise() -> None:
+def test_offsets_must_ascend() -> None:
     fold = Fold()
     fold.add(table([Record(MEMBER, "g", "a")], 5))
     with pytest.raises(OutOfOrderError, match="offset 5 came after offset 5"):
@@ -185,4 +185,4 @@ def test_offsets_must_rise() -> None:
     ],
 )
 def test_rules(some: list[Record], left: list[int]) -> None:
-    assert kept(some) == left
+    assert folded(some) == left

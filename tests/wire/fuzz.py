@@ -1,16 +1,15 @@
-"""`make fuzz`: millions of damaged records through the codec, each result looked at.
+"""`make fuzz`: millions of damaged records through the codec, with every result checked.
 
     python -m tests.wire.fuzz --records 5000000 --seed 1
 
-Each batch is decoded twice: as it is, and shuffled among other records, with other
-room to begin with. Every row must give the same
-in both, and a record that was left as it was must read as it does among its own. One row in some is
-also held to the scalar codec: same values, same reason, same byte. The other ways in take a part of
-each batch: tables, control columns, dump, anonymizing, explain, embedded metadata.
+Each batch is decoded twice: as it is, and shuffled among other records, with other room to begin
+with. Every row must give the same in both, and a record that was left as it was must read as it
+does among its own. One row in some is also compared with the scalar codec: same values, same
+reason, same byte. The other ways in take a part of each batch: tables, control columns, dump,
+anonymizing, explain, embedded metadata.
 
 On a failure the records that are needed for it are written out as a line for ``failures.jsonl``
-(beside this file), which the suite replays, and the program ends with code 1.
-"""
+(beside this file), which the suite replays, and the program ends with code 1."""
 
 from __future__ import annotations
 
@@ -34,27 +33,27 @@ from rich.progress import Progress
 from kip848_spark.wire.decode import Decoded, decode
 from kip848_spark.wire.faults import Reason
 from tests.wire.mutations import FOLDERS, Mutator, arrays, corpus
-from tests.wire.other_readers import go_other_ways
+from tests.wire.other_readers import check_other_readers
 from tests.wire.scalar_comparison import Pair, by_columns, by_scalar, plan
 
 FAILURES = Path(__file__).parent / "failures.jsonl"
 ROWS = 20_000
 GROWTH_MIB = 200
 COPIES = 12
-"""Memory may grow, from what it is after the first batches, by so much and so many times the bytes
-of the largest batch, each of which is held several times over here."""
+"""After the first batches, the memory may grow by this many bytes plus this many times the bytes of
+the largest batch, of which this program holds several copies."""
 WARM = 8
-"""Batches until everything was seen once."""
+"""The number of batches after which every case has occurred."""
 SHRINKING = 60
-"""Seconds that may go into finding the few records of which a failure is made."""
+"""The time limit (s) for reducing a failure to a few records."""
 HELD = 0.04
-"""The share of rows that is held to the scalar codec, of a large batch; of a small one, ..."""
+"""The share of rows of a large batch that is compared with the scalar codec ..."""
 FEW = 200
-"""... so many."""
+"""... and the number of rows of a small one."""
 
 
 class Difference(AssertionError):
-    """Two readings that should be one; of this record, if it is known."""
+    """Two results that should be equal differ; the record, if it is known."""
 
     def __init__(self, said: str, pair: Pair | None = None) -> None:
         super().__init__(said)
@@ -63,7 +62,7 @@ class Difference(AssertionError):
 
 @dataclass
 class Tally:
-    """What was met."""
+    """Counts of what occurred."""
 
     records: int = 0
     held: int = 0
@@ -80,8 +79,8 @@ class Tally:
 
 
 def check(pairs: list[Pair], seed: int, folder: str, intact: set[Pair]) -> tuple[Decoded, int]:
-    """Raises Difference, or whatever the codec raises; gives what was read, and how many rows were
-    held to the scalar codec."""
+    """The decoded records, and how many rows were compared with the scalar codec. Raises
+    Difference, or whatever the codec raises."""
     draw = random.Random(seed)
     first = decode(plan(folder), *arrays(pairs))
     for row, pair in enumerate(pairs):
@@ -89,8 +88,8 @@ def check(pairs: list[Pair], seed: int, folder: str, intact: set[Pair]) -> tuple
             raise Difference(f"a good record is {Reason(int(first.reason[row])).text}", pair)
     _check_shuffled(pairs, first, draw, folder)
     some = draw.sample(range(len(pairs)), min(len(pairs), max(FEW, int(len(pairs) * HELD))))
-    _check_held(pairs, first, some, folder)
-    go_other_ways(plan(folder), [pairs[row] for row in some])
+    _check_scalar(pairs, first, some, folder)
+    check_other_readers(plan(folder), [pairs[row] for row in some])
     return first, len(some)
 
 
@@ -110,7 +109,7 @@ def _check_shuffled(pairs: list[Pair], first: Decoded, draw: random.Random, fold
     differing(first, second, order)
 
 
-def _check_held(pairs: list[Pair], first: Decoded, some: list[int], folder: str) -> None:
+def _check_scalar(pairs: list[Pair], first: Decoded, some: list[int], folder: str) -> None:
     """Some rows by themselves, and by the scalar codec."""
     alone = [pairs[row] for row in some]
     third = decode(plan(folder), *arrays(alone))
@@ -176,11 +175,11 @@ def _kinds(parts: Iterator[tuple[int, int, np.ndarray, pa.StructArray]]) -> _Kin
             some = rows[wanted], array.filter(pa.array(wanted))
             found.setdefault((key_type, version), []).append(some)
     made: _Kinds = {}
-    for kind, pieces in found.items():
-        rows = np.concatenate([rows for rows, _ in pieces])
+    for kind, chunks in found.items():
+        rows = np.concatenate([rows for rows, _ in chunks])
         order = np.argsort(rows)
-        whole = pa.concat_arrays([array for _, array in pieces])
-        made[kind] = rows[order], whole.take(pa.array(order))
+        concatenated = pa.concat_arrays([array for _, array in chunks])
+        made[kind] = rows[order], concatenated.take(pa.array(order))
     return made
 
 
@@ -188,7 +187,7 @@ def _kinds(parts: Iterator[tuple[int, int, np.ndarray, pa.StructArray]]) -> _Kin
 
 
 def shrunk(pairs: list[Pair], fails: Callable[[list[Pair]], bool]) -> list[Pair]:
-    """As few of ``pairs`` as still fail, as far as can be found in the time there is."""
+    """The smallest part of ``pairs`` that still fails, as far as it can be found in time."""
     until = time.monotonic() + SHRINKING
     step = len(pairs) // 2
     while step:
@@ -209,16 +208,16 @@ def failure_line(pairs: Sequence[Pair], seed: int, folder: str, note: str) -> st
     return json.dumps({"note": note, "folder": folder, "seed": seed, "records": halves})
 
 
-def kept_failures() -> list[tuple[str, str, int, list[Pair]]]:
+def stored_failures() -> list[tuple[str, str, int, list[Pair]]]:
     """Note, folder, seed and records of each line of ``failures.jsonl``."""
     found = []
     for line in FAILURES.read_text().splitlines():
-        kept = json.loads(line)
+        failure = json.loads(line)
         pairs: list[Pair] = [
             (None if key is None else bytes.fromhex(key), None if v is None else bytes.fromhex(v))
-            for key, v in kept["records"]
+            for key, v in failure["records"]
         ]
-        found.append((kept["note"], kept["folder"], kept["seed"], pairs))
+        found.append((failure["note"], failure["folder"], failure["seed"], pairs))
     return found
 
 
@@ -279,7 +278,7 @@ def _report(pairs: list[Pair], seed: int, folder: str, intact: set[Pair], met: E
 
 
 def peak_mib() -> int:
-    """The most memory this process has had."""
+    """The peak memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
@@ -296,7 +295,7 @@ def main() -> None:
     took = time.monotonic() - start
     console.print(
         f"{tally.records:,} records in {took:,.0f} s ({tally.records / took:,.0f} a second), "
-        f"{tally.held:,} held to the scalar codec, peak {peak_mib()} MiB: no failure."
+        f"{tally.held:,} compared with the scalar codec, peak {peak_mib()} MiB: no failure."
     )
     for reason, count in tally.reasons.most_common():
         console.print(f"  {reason:22} {count:>12,}")

@@ -1,9 +1,8 @@
-"""Records that were good once: real ones and made ones, and what becomes of them in bad hands.
+"""Damaged records: real and generated ones, with random edits.
 
 `Corpus` has good records of every kind, version and dialect: those of the captures in
 ``tests/data``, and as many from the scalar encoder. `Mutator` takes some and damages most of them;
-the same seed gives the same bytes.
-"""
+the same seed gives the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other ways by which bytes from outside come in: tables, dump, anonymizing, explain."""
+"""The other functions that read bytes from outside: tables, dump, anonymization, explain."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def table_fields() -> dict[str, pa.DataType]:
     return ControlPlan.of(DecodePlan.of(load_shipped())).fields()
 
 
-def go_other_ways(dialect: DecodePlan, pairs: list[Pair]) -> None:
-    """Each way takes the records and raises nothing; what it says agrees with the decoder."""
+def check_other_readers(dialect: DecodePlan, pairs: list[Pair]) -> None:
+    """Each function takes the records without raising, and its result agrees with the decoder."""
     keys, values = arrays(pairs)
     decoded = decode(dialect, keys, values)
     columns = record_columns(dialect, decoded, keys, values)
@@ -74,13 +74,13 @@ def _check_dump(dialect: DecodePlan, keys: pa.Array, values: pa.Array, reason: n
 def _check_anonymized(
     dialect: DecodePlan, keys: pa.Array, values: pa.Array, good: np.ndarray
 ) -> None:
-    """What was renamed still decodes."""
+    """Records with new names can be decoded."""
     names = NameCollector()
     rewrite(control(dialect), keys, values, names)
     new = Pseudonyms.of(names.found, b"secret")
-    new_keys, new_values, kept = rewrite(control(dialect), keys, values, new)
-    assert (kept == good).all()
-    wanted = pa.array(kept)
+    new_keys, new_values, decoded = rewrite(control(dialect), keys, values, new)
+    assert (decoded == good).all()
+    wanted = pa.array(decoded)
     again = decode(dialect, new_keys.filter(wanted), new_values.filter(wanted))
     assert not again.reason.any()
 
@@ -100,7 +100,7 @@ def _check_explained(
 
 
 def _check_embedded(dialect: DecodePlan, blobs: list[bytes]) -> None:
-    """Any bytes as embedded metadata: what the scalar codec reads, and null for the rest."""
+    """Any bytes as embedded metadata: the values of the scalar codec, and null for all others."""
     for name, embedded in (
         ("ConsumerProtocolSubscription", control(dialect).subscription),
         ("ConsumerProtocolAssignment", control(dialect).assignment),

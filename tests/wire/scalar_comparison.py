@@ -1,4 +1,5 @@
-"""Holds the vectorized codec to the scalar one: the same records, row by row, all that is said."""
+"""Compares the vectorized codec with the scalar one: the same records, row by row, in every
+result."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Row(NamedTuple):
-    """What a codec says of one record. Values by column name; what a version lacks is null."""
+    """The result of a codec for one record. Values by column name; null for what a version
+    lacks."""
 
     key_type: int
     key: Plain | None
@@ -126,8 +128,8 @@ def binary(items: Sequence[bytes | None], type_: pa.DataType | None = None) -> p
     return pa.array(items, type_ or pa.binary())
 
 
-def assert_held(pairs: Sequence[Pair], folder: str = "shipped") -> list[Row]:
-    """Both codecs say the same of each pair; gives what they say."""
+def assert_codecs_agree(pairs: Sequence[Pair], folder: str = "shipped") -> list[Row]:
+    """Both codecs give the same result for each pair, which is returned."""
     keys, values = zip(*pairs, strict=True) if pairs else ((), ())
     decoded = decode(plan(folder), binary(keys), binary(values))
     assert_adds_up(decoded)

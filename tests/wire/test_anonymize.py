@@ -1,4 +1,4 @@
-"""Anonymized records: no name left in their bytes, and still the records they were."""
+"""Anonymized records contain no names, and are otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_name_is_left(capture: Path) -> None:
 
 
 def shape(value: Any) -> Any:
-    """A record without its names: numbers, structure, and which strings are equal."""
+    """A record without its names: the numbers, the structure, and which strings are equal."""
     if isinstance(value, dict):
         return {name: shape(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -64,7 +64,7 @@ def shape(value: Any) -> Any:
     return "" if isinstance(value, str) else value
 
 
-def test_nothing_but_names_has_changed(capture: Path) -> None:
+def test_only_names_are_changed(capture: Path) -> None:
     table, keys, values = renamed(capture)
     places = (
         table["partition"].to_numpy(),
@@ -84,7 +84,7 @@ def test_nothing_but_names_has_changed(capture: Path) -> None:
     assert [pairs[name] for name in sorted(pairs)] == sorted(pairs.values())
 
 
-def test_what_does_not_decode_is_not_handed_on() -> None:
+def test_records_that_cannot_be_decoded_are_null() -> None:
     key = bytes.fromhex("0003000167")
     keys = pa.array([key, b"\x00\x63secret", key, None], pa.binary())
     values = pa.array(

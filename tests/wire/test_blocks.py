@@ -1,4 +1,4 @@
-"""Rows side by side: whatever stands among them, each says what it says alone."""
+"""A row is decoded the same alone and among any others of a block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kip848_spark.wire.blocks import BLOCK
 from kip848_spark.wire.chunks import CHUNK
-from tests.wire.scalar_comparison import Pair, assert_held
+from tests.wire.scalar_comparison import Pair, assert_codecs_agree
 
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000000")
 TOPIC_ID = bytes(range(16))
@@ -44,7 +44,7 @@ PLAIN = st.builds(commit, st.binary(max_size=20).filter(bytes.isascii), st.sampl
 ODD = st.one_of(
     st.builds(commit, st.binary(max_size=60), st.sampled_from(list(TAGS.values()))),
     st.builds(commit, st.just(b""), st.just(ID), st.binary(min_size=1, max_size=3)),
-    st.builds(lambda whole, size: whole[:size], PLAIN, st.integers(0, 60)),
+    st.builds(lambda octets, size: octets[:size], PLAIN, st.integers(0, 60)),
     st.sampled_from([b"", b"\0", b"\0\4", b"\0\3", b"\0\x63", b"\xff\xff"]),
 )
 
@@ -58,11 +58,11 @@ def test_odd_rows_among_plain_ones(
     values = (plain * size)[:size]
     for value in odd:
         values.insert(data.draw(st.integers(0, len(values))), value)
-    assert_held([(KEY, value) for value in values])
+    assert_codecs_agree([(KEY, value) for value in values])
 
 
 def test_each_way_of_tags_at_each_place() -> None:
-    """In the first row, in the last one, and behind a block of others."""
+    """In the first row, in the last one, and after a block of others."""
     for tags in TAGS.values():
         odd = commit(b"", tags)
         for others in (NONE, ID):
@@ -70,12 +70,12 @@ def test_each_way_of_tags_at_each_place() -> None:
             for place in (0, 5, BLOCK - 1, BLOCK):
                 values = [plain] * (BLOCK + 1)
                 values[place] = odd
-                assert_held([(KEY, value) for value in values])
+                assert_codecs_agree([(KEY, value) for value in values])
 
 
 def test_more_than_a_chunk() -> None:
-    """Programs go on with the next chunk where they were, what they fill grows, and one that was
-    not there before takes over in the middle of a chunk."""
+    """Programs continue in the next chunk, their buffers grow, and a program that is first needed
+    in the middle of a chunk starts there."""
     draw = random.Random(8)
     pairs: list[Pair] = []
     for number in range(3 * CHUNK + 77):
@@ -86,5 +86,5 @@ def test_more_than_a_chunk() -> None:
         if draw.random() < 0.1:
             odd = [None, b"\0\4" + draw.randbytes(20), b"\0\3" + bytes(22), b"\0\1" + bytes(26)]
             pairs.append((KEY, draw.choice(odd)))
-    rows = assert_held(pairs)
+    rows = assert_codecs_agree(pairs)
     assert {(row.version, row.reason) for row in rows} >= {(1, "none"), (3, "none"), (4, "none")}

@@ -1,4 +1,4 @@
-"""Arrow arrays put together from others."""
+"""Operations on Arrow arrays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from kip848_spark.wire import columns
 
 
-def test_gather() -> None:
+def test_scatter() -> None:
     numbers = pa.array([1, 2, 3])
     parts = [(np.array([4, 0]), numbers.slice(0, 2)), (np.array([2]), numbers.slice(2))]
     assert columns.scatter(parts, 5, pa.int64()).to_pylist() == [2, None, 3, None, 1]
@@ -23,13 +23,13 @@ def test_gather() -> None:
 
 
 @pytest.mark.parametrize("default", [[], [1, 2]])
-def test_gather_with_a_list_as_default(default: list[int]) -> None:
+def test_scatter_with_a_list_as_default(default: list[int]) -> None:
     lists = pa.array([[5], None], pa.list_(pa.int32()))
     found = columns.scatter([(np.array([1, 2]), lists)], 4, lists.type, default)
     assert found.to_pylist() == [default, [5], None, default]
 
 
-def test_gather_with_a_struct_as_default() -> None:
+def test_scatter_with_a_struct_as_default() -> None:
     type_ = pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))])
     structs = pa.array([None, {"a": 1, "b": ["x"]}], type_)
     default = {"a": 0, "b": []}
@@ -37,7 +37,7 @@ def test_gather_with_a_struct_as_default() -> None:
     assert found.to_pylist() == [{"a": 1, "b": ["x"]}, default, None]
 
 
-def test_nulls_share_their_memory() -> None:
+def test_null_arrays_share_memory() -> None:
     few, many = columns.null_array(3, pa.int16()), columns.null_array(1000, pa.int16())
     assert (len(few), few.null_count, len(many), many.null_count) == (3, 3, 1000, 1000)
     assert columns.null_array(10, pa.int16()).buffers()[1].address == many.buffers()[1].address

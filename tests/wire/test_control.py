@@ -1,4 +1,5 @@
-"""Control columns: embedded metadata by its kind, read where it is consumers', else bytes."""
+"""Control columns: embedded metadata and its kind; it is decoded only where it is that of
+consumers."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_the_protocols_of_a_migrating_member() -> None:
 
 
 def test_members_of_several_groups() -> None:
-    """Each member is told by the protocol type of its own group."""
+    """The protocol type of its own group decides for each member."""
     record = records()[2]
     made = [("consumer", 2), ("connect", 0), ("connect", 3), ("consumer", 1)]
     values = [

@@ -12,7 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.wire.decode import decode
-from tests.wire.scalar_comparison import Pair, Row, assert_held, binary, by_columns, by_scalar, plan
+from tests.wire.scalar_comparison import (
+    Pair,
+    Row,
+    assert_codecs_agree,
+    binary,
+    by_columns,
+    by_scalar,
+    plan,
+)
 from tests.wire.schema_definitions import Record, records
 from tests.wire.strategies import Bulk, damaged, samples
 
@@ -50,13 +58,13 @@ def test_a_kind_alone(folder: str, record: Record) -> None:
     bulk = Bulk(seed=20)
     for version in (*record.value.valid, None):
         pairs = [sample.encoded() for sample in bulk.samples(record, version, 150)]
-        rows = assert_held(pairs, folder)
+        rows = assert_codecs_agree(pairs, folder)
         assert {row.reason for row in rows} == {"none"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_all_kinds_in_one_batch(folder: str) -> None:
-    rows = assert_held(mixed(21, 40, folder), folder)
+    rows = assert_codecs_agree(mixed(21, 40, folder), folder)
     assert {row.reason for row in rows} == {"none"}
     assert sum(row.unknown_tags for row in rows) > 50
 
@@ -64,13 +72,13 @@ def test_all_kinds_in_one_batch(folder: str) -> None:
 @given(st.lists(samples(), max_size=8))
 @SLOW
 def test_what_hypothesis_finds(made: list[Any]) -> None:
-    assert_held([sample.encoded() for sample in made])
+    assert_codecs_agree([sample.encoded() for sample in made])
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=60))))
 @SLOW
 def test_any_bytes(pairs: list[Pair]) -> None:
-    assert_held(pairs)
+    assert_codecs_agree(pairs)
 
 
 # --- damaged bytes ---------------------------------------------------------------------------
@@ -95,7 +103,7 @@ def test_damaged_records_of_a_kind(folder: str, record: Record) -> None:
     draw = random.Random(22)
     for version in record.value.valid:
         good = [sample.encoded() for sample in Bulk(22).samples(record, version, 300)]
-        rows = assert_held(damage(list(good), draw, share=0.8), folder)
+        rows = assert_codecs_agree(damage(list(good), draw, share=0.8), folder)
         assert len({row.reason for row in rows}) > 3
 
 
@@ -103,7 +111,7 @@ def test_good_rows_between_bad_ones() -> None:
     good = mixed(23, 30)
     bad = damage(good, random.Random(23), share=1.0)
     between = [pair for pairs in zip(good, bad, strict=True) for pair in pairs]
-    rows = assert_held(between)
+    rows = assert_codecs_agree(between)
     assert rows[::2] == [by_scalar(pair) for pair in good]
     assert sum(row.reason == "none" for row in rows[::2]) == len(good)
     met = {row.reason for row in rows}
@@ -123,7 +131,7 @@ def test_every_cut() -> None:
             assert value is not None
             pairs += [(key, value[:at]) for at in range(len(value))]
             pairs += [(key[:at], value) for at in range(len(key))]
-    rows = assert_held(pairs)
+    rows = assert_codecs_agree(pairs)
     assert not any(row.reason == "none" for row in rows)
 
 
@@ -162,19 +170,19 @@ def test_nothing() -> None:
 
 
 def test_nulls_only() -> None:
-    rows = assert_held([(None, None)] * 5)
+    rows = assert_codecs_agree([(None, None)] * 5)
     assert {(row.reason, row.tombstone) for row in rows} == {("null_key", True)}
-    assert_held([(None, b"\0\0")] * 3)
+    assert_codecs_agree([(None, b"\0\0")] * 3)
     keys = [pair[0] for pair in mixed(27, 2)]
-    rows = assert_held([(key, None) for key in keys])
+    rows = assert_codecs_agree([(key, None) for key in keys])
     assert {(row.reason, row.tombstone, row.value) for row in rows} == {("none", True, None)}
 
 
 def test_empty_bytes_only() -> None:
-    rows = assert_held([(b"", b"")] * 4)
+    rows = assert_codecs_agree([(b"", b"")] * 4)
     assert {(row.reason, row.side) for row in rows} == {("empty_key", "key")}
     commit = bytes.fromhex("0001 0001 67 0001 74 00000000")
-    rows = assert_held([(commit, b"")] * 4)
+    rows = assert_codecs_agree([(commit, b"")] * 4)
     assert {(row.reason, row.side, row.position) for row in rows} == {("empty_value", "value", 0)}
 
 

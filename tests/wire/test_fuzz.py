@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kip848_spark.wire.faults import Reason
-from tests.wire.fuzz import check, kept_failures, run
+from tests.wire.fuzz import check, run, stored_failures
 from tests.wire.scalar_comparison import Pair
 
 
@@ -16,7 +16,7 @@ def test_damaged_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "seed", "pairs"), [pytest.param(*kept[1:], id=kept[0]) for kept in kept_failures()]
+    ("folder", "seed", "pairs"), [pytest.param(*kept[1:], id=kept[0]) for kept in stored_failures()]
 )
-def test_kept_failures(folder: str, seed: int, pairs: list[Pair]) -> None:
+def test_stored_failures(folder: str, seed: int, pairs: list[Pair]) -> None:
     check(pairs, seed, folder, intact=set())

@@ -1,4 +1,4 @@
-"""Bytes that were made to hurt: what they claim is large, what they cost is not."""
+"""Hostile bytes: whatever sizes they claim, decoding takes little time and memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kip848_spark.wire.decode import decode
 from tests.wire import scalar_writer
-from tests.wire.scalar_comparison import Pair, assert_held, binary, plan
+from tests.wire.scalar_comparison import Pair, assert_codecs_agree, binary, plan
 from tests.wire.schema_definitions import messages, records
 from tests.wire.strategies import Bulk
 
@@ -31,8 +31,8 @@ def rising_tags(count: int) -> bytes:
     return b"".join(varint(tag) + b"\0" for tag in range(1, count + 1))
 
 
-def one_after_another(count: int, piece: bytes) -> bytes:
-    return varint(count + 1) + piece * count
+def one_after_another(count: int, item: bytes) -> bytes:
+    return varint(count + 1) + item * count
 
 
 REGEX = bytes.fromhex("0010 0001 67 0001 72")
@@ -71,21 +71,21 @@ LARGE: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_million_of_anything(name: str) -> None:
-    """Takes a second or so: the test's time limit is what it is held to."""
-    assert_held([LARGE[name]])
+    """Takes a second or so. The time limit of the test is the assertion."""
+    assert_codecs_agree([LARGE[name]])
 
 
 @contextlib.contextmanager
 def measured() -> Iterator[Callable[[], int]]:
     """The most memory that was held at once, in bytes: NumPy's, Python's and Arrow's together."""
-    whole, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    default_pool, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(counted)
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[1] + counted.max_memory()
     finally:
         tracemalloc.stop()
-        pa.set_memory_pool(whole)
+        pa.set_memory_pool(default_pool)
 
 
 def test_a_million_of_nothing_take_a_small_multiple_of_their_bytes() -> None:
@@ -98,12 +98,12 @@ def test_a_million_of_nothing_take_a_small_multiple_of_their_bytes() -> None:
 
 
 def test_many_rows_with_many_elements() -> None:
-    """More rows than are passed over one after another."""
+    """More rows than fit into a block."""
     topics = one_after_another(300, bytes(16) + b"\2\0\0\0\1\0")
     tags = varint(300) + rising_tags(300)
     pairs: list[Pair] = [(TARGET, b"\0\0" + topics + tags), (GROUP, b"\0\0\0\0\0\1" + tags)] * 80
     pairs += [(TARGET, b"\0\0" + topics[:-9]), (GROUP, b"\0\0\0\0\0\1" + tags[:-1])] * 80
-    rows = assert_held(pairs)
+    rows = assert_codecs_agree(pairs)
     assert sum(row.unknown_tags for row in rows) == 300 * 160
 
 
@@ -114,7 +114,7 @@ def test_ever_fewer_rows_with_ever_more_tags() -> None:
         known = b"\0\x08" + bytes(8) if count % 3 else b""
         tags = varint(count + bool(known)) + known + rising_tags(count)
         pairs.append((GROUP, b"\0\0\0\0\0\1" + (tags if count % 7 != 5 else tags[:-1])))
-    rows = assert_held(pairs)
+    rows = assert_codecs_agree(pairs)
     assert {row.reason for row in rows} == {"none", "bad_length", "truncated"}
 
 
@@ -131,14 +131,14 @@ def test_ever_fewer_rows_with_ever_more_tags() -> None:
         (REGEX, "0000 02 ffffffff0f"),
     ],
 )
-def test_what_is_only_claimed_takes_no_memory(key: bytes, value: str) -> None:
+def test_claimed_sizes_allocate_no_memory(key: bytes, value: str) -> None:
     data = bytes.fromhex(value)
     keys, values = binary([key] * 100), binary([data + b"\0" * 8] * 100)
     decode(plan(), keys, values)
     with measured() as most:
         decode(plan(), keys, values)
         assert most() < 1_000_000
-    (row,) = assert_held([(key, data + b"\0" * 8)])
+    (row,) = assert_codecs_agree([(key, data + b"\0" * 8)])
     assert row.reason == "bad_length"
 
 
@@ -151,4 +151,4 @@ def test_a_narrow_row_beside_wide_ones() -> None:
         values[index] = {"topicPartitions": [topic] * (200 * index)}
     record = records()[7]
     pairs: list[Pair] = [(TARGET, scalar_writer.encode_value(record, 0, value)) for value in values]
-    assert {row.reason for row in assert_held(pairs)} == {"none"}
+    assert {row.reason for row in assert_codecs_agree(pairs)} == {"none"}

@@ -20,7 +20,7 @@ from kip848_spark.wire import memory, reader
 from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.program import Program
-from tests.wire.scalar_comparison import assert_held, binary, by_columns
+from tests.wire.scalar_comparison import assert_codecs_agree, binary, by_columns
 from tests.wire.test_decode import damage, mixed
 
 PIECES = (
@@ -43,13 +43,13 @@ def commit(metadata: bytes) -> tuple[bytes, bytes]:
 @settings(max_examples=300, deadline=None)
 def test_utf8_is_accepted_as_in_python(texts: list[bytes]) -> None:
     """The scalar codec decodes strings with Python's strict decoder."""
-    assert_held([commit(text) for text in texts])
+    assert_codecs_agree([commit(text) for text in texts])
 
 
 def test_a_byte_that_is_not_ascii_at_every_position() -> None:
     texts = [bytes(at) + byte + bytes(size - at) for size in range(35) for at in range(size + 1)
              for byte in (b"\x80", b"\xc3\xa9")]  # fmt: skip
-    reasons = [row.reason for row in assert_held([commit(text) for text in texts])]
+    reasons = [row.reason for row in assert_codecs_agree([commit(text) for text in texts])]
     assert reasons == ["bad_utf8", "none"] * (len(texts) // 2)
 
 

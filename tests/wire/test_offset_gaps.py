@@ -1,4 +1,4 @@
-"""Gaps: found wherever batches and partitions end, and put down to a cause by the stated rules."""
+"""Gaps are found across batches and partitions, and get their cause by the documented rules."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def test_a_key_may_have_come_twice_in_an_earlier_batch() -> None:
     assert find(gaps, [(0, 3, 1)]) == [(1, "transaction")]
 
 
-def test_mostly_gone_and_no_key_twice_is_compaction() -> None:
+def test_mostly_missing_and_no_repeated_key_is_compaction() -> None:
     found = find(GapFinder({0: 0}), [(0, 40, 1), (0, 60, 2), (0, 61, 3)])
     assert found == [(40, "compaction"), (19, "compaction"), (None, None)]
 
 
-def test_partitions_are_apart() -> None:
+def test_partitions_are_independent() -> None:
     found = find(GapFinder({0: 0, 1: 5}), [(0, 0, 1), (0, 1, 1), (1, 5, 1), (1, 7, 2)])
     assert found == [(None, None)] * 3 + [(1, "unknown")]
 
 
-def test_offsets_that_fall_are_an_error() -> None:
+def test_descending_offsets_are_an_error() -> None:
     with pytest.raises(ValueError, match="partition 3"):
         find(GapFinder({3: 0}), [(3, 1, 1), (3, 0, 1)])
 
@@ -51,12 +51,12 @@ def test_offsets_that_fall_are_an_error() -> None:
 )
 def test_every_missing_offset_is_in_one_gap(offsets: list[int], cuts: list[int]) -> None:
     gaps = GapFinder({0: 0})
-    told: list[int] = []
+    missing_offsets: list[int] = []
     bounds = sorted({0, *(min(cut, len(offsets)) for cut in cuts), len(offsets)})
     for start, end in itertools.pairwise(bounds):
         some = offsets[start:end]
         for offset, (missing, _) in zip(
             some, find(gaps, [(0, at, at % 3) for at in some]), strict=True
         ):
-            told += range(offset - (missing or 0), offset)
-    assert told == sorted(set(range(offsets[-1] + 1)) - set(offsets))
+            missing_offsets += range(offset - (missing or 0), offset)
+    assert missing_offsets == sorted(set(range(offsets[-1] + 1)) - set(offsets))

@@ -1,4 +1,5 @@
-"""A capture many times over: the same groups again and again, each time under other names."""
+"""Writes a capture that repeats another one: the same groups several times, each under new
+names."""
 
 from __future__ import annotations
 
@@ -10,12 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _LENGTH = struct.Struct(">h")
-"""A key is an int16 type and, first of all, the group's name: an int16 length and the text."""
+"""A key begins with its type (int16) and the group's name: its length (int16) and its bytes."""
 
 
-def copied(capture: Path, out: Path, times: int) -> None:
-    """Writes ``capture`` (a file a partition) to a new folder ``times`` times over: in each
-    partition a copy behind the other, by offset and by time, with its groups renamed."""
+def replicate(capture: Path, out: Path, times: int) -> None:
+    """Writes ``capture`` (one Parquet file for each partition) ``times`` times to the new folder
+    ``out``.
+
+    The copies follow each other in each partition, by offset and by time, with their groups
+    renamed."""
     out.mkdir()
     for path in sorted(capture.glob("*.parquet")):
         table = pq.read_table(path).sort_by("offset")
@@ -26,7 +30,7 @@ def copied(capture: Path, out: Path, times: int) -> None:
             for number in range(times):
                 suffix = f".{number}".encode()
                 names = pa.array(
-                    [_renamed(key, suffix) for key in keys.dictionary.to_pylist()], pa.binary()
+                    [_rename(key, suffix) for key in keys.dictionary.to_pylist()], pa.binary()
                 )
                 shift = pa.scalar(number * (ends["max"] - ends["min"]), pa.duration("us"))
                 columns = {name: table[name] for name in table.column_names} | {
@@ -39,7 +43,7 @@ def copied(capture: Path, out: Path, times: int) -> None:
                 writer.write_table(pa.table(columns, table.schema))
 
 
-def _renamed(key: bytes, suffix: bytes) -> bytes:
+def _rename(key: bytes, suffix: bytes) -> bytes:
     (length,) = _LENGTH.unpack_from(key, 2)
     end = 4 + length
     return key[:2] + _LENGTH.pack(length + len(suffix)) + key[4:end] + suffix + key[end:]
