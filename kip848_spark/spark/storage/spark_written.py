@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -26,14 +27,11 @@ class SparkWrittenTables(LakeTables):
     """See `LakeTables`. Works wherever Spark can write Delta tables."""
 
     def _create(self, table: TableDefinition) -> None:
-        columns = ", ".join(
-            f"`{f.name}` {f.dataType.simpleString()} COMMENT '{_sql(f.metadata['comment'])}'"
-            for f in spark_schema(table).fields
-        )
-        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in table.properties.items())
-        properties = f" TBLPROPERTIES ({pairs})" if pairs else ""
-        place = f"delta.`{self.location(table.name)}`"
-        self.spark.sql(f"CREATE TABLE {place} ({columns}) USING delta{properties}")
+        builder = DeltaTable.create(self.spark).location(self.location(table.name))
+        builder = builder.addColumns(spark_schema(table))  # with their comments
+        for name, value in table.properties.items():
+            builder = builder.property(name, value)
+        builder.execute()
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -100,7 +98,3 @@ class SparkWrittenTables(LakeTables):
             rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
             found = rows.agg(F.max(column).alias("newest")).collect()
             return {tuple(row[name] for name in key): row["newest"] for row in found}
-
-
-def _sql(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from delta.tables import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -237,9 +238,7 @@ class LakeTables(ABC):
         for name, version in versions.items():
             if now[name] != version:
                 with self._commit(name):
-                    self.spark.sql(
-                        f"RESTORE TABLE delta.`{self.location(name)}` TO VERSION AS OF {version}"
-                    ).count()
+                    DeltaTable.forPath(self.spark, self.location(name)).restoreToVersion(version)
 
     # -- reading -------------------------------------------------------------------------------
 
