@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from kip848_spark.checks.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
 from kip848_spark.checks.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
 from kip848_spark.errors import LakeError
+from kip848_spark.lake.ledger import Ledger
 from kip848_spark.spark.jobs import audit_input
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
 from kip848_spark.spark.pipeline import run_audit, run_ingest
@@ -23,6 +24,7 @@ from kip848_spark.spark.storage.tables import LakeTables
 from tests.audit.capture_counts import counted
 from tests.captures import COMMITTED
 from tests.conftest import DATA
+from tests.spark.conftest import Copy
 from tests.spark.lakes import halves, source, write_part
 
 PLACE = ("partition", "offset")
@@ -77,9 +79,11 @@ def test_a_first_run_over_many_records_replays_some_of_the_commits(
     assert 0 < reasons["reasons"][OFFSETS_COMPARED] < committed.count()
 
 
-def test_wrong_state_tables_are_found(spark: SparkSession, tmp_path: Path) -> None:
+def test_wrong_state_tables_are_found(
+    capture_lake: LakeTables, copied: Copy, spark: SparkSession
+) -> None:
     """Members at another epoch, one that is there twice, one that is not, an older offset."""
-    lake = lake_of(NEWEST / COMMITTED, spark, tmp_path)
+    lake = copied(capture_lake)
     members = lake.read("members").collect()
     of = {g: [m for m in members if m["group_id"] == g] for g in ("demo.range", "demo.three")}
     lost, twice = of["demo.three"][0], of["demo.three"][1]
@@ -117,11 +121,12 @@ def test_wrong_state_tables_are_found(spark: SparkSession, tmp_path: Path) -> No
     assert expected["committed_offset"] == recorded["committed_offset"] + 1
 
 
-def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_nights_judge_each_record_once(
+    audited_lake: LakeTables, spark: SparkSession, tmp_path: Path
+) -> None:
     """Every operation is counted by the night it ended in, so two nights come to what one does."""
     capture = NEWEST / COMMITTED
-    once = open_lake(spark, str(tmp_path / "once"))
-    whole = run_ingest(source(capture), once, then_replay=True, then_audit=True).run
+    whole = Ledger(audited_lake).last()
     twice = open_lake(spark, str(tmp_path / "twice"))
     part = write_part(capture, tmp_path / "part.parquet", halves(capture))
     first = run_ingest(source(part), twice, then_replay=True, then_audit=True).run
@@ -141,8 +146,8 @@ def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) 
                     found[row["check"]] = found.get(row["check"], 0) + told
         return found
 
-    assert counts(twice, second.run_id).keys() == counts(once, whole.run_id).keys()
-    for check, number in counts(once, whole.run_id).items():
+    assert counts(twice, second.run_id).keys() == counts(audited_lake, whole.run_id).keys()
+    for check, number in counts(audited_lake, whole.run_id).items():
         nights = counts(twice, first.run_id, second.run_id)[check]
         # An operation that was cut counts twice; and where a hole may be the cleaner's, what is
         # unverifiable is counted by the record, not by the operation.
@@ -150,10 +155,11 @@ def test_two_nights_judge_each_record_once(spark: SparkSession, tmp_path: Path) 
 
 
 def _second_night(
-    spark: SparkSession, folder: Path, key_type: int, value: bytes | None = None
+    lake: LakeTables, folder: Path, key_type: int, value: bytes | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The agreement of a night with one new record: the first one of that key type once more, with
-    another value if one is given. What has been read before ends with its group's partition."""
+    """The agreement of a night with one new record, after the nights that ``lake`` has: the first
+    record of that key type once more, with another value if one is given. What has been read before
+    ends with its group's partition."""
     table = pq.read_table(NEWEST / COMMITTED)
     of_type = pa.array(
         [int.from_bytes(key[:2], "big") == key_type for key in table["key"].to_pylist()]
@@ -167,8 +173,6 @@ def _second_night(
     for name, changed in told.items():
         column = pa.array([changed], table.schema.field(name).type)
         more = more.set_column(more.column_names.index(name), name, column)
-    lake = open_lake(spark, str(folder / "lake"))
-    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True, then_audit=True)
     part = folder / "more.parquet"
     pq.write_table(pa.concat_tables([table, more]), part)
     outcome = run_ingest(source(part), lake, then_replay=True, then_audit=True)
@@ -178,14 +182,16 @@ def _second_night(
     return {row["check"]: row for row in agreement_rows(lake, outcome.run.run_id)}
 
 
-def test_a_night_without_control_records_judges_none(spark: SparkSession, tmp_path: Path) -> None:
-    assert _second_night(spark, tmp_path, 1).keys() <= {STATE}
+def test_a_night_without_control_records_judges_none(
+    audited_lake: LakeTables, copied: Copy, tmp_path: Path
+) -> None:
+    assert _second_night(copied(audited_lake), tmp_path, 1).keys() <= {STATE}
 
 
 def test_a_night_whose_only_record_of_a_group_cannot_be_read(
-    spark: SparkSession, tmp_path: Path
+    audited_lake: LakeTables, copied: Copy, tmp_path: Path
 ) -> None:
-    agreement = _second_night(spark, tmp_path, 8, b"\0\0\1")
+    agreement = _second_night(copied(audited_lake), tmp_path, 8, b"\0\0\1")
     assert agreement[LOADING]["reasons"] == {UNREAD: 1}
     assert agreement[LOADING]["verified"] == 0
 

@@ -24,6 +24,7 @@ from kip848_spark.lake.statistics import MAX_TEXT_LENGTH, upper_bound
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import source
@@ -34,12 +35,10 @@ VALUES = 3
 Reader = Callable[[Path, str, str, list[str]], list[int]]
 
 
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of the 4.3.1 capture. Tests only read it."""
-    path = tmp_path_factory.mktemp("readers") / "lake"
-    run_ingest(source(CAPTURE), open_lake(spark, str(path)), then_replay=True, then_audit=True)
-    return path
+@pytest.fixture
+def lake(audited_lake: LakeTables) -> Path:
+    """The folder of a lake of the 4.3.1 capture. Tests only read it."""
+    return Path(audited_lake.path)
 
 
 @pytest.fixture
@@ -148,12 +147,11 @@ def test_a_filter_finds_what_is_there(lake: Path, spark: SparkSession, reader: R
     assert seen > 5, "no long values were looked for"
 
 
-def test_a_filter_finds_what_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
-    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
-    run_ingest(source(CAPTURE), lake, then_replay=True)
-    for table, column, values, expected in looked_for(tmp_path / "lake"):
+def test_a_filter_finds_what_spark_wrote(spark_written_lake: LakeTables) -> None:
+    lake = Path(spark_written_lake.path)
+    for table, column, values, expected in looked_for(lake):
         for reader in (by_pyarrow, by_duckdb, by_polars):
-            assert reader(tmp_path / "lake", table, column, values) == expected, (table, column)
+            assert reader(lake, table, column, values) == expected, (table, column)
 
 
 def test_a_run_corrects_the_statistics_of_earlier_versions(

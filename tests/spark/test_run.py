@@ -21,17 +21,18 @@ from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 from kip848_spark.spark.views import LakeViews
 from tests.captures import COMMITTED, LIVE, read_dump, read_live
 from tests.conftest import DATA
-from tests.spark.lakes import DATA_TABLES, as_dicts, halves, rows, source, write_part
+from tests.spark.conftest import Copy
+from tests.spark.lakes import (
+    DATA_TABLES,
+    as_dicts,
+    assert_same_rows,
+    halves,
+    rows,
+    source,
+    write_part,
+)
 
 NEWEST = DATA / "kafka-4.3.1"
-
-
-@pytest.fixture(scope="module")
-def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeTables:
-    """A lake of the whole 4.3.1 capture, in one run. Tests only read it."""
-    lake = open_lake(spark, str(tmp_path_factory.mktemp("whole") / "lake"))
-    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
-    return lake
 
 
 def test_state_is_what_the_broker_said(capture: Path, spark: SparkSession, tmp_path: Path) -> None:
@@ -41,6 +42,7 @@ def test_state_is_what_the_broker_said(capture: Path, spark: SparkSession, tmp_p
     live = read_live(capture / LIVE)
     rebuilt = Rebuilt(*(as_dicts(lake, t) for t in ("groups", "members", "assignments", "offsets")))
     comparison = compare(rebuilt, live, Moved())
+    assert outcome.changed
     assert [str(difference) for difference in comparison.differences] == []
     assert comparison.compared["groups"] == len(live.groups) > 10
     assert comparison.compared["offsets"] == sum(map(len, live.offsets.values())) > 20
@@ -54,7 +56,7 @@ def test_state_is_what_the_broker_said(capture: Path, spark: SparkSession, tmp_p
     assert counts.tombstones == records["value"].null_count
 
 
-def test_gaps_are_the_offsets_without_a_record(whole: LakeTables) -> None:
+def test_gaps_are_the_offsets_without_a_record(capture_lake: LakeTables) -> None:
     there = pq.read_table(NEWEST / COMMITTED, columns=["partition", "offset"]).to_pylist()
     present = {(row["partition"], row["offset"]) for row in there}
     ends: dict[int, int] = {}
@@ -63,7 +65,7 @@ def test_gaps_are_the_offsets_without_a_record(whole: LakeTables) -> None:
     missing = {(p, o) for p, end in ends.items() for o in range(end)} - present
     told = [
         (gap["partition"], offset)
-        for gap in as_dicts(whole, "gaps")
+        for gap in as_dicts(capture_lake, "gaps")
         for offset in range(gap["first_offset"], gap["last_offset"] + 1)
     ]
     assert sorted(told) == sorted(missing)
@@ -75,57 +77,54 @@ def test_gaps_are_the_offsets_without_a_record(whole: LakeTables) -> None:
         if line["transactional"]
     }
     assert missing <= tool
-    assert {gap["cause"] for gap in as_dicts(whole, "gaps")} <= {"transaction", "unknown"}
+    assert {gap["cause"] for gap in as_dicts(capture_lake, "gaps")} <= {"transaction", "unknown"}
 
 
-def test_a_second_run_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    lake = open_lake(spark, str(tmp_path / "lake"))
-    assert run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
+def test_a_second_run_changes_nothing(capture_lake: LakeTables, copied: Copy) -> None:
+    lake = copied(capture_lake)
     before = lake.versions()
     assert not run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
     assert lake.versions() == before
 
 
 def test_two_runs_on_halves_are_one_run_on_the_whole(
-    whole: LakeTables, spark: SparkSession, tmp_path: Path
+    capture_lake: LakeTables, spark: SparkSession, tmp_path: Path
 ) -> None:
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
     lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(first), lake, then_replay=True)
     run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
-    for table in DATA_TABLES:
-        # Where a gap is found decides how much had been seen to tell its cause from.
-        leave_out = ("run_id", "cluster_id", "cause", "gap_cause")
-        assert rows(lake, table, leave_out) == rows(whole, table, leave_out), table
+    # Where a gap is found decides how much had been seen to tell its cause from.
+    assert_same_rows(lake, capture_lake, leave_out=("run_id", "cluster_id", "cause", "gap_cause"))
 
 
 def test_spark_writes_what_the_workers_write(
-    whole: LakeTables, spark: SparkSession, tmp_path: Path
+    capture_lake: LakeTables, spark_written_lake: LakeTables
 ) -> None:
-    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
-    run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
-    assert isinstance(whole, WorkerWrittenTables)
+    lake = spark_written_lake
+    assert isinstance(capture_lake, WorkerWrittenTables)
     assert isinstance(lake, SparkWrittenTables)
     for table in DATA_TABLES:
-        assert rows(lake, table) == rows(whole, table), table
-        assert lake.read(table).schema == whole.read(table).schema, table
-    ledgers = [as_dicts(one, "runs")[0] for one in (lake, whole)]
+        assert rows(lake, table) == rows(capture_lake, table), table
+        assert lake.read(table).schema == capture_lake.read(table).schema, table
+    ledgers = [as_dicts(one, "runs")[0] for one in (lake, capture_lake)]
     for column in ("records_read", "decoded", "tombstones", "missing", "to_offsets", "errors"):
         assert ledgers[0][column] == ledgers[1][column], column
 
 
-def test_ingest_then_replay_is_run(whole: LakeTables, spark: SparkSession, tmp_path: Path) -> None:
+def test_ingest_then_replay_is_run(
+    capture_lake: LakeTables, spark: SparkSession, tmp_path: Path
+) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(NEWEST / COMMITTED), lake)
     assert rows(lake, "groups") == []
     assert run_replay(lake).changed
     assert not run_replay(lake).changed
-    for table in DATA_TABLES:
-        assert rows(lake, table) == rows(whole, table), table
+    assert_same_rows(lake, capture_lake)
 
 
 def test_a_killed_run_is_undone_and_repeated(
-    whole: LakeTables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capture_lake: LakeTables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
     lake = open_lake(spark, str(tmp_path / "lake"))
@@ -151,9 +150,7 @@ def test_a_killed_run_is_undone_and_repeated(
     outcome = run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     assert outcome.recovered
     assert Ledger(lake).unfinished() is None
-    for table in DATA_TABLES:
-        leave_out = ("run_id", "cluster_id", "cause", "gap_cause")
-        assert rows(lake, table, leave_out) == rows(whole, table, leave_out), table
+    assert_same_rows(lake, capture_lake, leave_out=("run_id", "cluster_id", "cause", "gap_cause"))
     outcomes = [run["outcome"] for run in as_dicts(lake, "runs")]
     assert outcomes.count(DONE) == 2
     assert PLANNED not in outcomes
@@ -165,18 +162,20 @@ def test_two_writers_do_not_meet(spark: SparkSession, tmp_path: Path) -> None:
         run_ingest(source(NEWEST / COMMITTED), open_lake(spark, lake.path))
 
 
-def test_a_lake_is_of_one_topic(spark: SparkSession, tmp_path: Path, whole: LakeTables) -> None:
+def test_a_lake_is_of_one_topic(
+    spark: SparkSession, tmp_path: Path, capture_lake: LakeTables
+) -> None:
     short = write_part(NEWEST / COMMITTED, tmp_path / "short.parquet", halves(NEWEST / COMMITTED))
     with pytest.raises(LakeError, match="ends at offset"):
-        run_ingest(source(short), whole)
-    assert pipeline.Ledger(whole).unfinished() is None
+        run_ingest(source(short), capture_lake)
+    assert pipeline.Ledger(capture_lake).unfinished() is None
 
 
-def test_state_tables_are_sorted_lists_without_duplicates(whole: LakeTables) -> None:
-    for member in as_dicts(whole, "members"):
+def test_state_tables_are_sorted_lists_without_duplicates(capture_lake: LakeTables) -> None:
+    for member in as_dicts(capture_lake, "members"):
         topics = member["subscribed_topics"] or []
         assert topics == sorted(set(topics))
-    places = rows(whole, "assignments")
+    places = rows(capture_lake, "assignments")
     assert len(places) == len(set(places))
 
 
