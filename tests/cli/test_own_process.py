@@ -42,12 +42,15 @@ def test_capture_is_read_back_and_asked(tmp_path: Path) -> None:
     copy, lake = str(tmp_path / "copy"), str(tmp_path / "lake")
     kip848("capture", "--source", SOURCE, "--out", copy)
     kip848("run", "--source", f"parquet:{copy}", "--lake", lake)
-    counted = kip848("sql", "--lake", lake, "--json", "select count(*) as n from records")
-    assert json.loads(counted) == [{"n": pq.read_metadata(CAPTURE).num_rows}]
-    names = kip848("sql", "--lake", lake, "--json", "select group_id from groups")
+    query = (
+        "select (select count(*) from records) as n, "
+        "(select collect_list(group_id) from groups) as names"
+    )
+    (asked,) = json.loads(kip848("sql", "--lake", lake, "--json", query))
+    assert asked["n"] == pq.read_metadata(CAPTURE).num_rows
     shown = kip848("groups", "--all", "--lake", lake, "--json")
     listed = {group["group_id"] for group in json.loads(shown)}
-    assert listed == {row["group_id"] for row in json.loads(names)} != set()
+    assert listed == set(asked["names"]) != set()
     wrong = started("sql", "--lake", lake, "select nonsense from records")
     assert wrong.returncode == 2
     assert "does not accept the query" in wrong.stderr

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,19 +24,28 @@ from tests.spark.plain_session import CAPTURE, DELTA
 SOURCE = f"parquet:{CAPTURE}"
 
 
+Raised = dict[str, str]
+Case = tuple[dict[str, str], str]
+
+
 def told(
     tmp_path: Path, settings: dict[str, str], capture: str = str(CAPTURE), **environment: str
-) -> dict[str, str]:
+) -> Raised:
     """What a run in such a session raises."""
+    (said,) = told_in_turn(tmp_path, [(settings, capture)], **environment)
+    return said
+
+
+def told_in_turn(tmp_path: Path, cases: Sequence[Case], **environment: str) -> list[Raised]:
+    """What runs in such sessions raise, one session after another in one JVM."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.unfit_session", str(tmp_path / "l"),
-         json.dumps(settings), capture],
+        [sys.executable, "-m", "tests.spark.unfit_session", str(tmp_path / "l"), json.dumps(cases)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "l").exists()
-    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    said: list[Raised] = json.loads(done.stdout.splitlines()[-1])
     return said
 
 
@@ -67,13 +77,30 @@ def test_jars_of_another_spark(tmp_path: Path) -> None:
     assert "made for Spark 4.0" in said["message"]
 
 
-def test_no_extension(tmp_path: Path) -> None:
-    said = told(tmp_path, {"spark.jars": ours()})
+CATALOG = "spark.sql.catalog.spark_catalog"
+
+
+@pytest.fixture(scope="module")
+def with_our_jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Raised]:
+    """What sessions raise that have our jars, and lack something else. A start of Spark takes
+    seconds, so that all of them are in one JVM."""
+    jars_ = {"spark.jars": ours()}
+    cases: dict[str, Case] = {
+        "no extension": (jars_, str(CAPTURE)),
+        "no catalog": ({**jars_, **DELTA, CATALOG: "builtin"}, str(CAPTURE)),
+        "abc": ({**jars_, **DELTA}, "abc://bucket/capture"),
+        "s3a": ({**jars_, **DELTA}, "s3a://bucket/capture"),
+    }
+    said = told_in_turn(tmp_path_factory.mktemp("unfit"), list(cases.values()))
+    return dict(zip(cases, said, strict=True))
+
+
+def test_no_extension(with_our_jars: dict[str, Raised]) -> None:
+    said = with_our_jars["no extension"]
     assert "lacks spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in said["message"]
     assert "--conf spark.sql.extensions" in said["hint"]
-    name = "spark.sql.catalog.spark_catalog"
-    said = told(tmp_path, {"spark.jars": ours(), **DELTA, name: "builtin"})
-    assert f"lacks {name}=org.apache.spark.sql.delta.catalog.DeltaCatalog" in said["message"]
+    said = with_our_jars["no catalog"]
+    assert f"lacks {CATALOG}=org.apache.spark.sql.delta.catalog.DeltaCatalog" in said["message"]
 
 
 def test_executors_without_the_package(tmp_path: Path) -> None:
@@ -128,9 +155,9 @@ def test_spark_connect_is_refused(tmp_path: Path) -> None:
     [("abc", "no file system for abc: paths", "add the jars"), ("s3a", "S3AFileSystem", "--s3")],
 )
 def test_a_file_system_that_is_not_there(
-    tmp_path: Path, scheme: str, words: str, todo: str
+    with_our_jars: dict[str, Raised], scheme: str, words: str, todo: str
 ) -> None:
-    said = told(tmp_path, {"spark.jars": ours(), **DELTA}, f"{scheme}://bucket/capture")
+    said = with_our_jars[scheme]
     assert words in said["message"]
     assert todo in said["hint"]
     assert "o2" not in said["message"]

@@ -1,4 +1,7 @@
-"""A run in a session of others that is not fit for it; a process prints what is raised, as JSON."""
+"""Runs in sessions of others that are not fit for them, one after another in one process.
+
+Prints what each of them raises, as a JSON list.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,26 @@ from kip848_spark.spark.storage.opening import open_lake
 LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
-def main(lake: str, settings: dict[str, str], capture: str) -> None:
+def raised(lake: str, settings: dict[str, str], capture: str) -> dict[str, str | None]:
+    """What a run in a session with these settings raises. The JVM keeps the class path of the
+    first session."""
     builder = SparkSession.builder.master(settings.pop("spark.master", "local[1]"))
     for name, value in (LOOPBACK | settings).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    told: dict[str, str | None]
     try:
         run_ingest(CaptureSource(capture, "parquet", OFFSETS_TOPIC), open_lake(spark, lake))
-        told = {"kind": "none"}
     except Kip848Error as error:
-        told = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
-    print(json.dumps(told))
-    spark.stop()
+        return {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+    finally:
+        spark.stop()
+    return {"kind": "none"}
+
+
+def main(lake: str, cases: list[tuple[dict[str, str], str]]) -> None:
+    """Each case is the settings of a session and the capture that is read in it."""
+    print(json.dumps([raised(lake, settings, capture) for settings, capture in cases]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3])
+    main(sys.argv[1], json.loads(sys.argv[2]))
