@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from typing import Any
 
 import pytest
 
@@ -47,15 +48,20 @@ def _first(tally: Tally, item: Entry) -> bool:
     return any((f.group_id, f.offset) == (item.group, item.offset) for f in tally.findings)
 
 
+def _group_copy(log: list[Entry], at: int) -> tuple[list[Entry], dict[str, Any]]:
+    """A copy of the log of one group, and the value in it of the entry ``log[at]``."""
+    own = copy.deepcopy([e for e in log if e.group == log[at].group])
+    value = own[sum(e.group == log[at].group for e in log[:at])].value
+    assert value is not None
+    return own, value
+
+
 def _edited(capture: str, kinds: tuple[str, ...], field: str, by: int) -> None:
     log = log_of(capture)
     places = [i for i, e in enumerate(log) if e.kind in kinds and e.value is not None]
     for at in random.Random(capture).sample(places, 25):
-        damaged = copy.deepcopy(log)
-        value = damaged[at].value
-        assert value is not None
+        own, value = _group_copy(log, at)
         value[field] += by
-        own = [e for e in damaged if e.group == log[at].group]
         assert _first(audit(own, KnownTopics()), log[at]), (log[at].group, log[at].offset)
 
 
@@ -77,12 +83,9 @@ def test_a_task_that_two_members_process_is_found(capture: str) -> None:
         tasks = (item.value or {}).get("activeTasks", [])
         others = [rows for (g, m), rows in held.items() if g == item.group and m != item.member]
         if item.value is not None and any(others):
-            damaged = copy.deepcopy(log)
-            value = damaged[at].value
-            assert value is not None
+            own, value = _group_copy(log, at)
             value["activeTasks"] = copy.deepcopy(next(rows for rows in others if rows))
             tried += 1
-            own = [e for e in damaged if e.group == item.group]
             tally = audit(own, KnownTopics())
             found += any(
                 f.check == OWNERSHIP and f.offset == item.offset and f.severity == "critical"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -223,14 +224,22 @@ except ChildProcessError:
 """
 
 
-def test_kernels_are_cached(tmp_path: Path) -> None:
-    """Decoding needs only what `compile_in_background` compiled, and adds nothing to it."""
-    where = {"KIP848_CACHE": str(tmp_path), "NUMBA_CACHE_DIR": ""}
+@pytest.fixture(scope="module")
+def compiled_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with all kernels, which takes seconds to compile. Tests do not change it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    where = {"KIP848_CACHE": str(folder), "NUMBA_CACHE_DIR": ""}
     assert run(COMPILES, **where) == "compiled 0\n"
-    cached = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")}
+    return folder
+
+
+def test_kernels_are_cached(compiled_cache: Path) -> None:
+    """Decoding needs only what `compile_in_background` compiled, and adds nothing to it."""
+    where = {"KIP848_CACHE": str(compiled_cache), "NUMBA_CACHE_DIR": ""}
+    cached = {file: file.stat().st_mtime_ns for file in compiled_cache.rglob("*.nb?")}
     assert {file.suffix for file in cached} == {".nbi", ".nbc"}
     assert run(DECODES, **where) == "text\n"
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.nb?")} == cached
+    assert {file: file.stat().st_mtime_ns for file in compiled_cache.rglob("*.nb?")} == cached
     assert run(COMPILES, **where) == "nothing to do\n"
 
 
@@ -238,7 +247,10 @@ UNUSABLE = "The cache of compiled kernels cannot be used"
 
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_cache_is_replaced_by_compilation(tmp_path: Path, suffix: str) -> None:
+def test_a_damaged_cache_is_replaced_by_compilation(
+    compiled_cache: Path, tmp_path: Path, suffix: str
+) -> None:
+    shutil.copytree(compiled_cache, tmp_path, dirs_exist_ok=True)
     where = {"KIP848_CACHE": str(tmp_path), "NUMBA_CACHE_DIR": ""}
     assert UNUSABLE not in finish(DECODES, **where).stderr
     for file in tmp_path.rglob(f"*.{suffix}"):
