@@ -19,7 +19,7 @@ INT_MAX = 2**31 - 1
 SESSION = "group.consumer.session.timeout.ms"
 HEARTBEAT = "group.consumer.heartbeat.interval.ms"
 INTERVAL = "group.consumer.assignment.interval.ms"
-ASSIGNORS = "group.consumer.assignors"
+ASSIGNORS_SETTING = "group.consumer.assignors"
 MAX_SIZE = "group.consumer.max.size"
 MIGRATION = "group.consumer.migration.policy"
 REGEX_REFRESH = "group.consumer.regex.refresh.interval.ms"
@@ -49,7 +49,7 @@ NUMBERS: dict[str, tuple[int, int]] = {  # name: default, minimum
     METADATA_BYTES: (4_096, 0),
 }
 _LISTS: dict[str, tuple[str, frozenset[str]]] = {
-    ASSIGNORS: ("uniform,range", frozenset({"uniform", "range"})),
+    ASSIGNORS_SETTING: ("uniform,range", frozenset({"uniform", "range"})),
     MIGRATION: ("bidirectional", frozenset({"bidirectional", "upgrade", "downgrade", "disabled"})),
     PROTOCOLS: ("classic,consumer", frozenset({"classic", "consumer", "share", "streams"})),
 }
@@ -84,7 +84,7 @@ class BrokerConfig:
             self._numbers[name] = _parse_int(name, value, NUMBERS[name][1])
         elif name in _LISTS:
             words = [w.strip() for w in value.split(",") if w.strip()]
-            if name == ASSIGNORS:
+            if name == ASSIGNORS_SETTING:
                 words = [_BUILTIN.get(w, w) for w in words]
             elif name == MIGRATION:
                 words = [w.lower() for w in words]
@@ -137,7 +137,7 @@ class BrokerConfig:
     @property
     def assignors(self) -> list[str]:
         """The server-side assignors on offer; the first one is the default."""
-        return self._lists[ASSIGNORS].split(",")
+        return self._lists[ASSIGNORS_SETTING].split(",")
 
     @property
     def consumer_protocol(self) -> bool:

@@ -20,7 +20,7 @@ from kip848_spark.coordinator.consumer_protocol import (
 from kip848_spark.coordinator.records import Json
 from kip848_spark.simulation.client import BACKOFF, SimulatedClient
 
-HEARTBEAT = 3_000
+HEARTBEAT_INTERVAL = 3_000
 REJOIN_AFTER = 30_000
 """How long (ms) a leader waits before it rejoins if it withheld partitions or took over from
 another leader. The member that was to revoke them may have been restarted, and then nobody else
@@ -137,7 +137,7 @@ class ClassicConsumer(SimulatedClient):
                 return
             self.set_owned(owned)
             self.update_at_rest()
-            self.after(HEARTBEAT, self._heartbeat)
+            self.after(HEARTBEAT_INTERVAL, self._heartbeat)
             if self.incomplete:
                 self.after(REJOIN_AFTER, self._rejoin)
         elif answer["errorCode"] in _RESET:
@@ -175,7 +175,7 @@ class ClassicConsumer(SimulatedClient):
         }
         if self.cut_off or partition.is_lost():
             self.write_commits(partition.now)
-            self.after(HEARTBEAT, self._heartbeat)
+            self.after(HEARTBEAT_INTERVAL, self._heartbeat)
             return
         partition.request(
             "Heartbeat", request, self.sender, self._on_heartbeat, version=4, group=self.group
@@ -184,7 +184,7 @@ class ClassicConsumer(SimulatedClient):
     def _on_heartbeat(self, answer: Json) -> None:
         code = answer["errorCode"]
         if code == "NONE":
-            self.after(HEARTBEAT, self._heartbeat)
+            self.after(HEARTBEAT_INTERVAL, self._heartbeat)
             if self.subscribed != tuple(sorted(self.group.topics_for(self.number))) or (
                 self.assigned_sizes is not None and self.assigned_sizes != self._topic_sizes()
             ):

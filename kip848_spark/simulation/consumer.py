@@ -11,7 +11,7 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.simulation.client import BACKOFF, SimulatedClient
 from kip848_spark.simulation.interfaces import OwnedPartitions
 
-HEARTBEAT = 5_000
+HEARTBEAT_INTERVAL = 5_000
 SLOW_EXTRA = 15_000
 """How much longer (ms) than its rebalance timeout a slow application takes to revoke partitions."""
 _FENCED = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND")
@@ -84,12 +84,12 @@ class Consumer(SimulatedClient):
         epoch = self.epoch
         request = self._request(full=False, owned=False)
         if partition.only_keeps_session(request, self):
-            self.after(HEARTBEAT, self._regular_heartbeat)
+            self.after(HEARTBEAT_INTERVAL, self._regular_heartbeat)
             return
         answer = partition.heartbeat(request, self)
         same = answer["errorCode"] == "NONE" and answer["memberEpoch"] == epoch
         if same and answer["assignment"] is None:
-            self.after(HEARTBEAT, self._regular_heartbeat)
+            self.after(HEARTBEAT_INTERVAL, self._regular_heartbeat)
             return
         schedule = self._schedule
 
@@ -130,7 +130,7 @@ class Consumer(SimulatedClient):
         elif not self.sent_full:
             self._heartbeat(full=True)
             return
-        self.after(HEARTBEAT, self._regular_heartbeat)
+        self.after(HEARTBEAT_INTERVAL, self._regular_heartbeat)
 
     # Reconciliation
 

@@ -21,7 +21,7 @@ _SOURCE = Path(__file__).parent / "java" / "Assign.java"
 def kafka_targets(
     version: str, specs: list[tuple[str, AssignmentSpec]]
 ) -> list[dict[str, dict[str, list[int]]]]:
-    """What a release's classes make of each (assignor, group)."""
+    """The targets that a release's own classes compute for each (assignor, group)."""
     jars = os.pathsep.join(str(jar) for jar in broker_jars(version))
     done = subprocess.run(
         [str(find_java()), "-Xmx512m", "-cp", jars, str(_SOURCE)],
@@ -64,7 +64,7 @@ def _parse(line: str) -> dict[str, dict[str, list[int]]]:
 
 
 def random_group(seed: int) -> tuple[str, AssignmentSpec]:
-    """A group in the middle of its life: some old target, some change since."""
+    """A random group with an old target and some changes since."""
     rng = random.Random(seed)
     shard = Shard(find_release("4.3"), BrokerConfig(find_release("4.3")), seed)
     topics = [shard.new_uuid() for _ in range(rng.randint(1, 5))]

@@ -194,7 +194,7 @@ class BrokerComparison:
                 self._compare(answered, response)
         self._take(steps, answers=False)
         if answer is None:
-            time.sleep(0.03)  # the broker has to have taken it in before anyone else speaks
+            time.sleep(0.03)  # the broker must receive it before the next request
         return answer
 
     def send_to_broker(self, api: str, version: int, request: Json) -> Json:
@@ -234,7 +234,7 @@ class BrokerComparison:
         self._take(self.reference.request(_now(), "EndTxn", marker))
 
     def _connection(self, conversation: str, client: str) -> Connection:
-        # A broker takes one request at a time from a connection: what waits keeps its own busy.
+        # A broker handles one request per connection at a time, so a delayed one blocks its own.
         busy = {id(waiting.connection) for waiting in self._waiting.values()}
         for number in itertools.count():
             key = (f"{conversation}/{number}", client)
@@ -252,7 +252,7 @@ class BrokerComparison:
         timeout = 5.0
         if api == "JoinGroup" and not request.get("memberId"):
             if request.get("groupInstanceId") is not None or version < 4:
-                timeout = 0.3  # it may have to wait for others
+                timeout = 0.3  # the answer may wait for other members
         elif not (api == "ConsumerGroupHeartbeat" and version == 0):
             return None
         answer = waiting.connection.receive(waiting.number, timeout)

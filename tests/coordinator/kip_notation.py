@@ -45,7 +45,7 @@ class KipExample:
         self.coordinator.topic(self.now, "foo", FOO, partitions)
 
     def target(self, **shares: list[int]) -> None:
-        """The target the coordinator will compute next."""
+        """Set the target that the coordinator computes next."""
         self._target = shares
 
     @contextmanager
@@ -135,7 +135,7 @@ class KipExample:
         rows = [{"memberId": member, "groupInstanceId": None}]
         assert self.send("LeaveGroup", {"members": rows}, member)["errorCode"] == "NONE"
 
-    # A page that begins in the middle of a group's life
+    # Examples that start with an existing group
 
     def loads(self, epoch: int, **shares: list[int]) -> None:
         """Load a stable group at that epoch from its records."""
@@ -210,7 +210,7 @@ class KipExample:
         self.coordinator.replay(record("2", 3, {"group": "g"}, value))
         self.coordinator.finish_loading(self.now)
 
-    # What the page shows
+    # Checks
 
     def shows(
         self,

@@ -22,7 +22,7 @@ class Difference:
 
 
 def plain(response: Any, like: Any = None) -> Any:
-    """A response without what need not agree: texts, throttling, order of groups."""
+    """A response without the fields that may differ: messages, throttle time, order of groups."""
     if isinstance(response, dict):
         out = {}
         for key, value in response.items():
@@ -32,7 +32,7 @@ def plain(response: Any, like: Any = None) -> Any:
                 continue
             out[key] = plain(value, like.get(key) if isinstance(like, dict) else None)
             if key == "protocolName" and "protocolType" not in (like or response):
-                out[key] = value or ""  # JoinGroup cannot say null before it has a type as well
+                out[key] = value or ""  # JoinGroup has a nullable protocol name only in versions with a type
         return out
     if isinstance(response, list):
         rows = [
@@ -45,7 +45,7 @@ def plain(response: Any, like: Any = None) -> Any:
 
 
 def normal(record: Json) -> Json:
-    """A record without what need not agree: times, and the image's version."""
+    """A record without the fields that may differ: times, and the image version."""
     value = record["value"]
     if value is not None:
         data = {k: (0 if k in _MADE_UP else v) for k, v in value["data"].items()}

@@ -112,7 +112,7 @@ def patterns(conversation: Conversation, seed: int, steps: int = 30) -> Pauses:
     for step in range(steps):
         if step == late:
             conversation.topic(names[len(topics)], 2)
-            yield 10.5  # for so long the topics are not matched anew
+            yield 10.5  # expressions are resolved at most every ten seconds
         member = rng.choice(members)
         what = rng.random()
         if member.epoch <= 0:

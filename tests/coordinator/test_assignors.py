@@ -1,4 +1,4 @@
-"""The assignors against Kafka's own classes, and by their properties."""
+"""The assignors against Kafka's own classes, and properties of their targets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPS = 3_000
 
 @pytest.mark.parametrize("version", ["4.3.1", "4.0.2"])
 def test_targets_equal_those_of_kafka(version: str) -> None:
-    """Given the order of the members the target is the same, down to how it is listed."""
+    """For the same order of members, targets are equal, including the order of their lists."""
     specs = [random_group(seed) for seed in range(GROUPS)]
     wrong = []
     for (name, spec), kafka in zip(specs, kafka_targets(version, specs), strict=True):
@@ -28,7 +28,7 @@ def test_targets_equal_those_of_kafka(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["4.3.1", "4.0.2"])
 def test_heterogeneous_group_that_counts_as_homogeneous(version: str) -> None:
-    """As after a member without topics joined, which changes no epoch: seen on 4.2.0."""
+    """As after a member without topics joined, which bumps no epoch: observed on 4.2.0."""
     groups = (random_group(seed) for seed in range(GROUPS // 2))
     specs = [(name, replace(spec, homogeneous=True)) for name, spec in groups]
     for (name, spec), kafka in zip(specs, kafka_targets(version, specs), strict=True):

@@ -1,4 +1,4 @@
-"""Loading real brokers' logs: nothing raises, and the state is what the broker said it was."""
+"""Logs of real brokers load without errors, and give the state that the broker reported."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ CAPTURES = sorted(folder.name for folder in DATA.glob("kafka-*")) or ["none"]
 def load(capture: str) -> tuple[Coordinator, dict[str, Any], int]:
     folder = DATA / capture
     if not folder.is_dir():
-        pytest.skip("no capture is here")
+        pytest.skip("the capture is missing")
     live = json.loads((folder / "live.json").read_text())
-    whole = Coordinator(capture.removeprefix("kafka-"))
+    coordinator = Coordinator(capture.removeprefix("kafka-"))
     count = 0
     with gzip.open(folder / "dump.jsonl.gz", "rt") as lines:
         for text in lines:
             line = json.loads(text)
             producer = line["producerId"] if line["transactional"] else -1
             if line.get("marker"):
-                whole.replay_marker(producer, commit=line["marker"] == "COMMIT")
+                coordinator.replay_marker(producer, commit=line["marker"] == "COMMIT")
                 continue
             record = {"key": line["key"], "value": line["payload"]}
-            whole.replay(record, line["offset"], producer=producer, timestamp=line["timestamp"])
+            coordinator.replay(
+                record, line["offset"], producer=producer, timestamp=line["timestamp"]
+            )
             count += 1
     for name, topic in live["topics"].items():
         # librdkafka prints ids in plain base64, Kafka in the URL-safe one.
         topic_id = topic["topic_id"].replace("+", "-").replace("/", "_")
-        whole.shard.topics.put(Topic(name, topic_id, topic["partitions"]))
-    return whole, live, count
+        coordinator.shard.topics.put(Topic(name, topic_id, topic["partitions"]))
+    return coordinator, live, count
 
 
 def pairs(coordinator: Coordinator, partitions: Any) -> list[list[Any]]:

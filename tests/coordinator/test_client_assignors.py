@@ -1,4 +1,6 @@
-"""The KIP's client side mode: a member computes, the coordinator checks and installs."""
+"""The KIP's client-side mode: a member computes the assignment, the coordinator checks and installs
+it.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def test_only_the_chosen_member_may_install_and_only_in_time() -> None:
         group.send("ConsumerGroupPrepareAssignment", memberId="X", memberEpoch=0)["errorCode"]
         == "UNKNOWN_MEMBER_ID"
     )
-    group.now += 6_000  # A's rebalance timeout is over: B is chosen
+    group.now += 6_000  # A's rebalance timeout has passed: B is chosen
     assert group.joins("B")["shouldComputeAssignment"]
     assert not group.joins("A")["shouldComputeAssignment"]
 

@@ -1,5 +1,6 @@
-"""A Hypothesis state machine over the coordinator, and mutants that break its invariants: the same
-checks must notice each of them."""
+"""A Hypothesis state machine over the coordinator. Mutants that break a rule must fail
+its checks.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from tests.coordinator.mutants import MUTANTS
 
 
 class Machine(RuleBasedStateMachine):
-    """Anything may happen to a group, in any order."""
+    """Any event may happen to a group, in any order."""
 
     release = "4.3"
 

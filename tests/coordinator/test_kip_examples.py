@@ -1,8 +1,8 @@
 """The KIP's worked examples, step by step ("Case Studies" of KIP-848).
 
-The KIP shows group, target and members after each step; so do these. Where the KIP takes the
-target as given ("the coordinator computes and installs"), the example's own target is installed,
-so that the steps read as on the example. The KIP separates computing a target from the heartbeat
+The KIP shows group, target and members after each step, and so do these tests. Where the KIP takes
+the target as given ("the coordinator computes and installs"), the example's target is installed, so
+that the steps equal the KIP's. The KIP separates the computation of a target from the heartbeat
 that follows; a coordinator does both in one heartbeat.
 """
 
@@ -41,13 +41,13 @@ def test_three_members_join_one_after_the_other(release: str) -> None:
     )
     assert example.heartbeats("A") == [0, 1]  # told to revoke foo-2
     example.shows(members={"A": (first + 1, [0, 1], [2]), "B": (first + 2, [], [])})
-    example.acknowledges("A")  # released: A is at its target's epoch
+    example.acknowledges("A")  # released: A is at the target epoch
     example.shows(members={"A": (first + 2, [0, 1], []), "B": (first + 2, [], [])})
     assert example.heartbeats("B") == [2]
 
     example.target(A=[0], B=[2], C=[1])
     example.joins("C")
-    example.heartbeats("B")  # nothing to revoke: straight to the new epoch
+    example.heartbeats("B")  # nothing to revoke: it moves to the new epoch
     example.shows(
         group=first + 3,
         members={
@@ -107,7 +107,7 @@ def test_member_fails_at_epoch_22() -> None:
     example.now += 40_000
     example.heartbeats("B")
     example.heartbeats("C")
-    example.now += 10_000  # A's session is over
+    example.now += 10_000  # A's session has ended
     example.coordinator.run_until(example.now)
     example.shows(group=23, members={"B": (22, [3, 4], []), "C": (22, [2, 5], [])})
     example.target(B=[3, 4, 0], C=[2, 5, 1])
@@ -136,12 +136,12 @@ def test_partition_is_added_at_epoch_22() -> None:
 
 
 def test_online_migration_at_epoch_22() -> None:
-    """A classic group at generation 22; A and B come back with the new protocol."""
+    """A classic group at generation 22; A and B return with the new protocol."""
     example = KipExample("kip", partitions=6)
     example.loads_classic(22, A=[0, 1], B=[3, 4], C=[2, 5])
 
     example.target(A=[0, 1], B=[3, 4], C=[2, 5])
-    example.joins("A")  # converted: the generation is the epoch, and nothing moved
+    example.joins("A")  # converted: the generation is the epoch, and no partition moved
     example.shows(
         target={"A": [0, 1], "B": [3, 4], "C": [2, 5]},
         members={"A": (22, [0, 1], []), "B": (22, [3, 4], []), "C": (22, [2, 5], [])},
@@ -153,7 +153,7 @@ def test_online_migration_at_epoch_22() -> None:
     example.shows(group=23, members={"A": (22, [0, 1], []), "C": (22, [2, 5], [])})
     assert example.heartbeats("A") == [0, 1, 3]
     assert example.classic_heartbeat("C", 22) == "REBALANCE_IN_PROGRESS"
-    assert example.classic_join("C", owned=[]) == 23  # eager: it gave up everything
+    assert example.classic_join("C", owned=[]) == 23  # eager: it revoked all partitions
     assert example.classic_sync("C", 23) == [2, 4, 5]
     example.shows(group=23, members={"A": (23, [0, 1, 3], []), "C": (23, [2, 4, 5], [])})
 
@@ -175,7 +175,7 @@ def test_online_migration_at_epoch_22() -> None:
 
 
 def test_data_model_of_the_kip() -> None:
-    """Group, target and current assignment are three things with an epoch each (the draft)."""
+    """Group, target assignment and current assignment each have an epoch (KIP draft)."""
     example = KipExample("kip", partitions=4)
     example.target(A=[0, 1, 2, 3])
     example.joins("A")

@@ -1,4 +1,4 @@
-"""Limits of a group: how many members, and which migration is allowed."""
+"""Limits of a group: its size, and the migrations that are allowed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def started(release: str = "4.3", **config: str) -> Coordinator:
 
 
 def classic_member(coordinator: Coordinator) -> str:
-    """A stable classic group of one; the id of its member."""
+    """Create a stable classic group with one member; returns the member's id."""
     member = str(classic_join(coordinator, 10)["memberId"])
     assert classic_join(coordinator, 20, member)["errorCode"] == "NONE"
     answer = send(coordinator, 30, "SyncGroup", memberId=member, generationId=1, assignments=[])

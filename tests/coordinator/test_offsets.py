@@ -1,4 +1,4 @@
-"""Offsets in time: transactions, expiry, deletion; and the metrics that count them."""
+"""Transactions, expiry and deletion of offsets, and the metrics that count them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Broker:
         return part["committedOffset"], part["errorCode"]
 
     def until(self, at: int) -> list[str]:
-        """Let time pass; the kinds of the records written meanwhile."""
+        """Advance the clock; returns the key types of the records written meanwhile."""
         self.now = at
         return kinds(self.coordinator.run_until(at))
 

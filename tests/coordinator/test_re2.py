@@ -1,4 +1,4 @@
-"""Expressions as RE2J reads them: taken or refused, and what they match."""
+"""Expressions against RE2J: accepted or refused, and what they match."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def expressions(count: int) -> list[str]:
 
 
 def re2j(version: str, tested: list[str]) -> list[str]:
-    """What a release's own library makes of each expression."""
+    """The results of a release's own library for each expression."""
     jars = os.pathsep.join(str(jar) for jar in broker_jars(version))
     done = subprocess.run(
         [str(find_java()), "-Xmx256m", "-cp", jars, str(_SOURCE)],

@@ -1,4 +1,4 @@
-"""``kip848 coordinate``'s engine: JSON lines in, JSON lines out."""
+"""The engine of ``kip848 coordinate``: JSON lines in, JSON lines out."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def record(kind: str, value: Any, **key: Any) -> dict[str, Any]:
 def test_replay_raises_where_a_broker_fails() -> None:
     coordinator = Coordinator("4.3")
     coordinator.replay(record("99", {"x": 1}))  # an unknown key type is skipped
-    coordinator.replay(record("3", None))  # nothing to take away
+    coordinator.replay(record("3", None))  # nothing to delete
     coordinator.replay(record("3", {"epoch": 3}))
     with pytest.raises(ReplayError, match="epoch is still there"):
         coordinator.replay(record("3", None))
@@ -147,7 +147,7 @@ def owned(member: str, epoch: int) -> dict[str, Any]:
 
 
 def test_partition_changes_owner_only_at_a_higher_epoch() -> None:
-    """KAFKA-19862: a compacted log may show the new owner first."""
+    """KAFKA-19862: a compacted log may contain the new owner first."""
     coordinator = Coordinator("4.3")
     coordinator.replay(owned("A", 5))
     coordinator.replay(owned("B", 6))

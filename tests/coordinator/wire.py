@@ -1,7 +1,7 @@
-"""Raw Kafka requests over a socket, from and to the JSON form that the reference speaks.
+"""Raw Kafka requests over a socket, converted from and to the reference's JSON form.
 
-kio has a dataclass a message and version; here a request is a plain dict in Kafka's lower camel
-names, and so is a response, with error codes by name, uuids and bytes in base64.
+kio has a dataclass per message and version. Here requests and responses are plain dicts with
+Kafka's lower camel case names, error codes by name, and uuids and bytes in base64.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _json_name(field: str, kind: str) -> str:
 
 
 def from_json(cls: Any, data: dict[str, Any]) -> Any:
-    """An entity of ``cls`` from a dict; what the dict lacks takes the message's default."""
+    """Build an entity of ``cls`` from a dict; missing fields take the message's default."""
     hints = typing.get_type_hints(cls)
     values = {}
     for field in dataclasses.fields(cls):
@@ -124,14 +124,14 @@ def _out(kind: str, value: Any) -> Any:
 
 
 def base64_form(topic_id: Uuid) -> str:
-    """A uuid of the admin client as Kafka prints it."""
+    """A uuid of the admin client in the form that Kafka prints."""
     halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
     raw = b"".join((half & (2**64 - 1)).to_bytes(8, "big") for half in halves)
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 class Connection:
-    """One client's connection; one request under way at a time, unless the answer is awaited."""
+    """One client's connection, with one request in flight at a time."""
 
     def __init__(self, bootstrap: str, client_id: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -163,7 +163,7 @@ class Connection:
         return self._correlation
 
     def receive(self, number: int, timeout: float) -> dict[str, Any] | None:
-        """The answer to a request, or ``None`` if there is none in time."""
+        """The answer to a request, or ``None`` after the timeout."""
         deadline = datetime.datetime.now().timestamp() + timeout
         while number not in self._answered:
             left = deadline - datetime.datetime.now().timestamp()

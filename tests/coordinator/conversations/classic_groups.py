@@ -63,7 +63,7 @@ def classic_errors(conversation: Conversation) -> Pauses:
 
 @scripted()
 def classic_static(conversation: Conversation) -> Pauses:
-    """Static members come back under new ids; a stable group does not rebalance for that."""
+    """Static members return with new ids; a stable group does not rebalance for that."""
     conversation.topic("foo", 4)
     a = conversation.classic("A", "foo", instance="a")
     b = conversation.classic("B", "foo", instance="b")

@@ -26,7 +26,7 @@ def unknown(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
 
 
 def given_an_id(conversation: Conversation) -> tuple[ClassicClient, ClassicClient]:
-    """The member has been given an id and has not joined with it."""
+    """The member has received an id and has not joined with it."""
     me, other = classics(conversation)
     request = {"protocols": [{"name": "range", "metadata": me.metadata()}]}
     answer = conversation.send(

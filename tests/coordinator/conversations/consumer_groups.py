@@ -8,7 +8,7 @@ from tests.coordinator.conversations.registry import scripted
 
 @scripted()
 def three_members_join_foo(conversation: Conversation) -> Pauses:
-    """The KIP's first example, with a member more."""
+    """The KIP's first example, with one more member."""
     conversation.topic("foo", 3)
     a, b, c = (conversation.consumer(name, "foo") for name in "ABC")
     a.join()
@@ -34,7 +34,7 @@ def three_members_join_foo(conversation: Conversation) -> Pauses:
 
 @scripted()
 def lost_response(conversation: Conversation) -> Pauses:
-    """A member that missed the response which moved it on retries with its previous epoch."""
+    """A member that missed the response with its new epoch retries with its previous epoch."""
     conversation.topic("foo", 4)
     a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo")
     a.join()
@@ -53,7 +53,7 @@ def lost_response(conversation: Conversation) -> Pauses:
 
 @scripted()
 def metadata_changes(conversation: Conversation) -> Pauses:
-    """Only the subscription bumps the epoch; everything else is merely stored."""
+    """Only a changed subscription bumps the epoch; other metadata is only stored."""
     conversation.topic("foo", 3)
     conversation.topic("bar", 2)
     a, b = conversation.consumer("A", "foo"), conversation.consumer("B", "foo")
@@ -94,7 +94,7 @@ def metadata_changes(conversation: Conversation) -> Pauses:
 
 @scripted()
 def many_members(conversation: Conversation) -> Pauses:
-    """So many that the tables of a broker have grown."""
+    """Enough members for a broker's hash tables to grow."""
     conversation.topic("foo", 20)
     members = [conversation.consumer(f"m{number:02}", "foo") for number in range(14)]
     for member in members:
@@ -112,7 +112,7 @@ def many_members(conversation: Conversation) -> Pauses:
 
 @scripted()
 def every_bad_heartbeat(conversation: Conversation) -> Pauses:
-    """Errors of a request itself, and of a member or group that isn't there."""
+    """Invalid requests, and requests of unknown members or to unknown groups."""
     conversation.topic("foo", 2)
     a = conversation.consumer("A", "foo")
     a.join(groupId="")

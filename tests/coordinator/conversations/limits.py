@@ -130,7 +130,7 @@ def third_classic_member_is_refused(conversation: Conversation, version: int) ->
     conversation.describe()
     for member in (a, b):
         member.leave()
-    yield 3  # the empty group is swept away
+    yield 3  # the sweep deletes the empty group
     c.join(version)
     yield 2.3
     conversation.describe()

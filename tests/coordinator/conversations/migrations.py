@@ -1,4 +1,4 @@
-"""Groups that go from one protocol to the other, with members and without."""
+"""Groups that change their protocol, with and without members."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.coordinator.conversations.registry import scripted
 
 @scripted()
 def upgrade_and_downgrade(conversation: Conversation) -> Pauses:
-    """Online migration up, with a classic member reconciled, and down again."""
+    """Online upgrade, reconciliation of a classic member, and downgrade."""
     conversation.topic("foo", 6)
     a = conversation.classic("A", "foo")
     a.join()
@@ -70,7 +70,7 @@ def empty_groups_change_type(conversation: Conversation) -> Pauses:
 
 @scripted()
 def downgrade_by_static_replacement(conversation: Conversation) -> Pauses:
-    """The last member of the new protocol is replaced by itself, with the classic protocol."""
+    """The last member of the new protocol returns with the classic protocol."""
     conversation.topic("foo", 4)
     c = conversation.classic("C", "foo")
     c.join()
@@ -97,7 +97,7 @@ def downgrade_by_static_replacement(conversation: Conversation) -> Pauses:
 
 @scripted()
 def static_replacement_by_a_classic_member(conversation: Conversation) -> Pauses:
-    """A static member changes its protocol while others of the new one remain."""
+    """A static member changes its protocol while other members of the new protocol remain."""
     conversation.topic("foo", 4)
     a, b = conversation.consumer("A", "foo", instance="a"), conversation.consumer("B", "foo")
     a.join()

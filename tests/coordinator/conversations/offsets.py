@@ -1,4 +1,4 @@
-"""Commits, fetches and deletions; transactions; what expires."""
+"""Commits, fetches, deletions and transactions."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ BETWEEN = ["nothing", "plain_commit", "delete_offset", "delete_group", "delete_t
 
 @scripted(committed=[True, False], between=BETWEEN)
 def transaction(conversation: Conversation, committed: bool, between: str) -> None:
-    """Its offsets wait for the marker; what comes between counts by its place in the log."""
+    """Offsets stay pending until the marker; a commit in between is ordered by its log offset."""
     conversation.topic("foo", 2)
     a = conversation.consumer("A", "foo", member_id="")
     a.commit("foo", 0, 5, generationIdOrMemberEpoch=-1)
@@ -126,7 +126,7 @@ def transaction(conversation: Conversation, committed: bool, between: str) -> No
 
 @scripted()
 def transaction_times_out(conversation: Conversation) -> Pauses:
-    """Its coordinator aborts it."""
+    """The transaction coordinator aborts it."""
     conversation.shared_topic("foo", 6)
     one = conversation.transaction()
     one.begin(timeout=1_000)
@@ -152,7 +152,7 @@ def marker_of_a_transaction_without_offsets(conversation: Conversation) -> None:
 
 @scripted(topic=["known", "deleted", "never"], partition=[0, 99])
 def commits_by_topic_id(conversation: Conversation, topic: str, partition: int) -> None:
-    """OffsetCommit and OffsetFetch from version 10 on, which 4.2 was the first to offer."""
+    """OffsetCommit and OffsetFetch from version 10 on, available since 4.2."""
     if conversation.comparison.broker.version < "4.2":
         return
     conversation.topic("foo", 2)
@@ -173,7 +173,7 @@ def commits_by_topic_id(conversation: Conversation, topic: str, partition: int) 
 
 @scripted(api=["OffsetCommit", "TxnOffsetCommit"])
 def commits_of_existing_and_missing_partitions(conversation: Conversation, api: str) -> None:
-    """Each partition has its answer; what is not there is answered first."""
+    """Each partition gets an answer; missing ones are answered first."""
     conversation.shared_topic("foo", 6)
     conversation.shared_topic("bar", 2)
     rows = [
@@ -196,7 +196,7 @@ def commits_of_existing_and_missing_partitions(conversation: Conversation, api: 
 
 @scripted(version=[2, 5, 7, 9], partition=[0, 99])
 def commits_by_name(conversation: Conversation, version: int, partition: int) -> None:
-    """Older versions cannot say all; a partition that is not there is an error."""
+    """Versions that name topics by name; a missing partition is an error."""
     conversation.shared_topic("foo", 6)
     a = conversation.consumer("A", "foo", member_id="")
     a.commit("foo", partition, 5, "text", generationIdOrMemberEpoch=-1, version=version)
@@ -207,7 +207,7 @@ def commits_by_name(conversation: Conversation, version: int, partition: int) ->
 
 @scripted(number=range(4))
 def topic_is_recreated(conversation: Conversation, number: int) -> None:
-    """Offsets of a deleted topic go; a topic's new id is another topic."""
+    """Offsets of a deleted topic are deleted; a topic with another id is another topic."""
     conversation.topic("foo", 2)
     a = conversation.consumer("A", "foo")
     a.join()
@@ -228,7 +228,7 @@ def topic_is_recreated(conversation: Conversation, number: int) -> None:
 
 @scripted(member=["right", "wrong", "none"], stable=[True, False])
 def fetch_of_all_partitions(conversation: Conversation, member: str, stable: bool) -> None:
-    """No topics named means all that have an offset."""
+    """Without topics, a fetch returns every partition with an offset."""
     conversation.shared_topic("foo", 6)
     conversation.shared_topic("bar", 2)
     a = conversation.consumer("A", "foo")

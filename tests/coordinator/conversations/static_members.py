@@ -1,4 +1,4 @@
-"""Members with an instance id: going for a while, and coming back."""
+"""Members with an instance id that leave temporarily and return."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.coordinator.conversations.registry import scripted
 
 @scripted()
 def static_restart(conversation: Conversation) -> Pauses:
-    """A static member leaves for a while and comes back under another id."""
+    """A static member leaves temporarily and returns with another id."""
     conversation.topic("foo", 4)
     a = conversation.consumer("A1", "foo", instance="a")
     b = conversation.consumer("B", "foo")

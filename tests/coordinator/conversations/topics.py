@@ -166,7 +166,7 @@ def expression_changes(conversation: Conversation, change: str) -> Pauses:
     )
     for member in (a, b):
         member.join()
-        yield 0.3  # it has ordered a resolution
+        yield 0.3  # the join scheduled a resolution
     for member in (a, b):
         member.acknowledge()
     names = [conversation.topic_name("b1")]
@@ -186,7 +186,7 @@ def expression_changes(conversation: Conversation, change: str) -> Pauses:
     for _ in range(2):
         for member in (a, b):
             member.acknowledge()
-            yield 0.1  # it may have ordered a resolution
+            yield 0.1  # the heartbeat may have scheduled a resolution
     conversation.describe()
 
 

@@ -26,7 +26,7 @@ STATES = [
 def groups_are_listed(conversation: Conversation, phase: Callable[[Conversation], Any]) -> Pauses:
     """Filter by each state and type, in upper and lower case."""
     phase(conversation)
-    yield 0.1  # a list shows what is written for good
+    yield 0.1  # a list shows only written state
     for state in STATES:
         conversation.send("x", "ListGroups", statesFilter=[state], typesFilter=[])
     for kind in ("classic", "Consumer", "share", "nonsense"):
