@@ -1,4 +1,4 @@
-"""The notebooks in examples/, run in a real kernel: no cell fails, and each prints what it shows."""
+"""The notebooks in examples/, run in a real kernel: each prints the output that it shows."""
 
 from __future__ import annotations
 
