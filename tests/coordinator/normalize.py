@@ -32,7 +32,7 @@ def plain(response: Any, like: Any = None) -> Any:
                 continue
             out[key] = plain(value, like.get(key) if isinstance(like, dict) else None)
             if key == "protocolName" and "protocolType" not in (like or response):
-                out[key] = value or ""  # JoinGroup has a nullable protocol name only in versions with a type
+                out[key] = value or ""  # nullable only in versions with protocolType
         return out
     if isinstance(response, list):
         rows = [
