@@ -13,7 +13,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.scenarios import SETTINGS, Quiet, drive
+from kip848_spark.local.scenarios import SETTINGS, IdleConsumers, drive
 from kip848_spark.spark.session import local_session
 from tests.spark.s3 import S3Server, s3_server
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _group(item: pytest.Item) -> str:
     fixtures = set(getattr(item, "fixturenames", ()))
-    if fixtures & {"broker", "quiet"}:
+    if fixtures & {"broker", "idle_consumers"}:
         return SHARED_BROKER
     if "spark" in fixtures:
         return SHARED_SESSION
@@ -76,7 +76,7 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def quiet(broker: Broker) -> Iterator[Quiet]:
+def idle_consumers(broker: Broker) -> Iterator[IdleConsumers]:
     """The same broker after all scenarios, their consumers running and writing nothing."""
     with drive(broker) as rest:
         yield rest

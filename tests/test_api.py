@@ -19,7 +19,7 @@ from kip848_spark import CaptureSource, KafkaSource, Lake, RunResult, decode, de
 from kip848_spark.errors import CaptureError, LakeError, NotFoundError, UsageError
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.scenarios import Quiet
+from kip848_spark.local.scenarios import IdleConsumers
 from tests.captures import COMMITTED, DUMP, RECORDS, read_dump
 from tests.conftest import DATA
 from tests.spark.lakes import OF_THE_RUN, halves, write_part
@@ -194,7 +194,7 @@ def test_a_second_run_changes_nothing(result: RunResult, spark: SparkSession) ->
 
 
 def test_a_running_cluster_is_compared(
-    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+    idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     source = KafkaSource(broker.bootstrap, settings={"client.id": "api"})
     done = kip848_spark.run(source, Lake(tmp_path / "lake"), spark=spark)

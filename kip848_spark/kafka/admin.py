@@ -2,7 +2,7 @@
 
 Asked through Kafka's admin protocol, of any cluster and with any client settings. Every question
 has a time limit, and every way it can fail is one sentence (``SourceError``). librdkafka's own log
-goes to the logger ``kip848_spark.config.client_settings``, never to the terminal.
+goes to the logger ``kip848_spark.librdkafka``, never to the terminal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOPICS_A_REQUEST = 500
 _REQUESTS_AT_ONCE = 32
 _PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
 
-LOG = logging.getLogger("kip848_spark.config.client_settings")
+LOG = logging.getLogger("kip848_spark.librdkafka")
 LOG.addHandler(logging.NullHandler())
 
 

@@ -26,7 +26,7 @@ from kip848_spark.runtime.jars import ReportProgress, broker_jars
 from kip848_spark.runtime.java import find_java
 
 CANONICAL = "4.3.1"
-"""The release whose printer of the log is the reference, whatever release wrote it."""
+"""The release whose log printer is the reference for logs of all releases."""
 
 _START_TIMEOUT = 90.0
 _STOP_TIMEOUT = 15.0
@@ -41,35 +41,38 @@ DEFAULTS: Mapping[str, str] = {
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "2",
     "auto.create.topics.enable": "false",
-    # Both ways, so that a group can go from the classic protocol to the new one and back.
+    # A group can migrate from the classic protocol to the new one and back.
     "group.consumer.migration.policy": "bidirectional",
     "group.coordinator.rebalance.protocols": "classic,consumer",
-    # Quick answers: a dead member is noticed in seconds and a new one waits for nobody.
+    # Short timeouts: a dead member is noticed within seconds, and a new one need not wait.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "4000",
-    # A broker that is restarted is let in again at once.
+    # A restarted broker can register again at once.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "log.cleaner.enable": "false",
     "log.retention.ms": "-1",
 }
-"""What differs from a broker as it is shipped; ``settings`` of ``Broker`` come on top. ``client``
-is what a client must set if these demand it (SASL)."""
+"""The settings that differ from Kafka's defaults. The ``settings`` of a `Broker` override them."""
 
 
 def _random_id() -> str:
-    """A uuid in Kafka's form. Its tools take one that begins with a dash for an option."""
+    """A random uuid in Kafka's base64 form. It does not begin with a dash, which Kafka's tools
+    would take for an option."""
     while (made := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return made
 
 
 class Broker:
-    """A broker for a ``with`` statement. It is stopped, and its folder removed, at the end.
+    """A broker for a ``with`` statement, which stops it and removes its folder at the end.
+
+    ``settings`` are added to `DEFAULTS`. ``client`` has the settings that a client needs to
+    connect, such as those of SASL.
 
     >>> with Broker() as broker:  # doctest: +SKIP
     ...     print(broker.bootstrap)
@@ -100,12 +103,12 @@ class Broker:
         self._folder: Path | None = None
         self._port = 0
         self._controller_port = 0
-        self._warden: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
 
     @property
     def bootstrap(self) -> str:
-        """What a client's ``bootstrap.servers`` must be."""
+        """The ``bootstrap.servers`` for a client."""
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -117,19 +120,19 @@ class Broker:
 
     @property
     def folder(self) -> Path:
-        """Where its configuration, its log and its output are."""
+        """The folder with the broker's configuration, log and output."""
         if self._folder is None:
             raise SourceError("The local broker has not been started.")
         return self._folder
 
     @property
     def log_dir(self) -> Path:
-        """The folder with one folder a topic partition."""
+        """The folder that has a folder for each topic partition."""
         return self.folder / "log"
 
     @property
     def output(self) -> Path:
-        """What the broker prints: its log4j noise, at a level that tells why it failed."""
+        """The file with everything that the broker prints."""
         return self.folder / "broker.log"
 
     def __enter__(self) -> Self:
@@ -145,8 +148,8 @@ class Broker:
         self.close()
 
     def start(self) -> None:
-        """Format the storage (the first time) and start; returns when the broker answers."""
-        if self._warden is not None:
+        """Formats the storage the first time, starts the broker, and returns when it answers."""
+        if self._supervisor is not None:
             return
         try:
             if self._folder is None:
@@ -158,14 +161,14 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Terminate the process, wait, kill it if it doesn't listen. The folder stays."""
-        guard, pid = self._warden, self._pid
-        self._warden = self._pid = None
+        """Terminates the process, and kills it if it does not end in time. The folder stays."""
+        guard, pid = self._supervisor, self._pid
+        self._supervisor = self._pid = None
         if guard is None:
             return
         try:
             if pid is not None and guard.poll() is None:
-                # The warden has not reaped it yet, so the id is still the broker's own.
+                # The supervisor has not reaped it yet, so the id is still the broker's own.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -173,7 +176,7 @@ class Broker:
         finally:
             for pipe in (guard.stdin, guard.stdout):
                 if pipe is not None:
-                    pipe.close()  # the warden kills what still runs
+                    pipe.close()  # the supervisor kills what still runs
             try:
                 guard.wait(_STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
@@ -181,12 +184,12 @@ class Broker:
                 guard.wait()
 
     def restart(self) -> None:
-        """Stop and start again, on the same ports and the same log."""
+        """Stops the broker and starts it again with the same ports and log."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop, and remove the folder if it was a temporary one."""
+        """Stops the broker, and removes its folder if it is a temporary one."""
         try:
             self.stop()
         finally:
@@ -196,13 +199,13 @@ class Broker:
 
     def dump_log(
         self, partition: int, topic: str = dump_log_segments.OFFSETS_TOPIC, tools: str = CANONICAL
-    ) -> Iterator[dump_log_segments.Dumped]:
+    ) -> Iterator[dump_log_segments.DumpedRecord]:
         """The records of one partition as the tools of release ``tools`` print them."""
         return dump_log_segments.dump_log(self.log_dir, partition, topic=topic, tools=tools)
 
     def dump_all(
         self, topic: str = dump_log_segments.OFFSETS_TOPIC, tools: str = CANONICAL
-    ) -> Iterator[dump_log_segments.Dumped]:
+    ) -> Iterator[dump_log_segments.DumpedRecord]:
         """The records of every partition of a topic, partition by partition."""
         return dump_log_segments.dump_all(self.log_dir, topic=topic, tools=tools)
 
@@ -258,8 +261,8 @@ class Broker:
             *("kafka.Kafka", str(self._configuration)),
         ]
         removable = self._folder if self._given_folder is None else None
-        self._warden = supervisor.start(command, self.output, removable)
-        output = self._warden.stdout
+        self._supervisor = supervisor.start(command, self.output, removable)
+        output = self._supervisor.stdout
         assert output is not None
         ready, _, _ = select.select([output], [], [], _START_TIMEOUT)
         line = output.readline() if ready else b""
@@ -271,7 +274,7 @@ class Broker:
         deadline = time.monotonic() + _START_TIMEOUT
         admin = None
         while time.monotonic() < deadline:
-            if self._warden is None or self._warden.poll() is not None:
+            if self._supervisor is None or self._supervisor.poll() is not None:
                 raise self._fault("ended while it started")
             if admin is None:
                 try:
@@ -290,8 +293,8 @@ class Broker:
 
     def _fault(self, what: str) -> SourceError:
         return SourceError(
-            f"The local Kafka {self.version} broker {what}: {_last_words(self.output)}",
-            hint="Another try may find other free ports; a broker needs about 1 GB of memory.",
+            f"The local Kafka {self.version} broker {what}: {_last_message(self.output)}",
+            hint="Try again: the next start uses other ports. A broker needs about 1 GB of memory.",
         )
 
 
@@ -302,7 +305,7 @@ def _java(jars: list[Path], options: list[str], heap: str) -> list[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; held together, so that they differ."""
+    """Free ports. They are bound at the same time, so that they differ."""
     with contextlib.ExitStack() as held:
         ports = []
         for _ in range(count):
@@ -312,12 +315,12 @@ def _free_ports(count: int) -> list[int]:
         return ports
 
 
-def _last_words(output: Path) -> str:
-    """The last line of a log that says something: an error's own words rather than its trace."""
+def _last_message(output: Path) -> str:
+    """The last error message in a log, without its stack trace; without errors the last line."""
     try:
         lines = [line.strip() for line in output.read_text(errors="replace").splitlines()]
     except OSError:
         lines = []
     spoken = [line for line in lines if line and not re.match(r"at |\.\.\. \d+ more", line)]
     errors = [line for line in spoken if re.search(r"ERROR|FATAL|Exception|Error:", line)]
-    return (errors or spoken or ["it said nothing."])[-1]
+    return (errors or spoken or ["it printed nothing."])[-1]

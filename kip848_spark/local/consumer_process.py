@@ -2,9 +2,9 @@
 
     python -m kip848_spark.local.consumer_process SETTINGS_JSON
 
-It reads one command a line, a JSON object with ``do``, and answers each with one line. In between
-it polls, as a consumer must. When its input ends, however that came about, it ends at once and
-without a farewell to the group. ``Member`` is the handle for the other side of the pipes.
+The process reads one command a line, a JSON object with the key ``do``, and answers each with one
+line. Between commands it polls, as a consumer must. When its input ends for any reason, it exits at
+once without leaving the group. ``ConsumerProcess`` is the other side of the pipes.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from kip848_spark.errors import SourceError
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
-Offset = tuple[str, int, int, str]
+OffsetToCommit = tuple[str, int, int, str]
 """A commit: topic, partition, offset, metadata."""
 
 _POLL = 0.05
 _ANSWER_TIMEOUT = 60.0
 _COMMIT_TIMEOUT = 10.0
 _MOVING = {"STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS"}
-"""What a commit meets when the group has moved and the consumer has yet to hear of it."""
+"""Errors of a commit when the group has rebalanced and the consumer does not know it yet."""
 
 
-class Member:
-    """A running consumer. It is started at once, and each command waits for its answer."""
+class ConsumerProcess:
+    """A running consumer. The constructor starts it, and each method waits for its answer."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Member:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # a terminal's Ctrl-C is for the parent to deal with
+            start_new_session=True,  # only the parent handles a terminal's Ctrl-C
         )
         if topics:
             self.subscribe(topics)
@@ -96,19 +96,20 @@ class Member:
         return self._process.poll() is None
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Subscribe to topics; a name that starts with ``^`` is a regular expression."""
+        """Subscribes to topics; a name that starts with ``^`` is a regular expression."""
         self._ask("subscribe", topics=list(topics))
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Take partitions by hand, without being a member of the group."""
+        """Assigns partitions manually, without joining the group."""
         self._ask("assign", partitions=list(partitions))
 
     def assignment(self) -> list[tuple[str, int]]:
-        """The partitions that the consumer holds now."""
+        """The partitions that the consumer currently owns."""
         return [(topic, partition) for topic, partition in self._ask("assignment")]
 
-    def held(self) -> list[tuple[str, int]]:
-        """The same, once it holds any: the broker knows a little before the consumer does."""
+    def wait_for_partitions(self) -> list[tuple[str, int]]:
+        """The partitions that the consumer owns, once it owns any. The broker knows of an
+        assignment a little before the consumer does."""
         deadline = time.monotonic() + _COMMIT_TIMEOUT
         while not (partitions := self.assignment()) and time.monotonic() < deadline:
             time.sleep(_POLL)
@@ -119,29 +120,32 @@ class Member:
         return str(self._ask("member_id"))
 
     def pause(self) -> None:
-        """Stop fetching; it stays in the group."""
+        """Stops fetching. The consumer stays in the group."""
         self._ask("pause")
 
     def stall(self) -> None:
-        """Stop polling, as an application does that hangs: it heartbeats and revokes nothing."""
+        """Stops polling, as a hanging application does: the consumer still heartbeats but revokes
+        nothing."""
         self._ask("stall")
 
-    def commit(self, offsets: Iterable[Offset]) -> None:
-        """Commit these offsets and wait for the broker's word."""
+    def commit(self, offsets: Iterable[OffsetToCommit]) -> None:
+        """Commits these offsets and waits for the broker's answer."""
         self._ask("commit", offsets=list(offsets))
 
-    def transact(self, transactional_id: str, offsets: Iterable[Offset], *, commit: bool) -> None:
-        """Send offsets within a transaction, and commit or abort it."""
+    def transact(
+        self, transactional_id: str, offsets: Iterable[OffsetToCommit], *, commit: bool
+    ) -> None:
+        """Sends offsets within a transaction and commits or aborts it."""
         self._ask("transact", id=transactional_id, offsets=list(offsets), commit=commit)
 
     def close(self) -> None:
-        """Leave the group (a static member leaves for a while) and end."""
+        """Leaves the group (a static member leaves temporarily) and ends the process."""
         if self.alive:
             self._ask("close")
         self._end()
 
     def kill(self) -> None:
-        """End it with SIGKILL: the group hears nothing of it."""
+        """Ends the process with SIGKILL, so that it does not leave the group."""
         self._process.kill()
         self._end()
 
@@ -164,11 +168,11 @@ class Member:
             answer = json.loads(self._line())
         except (OSError, EOFError, ValueError) as cause:
             raise SourceError(
-                f"The consumer {self.name} of group {self.group} ended before its time: {cause}."
+                f"The consumer {self.name} of group {self.group} ended unexpectedly: {cause}."
             ) from cause
         if "error" in answer:
             raise SourceError(
-                f"The consumer {self.name} of group {self.group} can't {command}: "
+                f"The consumer {self.name} of group {self.group} can't perform {command}: "
                 f"{answer['error']}."
             )
         return answer["ok"]
@@ -190,14 +194,14 @@ class Member:
 
 
 class _Consumer:
-    """What runs in the process: a consumer and the commands it understands."""
+    """The consumer in the process, with a method for each command."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         from confluent_kafka import Consumer
 
         from kip848_spark.local.transactions import Transactions
 
-        log = logging.getLogger("kip848_spark.config.client_settings")
+        log = logging.getLogger("kip848_spark.librdkafka")
         log.addHandler(logging.NullHandler())
         self.consumer = Consumer(settings, logger=log)
         self.transactions = Transactions(settings["bootstrap.servers"], {"log_level": "0"})
@@ -205,7 +209,7 @@ class _Consumer:
         self.closed = False
 
     def subscribe(self, topics: list[str]) -> None:
-        # With a callback a revocation waits for the next poll; without one it never waits.
+        # With a callback, a revocation waits for the next poll; without one, it happens at once.
         self.consumer.subscribe(topics, on_revoke=lambda *_: None)
 
     def assign(self, partitions: list[tuple[str, int]]) -> None:
@@ -225,7 +229,7 @@ class _Consumer:
     def stall(self) -> None:
         self.polls = False
 
-    def commit(self, offsets: list[Offset]) -> None:
+    def commit(self, offsets: list[OffsetToCommit]) -> None:
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + _COMMIT_TIMEOUT
@@ -242,7 +246,7 @@ class _Consumer:
                 raise RuntimeError(f"{wrong[0].topic}: {wrong[0].error}")
             return
 
-    def transact(self, id: str, offsets: list[Offset], commit: bool) -> None:
+    def transact(self, id: str, offsets: list[OffsetToCommit], commit: bool) -> None:
         self.transactions.send_offsets(id, self.consumer, _partitions(offsets), commit)
 
     def close(self) -> None:
@@ -250,8 +254,8 @@ class _Consumer:
         self.closed = True
 
 
-def _partitions(offsets: list[Offset]) -> list[TopicPartition]:
-    """For the client; it ends any metadata it is given with a zero byte, even an empty one."""
+def _partitions(offsets: list[OffsetToCommit]) -> list[TopicPartition]:
+    """For the client library, which appends a zero byte to any metadata, even an empty text."""
     from confluent_kafka import TopicPartition
 
     return [
@@ -267,11 +271,11 @@ def _metadata(note: str) -> dict[str, Any]:
 def _read(commands: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in sys.stdin:
         commands.put(json.loads(line))
-    os._exit(0)  # the parent is gone or has dropped this one: no leave request, no delay
+    os._exit(0)  # the parent has ended or closed the pipe: exit without leaving the group
 
 
 def main(arguments: list[str]) -> int:
-    """Poll and obey until told to close."""
+    """Polls and executes commands until the command to close."""
     member = _Consumer(json.loads(arguments[0]))
     commands: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(commands,), daemon=True).start()
@@ -285,11 +289,11 @@ def main(arguments: list[str]) -> int:
             os._exit(0)
         while not member.closed and not commands.empty():
             command = commands.get()
-            print(json.dumps(_obey(member, command)), flush=True)
+            print(json.dumps(_execute(member, command)), flush=True)
     return 0
 
 
-def _obey(member: _Consumer, command: dict[str, Any]) -> dict[str, Any]:
+def _execute(member: _Consumer, command: dict[str, Any]) -> dict[str, Any]:
     action: Callable[..., Any] = getattr(member, command.pop("do"))
     try:
         return {"ok": action(**command)}

@@ -1,7 +1,7 @@
-"""Kafka's own reading of its log: what ``DumpLogSegments --offsets-decoder`` prints, parsed.
+"""Runs Kafka's own log printer, ``DumpLogSegments --offsets-decoder``, and parses its output.
 
-The tests hold our decoder against this. The tools of one release read the log of another, so that
-one printer (4.3.1's) can be the reference for all.
+The tests compare our decoder with it. The tools of one release can read the logs of another, so
+those of 4.3.1 are the reference for all.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DELETED = "<DELETE>"
 
 
 @dataclass(frozen=True, slots=True)
-class Dumped:
+class DumpedRecord:
     """One record of the log. ``payload`` is None for a tombstone.
 
     Transaction markers have a ``marker`` (COMMIT or ABORT) and neither key nor payload.
@@ -42,12 +42,12 @@ class Dumped:
 
     @property
     def kind(self) -> int:
-        """The number of the key's type, -1 for a marker."""
+        """The key type; -1 for a transaction marker."""
         return int(self.key["type"]) if self.key else -1
 
     @property
     def group(self) -> str | None:
-        """The group the record is about."""
+        """The group that the key names."""
         data = self.key["data"] if self.key else {}
         return data.get("groupId", data.get("group"))
 
@@ -57,11 +57,13 @@ class Dumped:
         return self.payload["data"] if self.payload else {}
 
     def short(self) -> str:
-        """The record's kind as people write it: ``3``, or ``3t`` for a tombstone."""
+        """A short name of the record's kind: ``3``, or ``3t`` for a tombstone."""
         return self.marker or f"{self.kind}{'' if self.payload else 't'}"
 
 
-def dump_all(log_dir: Path, topic: str = OFFSETS_TOPIC, tools: str = "4.3.1") -> Iterator[Dumped]:
+def dump_all(
+    log_dir: Path, topic: str = OFFSETS_TOPIC, tools: str = "4.3.1"
+) -> Iterator[DumpedRecord]:
     """Every record of a topic in a broker's log folder, partition by partition."""
     folders = {
         int(folder.name.rpartition("-")[2]): folder
@@ -79,13 +81,13 @@ def dump_all(log_dir: Path, topic: str = OFFSETS_TOPIC, tools: str = "4.3.1") ->
 
 def dump_log(
     log_dir: Path, partition: int, topic: str = OFFSETS_TOPIC, tools: str = "4.3.1"
-) -> Iterator[Dumped]:
+) -> Iterator[DumpedRecord]:
     """The records of one partition, in offset order."""
     segments = sorted((log_dir / f"{topic}-{partition}").glob("*.log"))
     yield from dump_segments([one for one in segments if one.stat().st_size], tools)
 
 
-def dump_segments(segments: list[Path], tools: str = "4.3.1") -> Iterator[Dumped]:
+def dump_segments(segments: list[Path], tools: str = "4.3.1") -> Iterator[DumpedRecord]:
     """The records of segment files, in the order given."""
     if not segments:
         return
@@ -116,8 +118,9 @@ def dump_segments(segments: list[Path], tools: str = "4.3.1") -> Iterator[Dumped
         process.stdout.close()
 
 
-def parse(lines: Iterator[str]) -> Iterator[Dumped]:
-    """The records in the tool's output: a line a batch, then a line a record of it."""
+def parse(lines: Iterator[str]) -> Iterator[DumpedRecord]:
+    """The records in the tool's output, which has a line for each batch and below it a line for
+    each of its records."""
     partition = -1
     batch: dict[str, str] = {}
     for line in lines:
@@ -130,7 +133,7 @@ def parse(lines: Iterator[str]) -> Iterator[Dumped]:
             yield _record(partition, batch, line)
 
 
-def _record(partition: int, batch: dict[str, str], line: str) -> Dumped:
+def _record(partition: int, batch: dict[str, str], line: str) -> DumpedRecord:
     head = re.match(r"\| offset: (\d+) \w+: (-?\d+) keySize: .*? headerKeys: \[.*?\] ?", line)
     if head is None:
         raise ValueError(f"not a line of DumpLogSegments: {line!r}")
@@ -144,7 +147,7 @@ def _record(partition: int, batch: dict[str, str], line: str) -> Dumped:
         key, end = decoder.raw_decode(rest, rest.index("key: ") + len("key: "))
         text = rest[end:].removeprefix(" payload: ")
         payload = None if text == _DELETED else json.loads(text)
-    return Dumped(
+    return DumpedRecord(
         partition=partition,
         offset=int(head.group(1)),
         timestamp=int(head.group(2)),

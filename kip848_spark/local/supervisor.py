@@ -1,12 +1,12 @@
-"""Runs one program and sees to it that the program doesn't outlive whoever started it.
+"""Runs one program and makes sure that it does not outlive the process that started it.
 
     python -m kip848_spark.local.supervisor LOG FOLDER_OR_EMPTY COMMAND...
 
-The warden holds the read end of a pipe from its parent. However the parent ends, kill -9
-included, that pipe closes (and the parent's id changes): then the warden kills the program and
-removes the folder. Should the warden itself be killed, Linux kills the program (PDEATHSIG). Both
-are in a session of their own, so that the Ctrl-C of a terminal reaches the parent alone, which
-can then stop things in their order.
+The supervisor holds the read end of a pipe from its parent. When the parent ends, even by kill -9,
+the pipe closes and the parent's id changes; then the supervisor kills the program and removes the
+folder. If the supervisor itself is killed, Linux kills the program (PDEATHSIG). Both run in a
+session of their own, so the Ctrl-C of a terminal reaches only the parent, which can then stop
+things in order.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TICK = 0.1
 
 
 def start(command: list[str], log: Path, remove: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start ``command`` under a warden; the warden ends when the command does.
+    """Starts ``command`` under a supervisor, which ends when the command does.
 
-    The first line of the warden's output is the command's process id. ``remove`` is the folder
-    to remove if the caller dies; a caller that lives removes its folders itself.
+    The first line of the supervisor's output is the command's process id. ``remove`` is the folder
+    that the supervisor removes if the caller dies; otherwise the caller removes its own folders.
     """
     return subprocess.Popen(
         [sys.executable, "-m", __spec__.name, str(log), str(remove or ""), *command],
@@ -42,7 +42,7 @@ def start(command: list[str], log: Path, remove: Path | None = None) -> subproce
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """For ``preexec_fn``: ask Linux to kill this process when its parent's thread ends."""
+    """For ``preexec_fn``: asks Linux to kill this process when its parent thread ends."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)  # looked up before the fork, where little is safe to do
@@ -50,7 +50,7 @@ def die_with_parent() -> Callable[[], None] | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Guard the command until it ends or the parent does."""
+    """Supervises the command until it or the parent ends."""
     log, remove, *command = arguments
     parent = os.getppid()
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent(),  # noqa: PLW1509 - the warden has one thread
+            preexec_fn=die_with_parent(),  # noqa: PLW1509 - the supervisor has one thread
         )
     try:
         with contextlib.suppress(BrokenPipeError):

@@ -1,7 +1,7 @@
-"""What a scenario acts on: a broker, topics, consumers, and a patient look at what became of them.
+"""A local broker with its topics and consumers, for scenarios to act on.
 
-Nothing here sleeps for a time that is hoped to be long enough: a scenario waits until the broker
-itself says that the group has come to rest, and fails in one sentence if it never does.
+Nothing here sleeps for a fixed time. A scenario waits until the broker reports that a group is
+stable, and fails with one sentence if it never is.
 """
 
 from __future__ import annotations
@@ -16,76 +16,80 @@ from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import LOG, Cluster
 from kip848_spark.kafka.snapshot import LiveGroup
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.consumer_process import Member
+from kip848_spark.local.consumer_process import ConsumerProcess
 
-_PATIENCE = 60.0
-_LOOK = 0.1
+_TIMEOUT = 60.0
+_POLL_INTERVAL = 0.1
 _REQUEST = 5.0
 
 
-class Stage:
-    """The broker and everything that the scenarios have put on it. Safe to share by threads."""
+class BrokerTestbed:
+    """A running broker and the consumers started on it. Threads may share it."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.cluster = Cluster(broker.bootstrap, timeout=_REQUEST)
-        self._members: list[Member] = []
+        self._members: list[ConsumerProcess] = []
         self._lock = threading.Lock()
         self._closed = False
 
     @property
-    def members(self) -> list[Member]:
-        """The consumers that still run."""
+    def members(self) -> list[ConsumerProcess]:
+        """The consumers that are still running."""
         with self._lock:
             return [member for member in self._members if member.alive]
 
-    def ready(self) -> None:
-        """Have the broker make ``__consumer_offsets``, as it does when first asked for a group.
+    def create_offsets_topic(self) -> None:
+        """Makes the broker create ``__consumer_offsets``, as it does on the first request about a
+        group.
 
-        A plain question after a group's offsets, which waits for the coordinator to come up; the
-        client's description of a group would hang until its time is over.
+        The request is for a group's committed offsets, which waits for the coordinator to start. A
+        request to describe a group would hang until its timeout.
         """
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         consumer = Consumer(
             {"bootstrap.servers": self.broker.bootstrap, "group.id": "demo.nobody"}, logger=LOG
         )
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _TIMEOUT
         try:
             while True:
                 try:
-                    consumer.committed([TopicPartition("foo", 0)], timeout=_PATIENCE)
+                    consumer.committed([TopicPartition("foo", 0)], timeout=_TIMEOUT)
                     return
                 except KafkaException as cause:
-                    # A coordinator that is still loading sends its askers away at first.
+                    # A coordinator that is still loading refuses requests at first.
                     if time.monotonic() > deadline:
-                        said = f"The local broker has no coordinator: {cause}."
-                        raise SourceError(said) from cause
+                        raise SourceError(
+                            f"The local broker has no group coordinator: {cause}."
+                        ) from cause
                 time.sleep(0.2)
         finally:
             consumer.close()
 
-    def topics(self, **partitions: int) -> None:
-        """Create topics; ``_`` in a name stands for ``-``."""
+    def create_topics(self, **partitions: int) -> None:
+        """Creates topics by name and number of partitions; ``_`` in a name stands for ``-``."""
         new = [
             _kafka().NewTopic(name.replace("_", "-"), count) for name, count in partitions.items()
         ]
-        _all(self.cluster.admin.create_topics(new, request_timeout=30))
+        _wait_for_all(self.cluster.admin.create_topics(new, request_timeout=30))
 
-    def grow(self, topic: str, partitions: int) -> None:
-        """Add partitions, up to this many."""
-        _all(self.cluster.admin.create_partitions([_kafka().NewPartitions(topic, partitions)]))
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Adds partitions to ``topic`` until it has this many."""
+        _wait_for_all(
+            self.cluster.admin.create_partitions([_kafka().NewPartitions(topic, partitions)])
+        )
 
-    def drop(self, topic: str) -> None:
-        """Delete a topic, and wait until its offsets have gone from the groups as well."""
-        _all(self.cluster.admin.delete_topics([topic]))
+    def delete_topic(self, topic: str) -> None:
+        """Deletes a topic."""
+        _wait_for_all(self.cluster.admin.delete_topics([topic]))
 
     def delete_group(self, group: str) -> None:
-        """Delete an empty group."""
-        _all(self.cluster.admin.delete_consumer_groups([group]))
+        """Deletes an empty group."""
+        _wait_for_all(self.cluster.admin.delete_consumer_groups([group]))
 
     def configure_group(self, group: str, **settings: str) -> None:
-        """Settings of one group; ``_`` in a name stands for ``.``."""
+        """Changes settings of one group; ``_`` in a name stands for ``.``."""
         kafka = _kafka()
         add = kafka.AlterConfigOpType.SET
         entries = [
@@ -95,11 +99,11 @@ class Stage:
         resource = kafka.ConfigResource(
             kafka.ResourceType.GROUP, group, incremental_configs=entries
         )
-        _all(self.cluster.admin.incremental_alter_configs([resource]))
+        _wait_for_all(self.cluster.admin.incremental_alter_configs([resource]))
 
-    def join(self, group: str, topics: Sequence[str] = (), **how: Any) -> Member:
-        """Start a consumer; see ``Member`` for how."""
-        member = Member(self.broker.bootstrap, group, topics, **how)
+    def join(self, group: str, topics: Sequence[str] = (), **how: Any) -> ConsumerProcess:
+        """Starts a consumer. ``how``: the keyword arguments of `ConsumerProcess`."""
+        member = ConsumerProcess(self.broker.bootstrap, group, topics, **how)
         with self._lock:
             self._members.append(member)
             late = self._closed
@@ -108,16 +112,17 @@ class Stage:
         return member
 
     def describe(self, group: str) -> LiveGroup | None:
-        """The group as the broker sees it now; None if it doesn't say (yet)."""
-        with contextlib.suppress(SourceError):  # an answer that is late is asked for again
+        """The group's current state on the broker; None if the broker does not describe it."""
+        with contextlib.suppress(SourceError):  # the caller repeats a request that timed out
             return self.cluster.describe([group])[0].get(group)
         return None
 
-    def settled(self, group: str, *shape: int, kind: str | None = None) -> LiveGroup:
-        """Wait until the group rests, with so many partitions for its members (largest first).
+    def wait_until_stable(self, group: str, *shape: int, kind: str | None = None) -> LiveGroup:
+        """Waits until the group is stable (without members: empty), with these numbers of
+        partitions for its members, the largest first.
 
-        At rest, a consumer-protocol group has every target reached; ``kind`` is the type of group
-        that must have come of it.
+        In a stable consumer-protocol group every member has reached its target assignment.
+        ``kind`` is the type that the group must have, if it matters.
         """
 
         def rests(found: LiveGroup) -> bool:
@@ -129,38 +134,38 @@ class Stage:
                 and all(one.target is None or one.target == one.assigned for one in found.members)
             )
 
-        return self.until(group, rests, f"come to rest as {list(shape)}")
+        return self.wait_until(group, rests, f"become stable with {list(shape)} partitions")
 
-    def until(self, group: str, holds: Callable[[LiveGroup], bool], what: str) -> LiveGroup:
-        """Ask the broker until something holds of the group."""
-        deadline = time.monotonic() + _PATIENCE
+    def wait_until(self, group: str, holds: Callable[[LiveGroup], bool], what: str) -> LiveGroup:
+        """Waits until ``holds`` is true of the group. Raises SourceError after a minute."""
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             found = self.describe(group)
             if found is not None and holds(found):
                 return found
             if self._closed:
-                raise SourceError(f"The wait for the group {group} was broken off.")
+                raise SourceError(f"The wait for the group {group} was interrupted.")
             if time.monotonic() > deadline:
                 raise SourceError(
-                    f"The group {group} did not {what} in {_PATIENCE:.0f} s: {_said(found)}."
+                    f"The group {group} did not {what} in {_TIMEOUT:.0f} s: {_describe(found)}."
                 )
-            time.sleep(_LOOK)
+            time.sleep(_POLL_INTERVAL)
 
-    def quiet(self, rest: float = 1.5) -> None:
-        """Wait until nothing has been written to ``__consumer_offsets`` for a while."""
-        deadline = time.monotonic() + _PATIENCE
+    def wait_until_idle(self, rest: float = 1.5) -> None:
+        """Waits until nothing has been written to ``__consumer_offsets`` for ``rest`` seconds."""
+        deadline = time.monotonic() + _TIMEOUT
         ends = self.cluster.ends()
         since = time.monotonic()
         while time.monotonic() - since < rest:
             if time.monotonic() > deadline:
-                raise SourceError("The consumer groups do not come to rest.")
-            time.sleep(_LOOK)
+                raise SourceError(f"The consumer groups still write after {_TIMEOUT:.0f} s.")
+            time.sleep(_POLL_INTERVAL)
             now = self.cluster.ends()
             if now != ends:
                 ends, since = now, time.monotonic()
 
     def close(self) -> None:
-        """Kill every consumer that still runs."""
+        """Kills every consumer that is still running."""
         with self._lock:
             self._closed = True
             members = list(self._members)
@@ -168,7 +173,7 @@ class Stage:
             member.kill()
 
 
-def _said(found: LiveGroup | None) -> str:
+def _describe(found: LiveGroup | None) -> str:
     if found is None:
         return "the broker does not describe it"
     counts = [len(member.assigned) for member in found.members]
@@ -176,13 +181,13 @@ def _said(found: LiveGroup | None) -> str:
 
 
 def _kafka() -> Any:
-    """The admin module; untyped, because its stubs leave names out."""
+    """The admin module, untyped because its type stubs lack names."""
     from confluent_kafka import admin
 
     return admin
 
 
-def _all(answers: dict[Any, Any]) -> None:
+def _wait_for_all(answers: dict[Any, Any]) -> None:
     from confluent_kafka import KafkaException
 
     for name, answer in answers.items():

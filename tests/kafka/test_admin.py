@@ -10,12 +10,12 @@ from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import Cluster, snapshot
 from kip848_spark.kafka.snapshot import LiveOffset
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.scenarios import Quiet
+from kip848_spark.local.scenarios import IdleConsumers
 
 
-def test_a_snapshot_of_everything(quiet: Quiet) -> None:
-    said = snapshot(quiet.stage.broker.bootstrap)
-    assert said.cluster_id == quiet.stage.broker.cluster_id
+def test_a_snapshot_of_everything(idle_consumers: IdleConsumers) -> None:
+    said = snapshot(idle_consumers.testbed.broker.bootstrap)
+    assert said.cluster_id == idle_consumers.testbed.broker.cluster_id
     assert said.refused == {}
     assert set(said.offsets) == set(said.groups)
     assert said.groups["demo.three"].type == "consumer"

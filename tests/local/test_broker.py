@@ -1,4 +1,4 @@
-"""The broker answers, says why when it can't start, and leaves nothing behind."""
+"""The local broker answers, reports why it can't start, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import pytest
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import Cluster
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.testbed import Stage
+from kip848_spark.local.testbed import BrokerTestbed
 
 
-def gone(pids: list[int], within: float = 20) -> bool:
+def have_ended(pids: list[int], within: float = 20) -> bool:
     """Whether all of these processes end in time."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
@@ -38,14 +38,14 @@ def test_it_starts_answers_and_leaves_nothing() -> None:
         now = {child.pid for child in psutil.Process().children(recursive=True)}
         children = [pid, *(now - others)]
         assert broker.log_dir.is_dir()
-    assert gone(children)
+    assert have_ended(children)
     assert not folder.exists()
 
 
 def test_a_restart_keeps_the_log_and_the_address(tmp_path: Path) -> None:
     with Broker(folder=tmp_path) as broker:
-        stage = Stage(broker)
-        stage.topics(kept=2)
+        testbed = BrokerTestbed(broker)
+        testbed.create_topics(kept=2)
         address, pid = broker.bootstrap, broker.pid
         broker.restart()
         assert (broker.bootstrap, broker.pid != pid) == (address, True)
@@ -78,18 +78,18 @@ OWNER = textwrap.dedent(
     """
     import json, time
     from kip848_spark.local.broker import Broker
-    from kip848_spark.local.testbed import Stage
+    from kip848_spark.local.testbed import BrokerTestbed
 
     with Broker() as broker:
-        stage = Stage(broker)
-        stage.ready()
-        stage.topics(foo=1)
-        member = stage.join("orphans", ["foo"])
+        testbed = BrokerTestbed(broker)
+        testbed.create_offsets_topic()
+        testbed.create_topics(foo=1)
+        member = testbed.join("orphans", ["foo"])
         try:
             print(json.dumps([broker.pid, member.pid, str(broker.folder)]), flush=True)
             time.sleep(300)
         finally:
-            stage.close()
+            testbed.close()
     """
 )
 
@@ -113,7 +113,7 @@ def test_nothing_outlives_its_owner(number: signal.Signals) -> None:
         else:
             owner.send_signal(number)
         owner.wait(30)
-        assert gone(started)
+        assert have_ended(started)
     deadline = time.monotonic() + 10
     while Path(folder).exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -136,7 +136,7 @@ def test_the_scenarios_can_be_interrupted() -> None:
         interrupted = time.monotonic()
         driver.wait(30)
         assert time.monotonic() - interrupted < 15
-        assert gone(started)
+        assert have_ended(started)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
@@ -145,9 +145,9 @@ def test_the_broker_dies_with_its_warden() -> None:
     broker.start()
     try:
         pid = broker.pid
-        warden = psutil.Process(pid).parent()
-        assert warden is not None
-        warden.kill()
-        assert gone([pid])
+        supervisor = psutil.Process(pid).parent()
+        assert supervisor is not None
+        supervisor.kill()
+        assert have_ended([pid])
     finally:
         broker.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.local.scenarios import SCENARIOS, Quiet, title
+from kip848_spark.local.scenarios import SCENARIOS, IdleConsumers, title
 from kip848_spark.simulation.log import SCHEMA
 from tests.captures import COMMITTED, DUMP, RECORDS, read_dump
 
@@ -38,7 +38,7 @@ def dump(capture: Path) -> list[Line]:
 
 
 @pytest.fixture(scope="session")
-def fresh(quiet: Quiet) -> list[Line]:
+def scenario_log(idle_consumers: IdleConsumers) -> list[Line]:
     """The same lines of the broker that runs now."""
     return [
         {
@@ -48,7 +48,7 @@ def fresh(quiet: Quiet) -> list[Line]:
             "payload": one.payload,
             "transactional": one.transactional,
         }
-        for one in quiet.stage.broker.dump_all()
+        for one in idle_consumers.testbed.broker.dump_all()
     ]
 
 
@@ -57,13 +57,13 @@ def test_every_scenario_has_a_title() -> None:
     assert all("\n" not in title(scenario) for scenario in SCENARIOS)
 
 
-def test_the_consumers_still_run(quiet: Quiet) -> None:
-    assert len(quiet.members) >= 20
-    assert all(member.assignment() is not None for member in quiet.members)
+def test_the_consumers_still_run(idle_consumers: IdleConsumers) -> None:
+    assert len(idle_consumers.members) >= 20
+    assert all(member.assignment() is not None for member in idle_consumers.members)
 
 
-def test_migration_as_it_happens_now(fresh: list[Line]) -> None:
-    assert re.match(r"2 .*2t 5 5 3 7 7 6 8 8 5 ", kinds(fresh, "demo.migrated"))
+def test_migration_as_it_happens_now(scenario_log: list[Line]) -> None:
+    assert re.match(r"2 .*2t 5 5 3 7 7 6 8 8 5 ", kinds(scenario_log, "demo.migrated"))
 
 
 def test_migration(dump: list[Line], capture: Path) -> None:

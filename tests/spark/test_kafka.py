@@ -14,8 +14,8 @@ from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.consumer_process import Member
-from kip848_spark.local.scenarios import Quiet
+from kip848_spark.local.consumer_process import ConsumerProcess
+from kip848_spark.local.scenarios import IdleConsumers
 from kip848_spark.spark import session_settings
 from kip848_spark.spark.jobs.audit import Asked, agreement_rows
 from kip848_spark.spark.jobs.live_check import Sample, compare_live
@@ -32,7 +32,7 @@ def source(broker: Broker) -> KafkaSource:
 
 
 def test_agrees_with_the_live_broker_night_after_night(
-    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+    idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"))
     for _ in range(ATTEMPTS):
@@ -47,7 +47,7 @@ def test_agrees_with_the_live_broker_night_after_night(
     assert first.run.identity.cluster_id == broker.cluster_id
     assert first.run.identity.topic_id
 
-    late = Member(broker.bootstrap, "spark.late", ["foo"], protocol="consumer")
+    late = ConsumerProcess(broker.bootstrap, "spark.late", ["foo"], protocol="consumer")
     try:
         late.transact("spark-late", [("foo", 0, 77, "")], commit=True)
         late.transact("spark-late", [("foo", 0, 99, "")], commit=False)
@@ -65,12 +65,12 @@ def test_agrees_with_the_live_broker_night_after_night(
 
 
 def test_what_moved_since_the_run_is_not_judged(
-    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+    idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"))
-    at_rest = Member(broker.bootstrap, "spark.at-rest", ["foo"], protocol="consumer")
-    commits = Member(broker.bootstrap, "spark.commits", ["foo"], protocol="consumer")
-    joined = Member(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
+    at_rest = ConsumerProcess(broker.bootstrap, "spark.at-rest", ["foo"], protocol="consumer")
+    commits = ConsumerProcess(broker.bootstrap, "spark.commits", ["foo"], protocol="consumer")
+    joined = ConsumerProcess(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
     try:
         commits.commit([("foo", 0, 5, ""), ("foo", 1, 6, "")])
         outcome = run_ingest(source(broker), lake, then_replay=True, then_audit=True)
@@ -88,8 +88,8 @@ def test_what_moved_since_the_run_is_not_judged(
         assert one.compared["groups"] == 1
 
         commits.commit([("foo", 0, 55, "")])
-        again = Member(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
-        born = Member(broker.bootstrap, "spark.born", ["foo"], protocol="consumer")
+        again = ConsumerProcess(broker.bootstrap, "spark.joined", ["foo"], protocol="consumer")
+        born = ConsumerProcess(broker.bootstrap, "spark.born", ["foo"], protocol="consumer")
         try:
             after = compare_live(lake, source(broker), outcome.run)
         finally:
@@ -122,7 +122,7 @@ def test_a_sample_is_the_same_in_spark_and_here(spark: SparkSession) -> None:
 
 
 def test_reading_nothing_is_never_success(
-    quiet: Quiet,
+    idle_consumers: IdleConsumers,
     broker: Broker,
     spark: SparkSession,
     tmp_path: Path,

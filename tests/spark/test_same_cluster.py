@@ -14,8 +14,8 @@ from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.consumer_process import Member
-from kip848_spark.local.scenarios import Quiet
+from kip848_spark.local.consumer_process import ConsumerProcess
+from kip848_spark.local.scenarios import IdleConsumers
 from kip848_spark.spark.jobs.audit import Asked
 from kip848_spark.spark.jobs.capture import write_capture
 from kip848_spark.spark.pipeline import run_audit, run_ingest
@@ -41,7 +41,7 @@ def origin(capture: Path) -> dict[str, Any]:
 
 def commit(broker: Broker, group: str) -> None:
     """A few records more."""
-    member = Member(broker.bootstrap, group, ["foo"], protocol="consumer")
+    member = ConsumerProcess(broker.bootstrap, group, ["foo"], protocol="consumer")
     try:
         member.commit([("foo", 0, 7, "")])
     finally:
@@ -57,7 +57,7 @@ def cluster_ids(lake: LakeTables) -> list[str | None]:
 @pytest.fixture(params=["with its origin", "without"])
 def taken(
     request: pytest.FixtureRequest,
-    quiet: Quiet,
+    idle_consumers: IdleConsumers,
     broker: Broker,
     spark: SparkSession,
     tmp_path: Path,
@@ -108,7 +108,7 @@ def test_a_broker_and_then_its_capture(
 
 
 def test_a_broker_and_a_capture_of_another(
-    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+    idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     own, others = (open_lake(spark, str(tmp_path / name)) for name in ("own", "others"))
     run_ingest(live(broker), own, then_replay=True)
@@ -124,7 +124,7 @@ def test_a_broker_and_a_capture_of_another(
 
 
 def test_what_a_capture_says_of_its_origin(
-    quiet: Quiet, broker: Broker, spark: SparkSession, tmp_path: Path
+    idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     first, copy = tmp_path / "first", tmp_path / "copy"
     write_capture(live(broker), spark, str(first))
