@@ -67,11 +67,11 @@ def test_the_demo_agrees_with_the_broker(tmp_path: Path) -> None:
         assert gone(list(seen.values()))
 
 
-@pytest.mark.parametrize("moment", ["driving consumers", "reading and decoding"])
+@pytest.mark.parametrize("moment", ["running consumers", "reading and decoding"])
 @pytest.mark.timeout(600)
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path, moment: str) -> None:
     # A step's line appears when it is done, so this waits for the end of the one before.
-    before = {"driving consumers": "starting a Kafka", "reading and decoding": "making the lake"}
+    before = {"running consumers": "starting a Kafka", "reading and decoding": "making the lake"}
     with demo(tmp_path / "lake") as process:
         assert process.stdout is not None
         for line in process.stdout:

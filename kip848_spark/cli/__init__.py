@@ -31,7 +31,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="kip848",
-    help="What happened to your Kafka consumer groups, why, and was it right.",
+    help="Decodes, replays and audits Kafka's __consumer_offsets topic with Spark.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -54,13 +54,13 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """The root holds no options but this one and those of shell completion."""
+    """The options of `kip848` itself."""
 
 
 def main() -> None:
-    """Runs a verb; ends the process with its exit code, and one sentence if it went wrong."""
+    """Runs a verb. Ends the process with its exit code, and prints one sentence if it fails."""
     errors = Console(stderr=True, soft_wrap=True)
-    # Libraries log to the root logger, which writes to the terminal unless it is given a handler.
+    # Without a handler, the root logger would print what libraries log.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         app()
@@ -72,18 +72,18 @@ def main() -> None:
     except KeyboardInterrupt:
         errors.print("[yellow]interrupted[/]")
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 
 def command() -> None:
-    """`main`, for a process that has nothing else to do: it ends at once.
+    """The entry point of the command `kip848`: `main`, and then an immediate end of the process.
 
-    Arrow's threads, when the interpreter is taken down around them, abort the process now and
-    then (seen once in fifty runs of `groups`), and a good answer would end with a bad exit code.
+    Without it, Arrow's threads sometimes abort the process while the interpreter shuts down (in one
+    of fifty runs of `groups`), which would turn a correct answer into a bad exit code.
     """
-    os.environ["TZ"] = "UTC"  # PySpark gives times in the zone of the process; here all are UTC
+    os.environ["TZ"] = "UTC"  # PySpark returns times in the process's time zone
     time.tzset()
     code = 0
     try:

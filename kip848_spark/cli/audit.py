@@ -1,4 +1,4 @@
-"""`audit`: every recorded decision made again, every disagreement shown."""
+"""`audit`: checks every recorded decision of the coordinator."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import typer
 
 from kip848_spark.cli.display import err, out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
-    Call,
     ConfigOption,
+    Invocation,
     JsonOption,
     KafkaOption,
     LakeOption,
     VerboseOption,
-    moment,
+    parse_time_option,
 )
 
 if TYPE_CHECKING:
     from kip848_spark.checks.live_comparison import Comparison
 
 MOST_FINDINGS = 20
-"""Findings a terminal shows; `--json` and the table `findings` have all of them."""
+"""The number of findings that a terminal shows; `--json` and the table `findings` have all."""
 DISAGREED = 1
 _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 
@@ -36,30 +36,30 @@ def audit(
         str | None,
         typer.Option(
             "--source",
-            help="The lake's cluster, kafka:HOST:PORT: compare with what it says now, too.",
+            help="The lake's cluster, kafka:HOST:PORT, to compare the lake with it.",
             metavar="SOURCE",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Count verdicts from then on only (UTC).", metavar="TIME"),
+        typer.Option("--since", help="Count only decisions since this time (UTC).", metavar="TIME"),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", help="Only this group (repeatable).", metavar="GROUP"),
+        typer.Option("--group", help="Audit only this group. May be repeated.", metavar="GROUP"),
     ] = None,
     release: Annotated[
         str | None,
-        typer.Option("--release", help="The Kafka release that wrote it all.", metavar="R"),
+        typer.Option("--release", help="The Kafka release that wrote the records.", metavar="R"),
     ] = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Judge every decision the coordinator recorded, and say where the lake or Kafka is wrong.
+    """Check every decision that the coordinator recorded, and the lake's state tables.
 
-    Ends with exit code 1 if anything disagrees; what can't be judged is counted with its reason.
+    The exit code is 1 if anything disagrees. What can't be checked is counted with the reason.
     """
     from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
@@ -68,19 +68,19 @@ def audit(
     from kip848_spark.spark.views import LakeViews
 
     if release is not None:
-        find_release(release)  # a name that is wrong is told before Spark starts
-    call = Call.of(config, kafka_option, verbose, lake=lake)
-    call.lake_path()
-    cluster = call.cluster(source)
-    asked = Asked(list(group) if group else None, moment("--since", since), release)
-    place = call.place()
+        find_release(release)  # a wrong name is reported before Spark starts
+    invocation = Invocation.of(config, kafka_option, verbose, lake=lake)
+    invocation.lake_path()
+    cluster = invocation.cluster(source)
+    asked = Asked(list(group) if group else None, parse_time_option("--since", since), release)
+    place = invocation.place()
     without_spark = place.folder is not None and place.suits_delta_rs
-    if group and without_spark:  # at once, where Spark would take its time to start
-        check_groups(group, call.state().group_ids)
-    with call.spark() as (session, display):
-        whole = call.lake(session)
+    if group and without_spark:  # reported at once, without waiting for Spark
+        check_groups(group, invocation.state().group_ids)
+    with invocation.spark() as (session, display):
+        whole = invocation.lake(session)
         if group and not without_spark:
-            display("looking for the groups")
+            display("finding the groups")
             check_groups(group, LakeViews(whole).group_ids)
         outcome = run_audit(whole, asked, display, cluster)
         assert outcome.run is not None
@@ -90,24 +90,25 @@ def audit(
         print_json({"agreement": agreement, "findings": findings})
     else:
         if outcome.recovered:
-            err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
+            err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
         _show(agreement, findings)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
 
 
 def wrong(agreement: list[dict[str, Any]]) -> int:
-    """How much disagrees."""
+    """The number of decisions and rows that disagree."""
     return sum(row["disagreed"] for row in agreement)
 
 
 def _reasons(agreement: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
-    """Check, reason and number: why something could not be judged, or by what means it was."""
+    """Check, reason and number: why something could not be checked, or how it was checked."""
     return [(row["check"], why, n) for row in agreement for why, n in row["reasons"].items()]
 
 
 def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
-    """A line of what an audit came to, why some of it could not be judged, and the findings."""
+    """Prints the result of an audit in one line, why some of it could not be checked, and the
+    findings."""
     from kip848_spark.checks.group_task import VERIFIED_BY
 
     if not agreement:
@@ -126,7 +127,7 @@ def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any
 
 
 def show_live(live: Comparison | None) -> None:
-    """What comparing with the cluster came to, and the differences."""
+    """Prints the result of the comparison with the cluster."""
     if live is None:
         return
     done = live.compared
@@ -143,7 +144,7 @@ def show_live(live: Comparison | None) -> None:
 
 def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
     if not agreement:
-        out.print("There is nothing to judge: the lake has no such control records.")
+        out.print("There is nothing to check: the lake has no such control records.")
         return
     print_rows(agreement, ["check", "verified", "unverifiable", "disagreed"])
     reasons = _reasons(agreement)

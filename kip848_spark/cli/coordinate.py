@@ -1,4 +1,4 @@
-"""`coordinate`: the reference coordinator, driven by hand."""
+"""`coordinate`: runs the reference coordinator on a script of requests."""
 
 from __future__ import annotations
 
@@ -17,24 +17,31 @@ def register(app: typer.Typer) -> None:
 
 def coordinate(
     release: Annotated[
-        str, typer.Option("--release", help="kip, 4.0, 4.1, 4.2 or 4.3.", metavar="R")
+        str,
+        typer.Option(
+            "--release", help="The Kafka release to follow: kip, 4.0, 4.1, 4.2 or 4.3.", metavar="R"
+        ),
     ],
     script: Annotated[
-        Path, typer.Option("--script", help="JSON lines; - for standard input.", metavar="FILE")
+        Path,
+        typer.Option(
+            "--script", help="A file of JSON lines; - for standard input.", metavar="FILE"
+        ),
     ],
-    seed: Annotated[int, typer.Option("--seed", help="Of the ids that are made up.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The seed of generated ids.")] = 0,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", help="A broker setting (repeatable).", metavar="K=V"),
+        typer.Option("--config", help="A broker setting. May be repeated.", metavar="K=V"),
     ] = None,
 ) -> None:
-    """Requests, topic changes and ticks in, responses and records out: JSON lines both ways."""
+    """Run the reference coordinator on a script of requests, topic changes and clock ticks.
+
+    Input and output are JSON lines; the output has the responses and the records written.
+    """
     from kip848_spark.coordinator import RELEASES, run_script
 
     if release not in RELEASES:
-        raise UsageError(
-            f"There is no release {release}.", f"The reference knows {', '.join(RELEASES)}."
-        )
+        raise UsageError(f"There is no release {release}.", f"Choose one of {', '.join(RELEASES)}.")
     settings: dict[str, str] = {}
     for text in config or ():
         name, sign, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""`decode`: one record explained."""
+"""`decode`: shows the fields of one record."""
 
 from __future__ import annotations
 
@@ -21,16 +21,24 @@ def register(app: typer.Typer) -> None:
 
 
 def decode(
-    key: Annotated[str, typer.Argument(metavar="KEY_HEX", help="The key's bytes.")],
+    key: Annotated[str, typer.Argument(metavar="KEY_HEX", help="The bytes of the key.")],
     value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE_HEX]", help="The value's; none: a tombstone.")
+        str | None,
+        typer.Argument(metavar="[VALUE_HEX]", help="The bytes of the value; omit for a tombstone."),
     ] = None,
-    dialect: Annotated[str, typer.Option("--dialect", help="Record layouts.")] = "shipped",
+    dialect: Annotated[
+        str, typer.Option("--dialect", help="The dialect of the record layouts.")
+    ] = "shipped",
     json: JsonOption = False,
 ) -> None:
-    """One record explained field by field, with byte ranges. Exit code 1 if it can't be read."""
+    """Show the fields of one record with their byte ranges.
+
+    The exit code is 1 if the record can't be decoded.
+    """
     if dialect not in dialects():
-        raise UsageError(f"There is no dialect {dialect}.", f"There are {', '.join(dialects())}.")
+        raise UsageError(
+            f"There is no dialect {dialect}.", f"Choose one of {', '.join(dialects())}."
+        )
     raw_key = _bytes(key)
     raw_value = None if value is None else _bytes(value)
     best: list[tuple[str, Explained]] = []
@@ -57,7 +65,8 @@ def _bytes(text: str) -> bytes:
         return bytes.fromhex(cleaned)
     except ValueError:
         raise UsageError(
-            f"{text!r} is not hexadecimal.", "Two digits a byte; blanks and colons are allowed."
+            f"{text!r} is not hexadecimal.",
+            "Write two digits a byte; blanks and colons are allowed.",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""`demo`: a real broker, real consumers, the nightly job on their topic, and the comparison."""
+"""`demo`: runs a local broker with consumers, and the nightly job on its topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from kip848_spark.cli.audit import wrong
 from kip848_spark.cli.display import StepDisplay, out, printable, show_steps
-from kip848_spark.cli.options import Call, ConfigOption, LakeOption, VerboseOption
+from kip848_spark.cli.options import ConfigOption, Invocation, LakeOption, VerboseOption
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import UsageError
 from kip848_spark.lake.folders import LocalFolder, require_empty
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 Rows = list[dict[str, Any]]
 
 PARTITIONS = 8
-"""Partitions of the demo's __consumer_offsets: enough to be a topic, few enough to be quick."""
+"""Partitions of the demo's __consumer_offsets: few, so that the demo is quick."""
 ATTEMPTS = 3
-"""Comparisons at most, while groups are still moving."""
+"""The largest number of comparisons while groups are still rebalancing."""
 
 
 def register(app: typer.Typer) -> None:
@@ -40,31 +40,32 @@ def register(app: typer.Typer) -> None:
 def demo(
     lake: LakeOption = None,
     kafka: Annotated[
-        str, typer.Option("--kafka", help="The broker's release.", metavar="VERSION")
+        str, typer.Option("--kafka", help="The Kafka release of the broker.", metavar="VERSION")
     ] = "4.3.1",
     config: ConfigOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """See it work: a real broker, real consumers of every kind, the nightly job on their topic."""
+    """Start a local Kafka broker with consumers of every kind, and run the nightly job on it."""
     from kip848_spark.local.broker import Broker
     from kip848_spark.local.scenarios import SETTINGS, drive
 
     folder = locate(lake).folder if lake else Path(tempfile.mkdtemp(prefix="kip848-demo-"))
     if folder is None:
         raise UsageError(
-            f"{lake} is not on this machine, and the demo's lake is.", "Name a folder with --lake."
+            f"The demo can't write to {lake}: its lake is on this machine.",
+            "Name a local folder with --lake.",
         )
     require_empty(LocalFolder(folder), str(folder))
-    call = Call.of(config, verbose=verbose, lake=str(folder))
+    invocation = Invocation.of(config, verbose=verbose, lake=str(folder))
     try:
         with show_steps() as display:
             display(f"starting a Kafka {kafka} broker")
             with Broker(
                 kafka, settings=SETTINGS, offsets_partitions=PARTITIONS, progress=display.detail
             ) as broker:
-                display("driving consumers of every kind")
-                with drive(broker, lambda title, step: _tell(display, title, step)):
-                    result = _analysed(call, broker, display)
+                display("running consumers of every kind")
+                with drive(broker, lambda title, step: _show_scenario(display, title, step)):
+                    result = _analyse(invocation, broker, display)
                     display("stopping the consumers")
                 display("stopping the broker")
     except BaseException:
@@ -76,18 +77,18 @@ def demo(
     raise typer.Exit(1 if comparison.differences or wrong(agreement) else 0)
 
 
-def _tell(shown: StepDisplay, title: str, step: str) -> None:
+def _show_scenario(display: StepDisplay, title: str, step: str) -> None:
     if step == "started":
-        shown.detail(title)
+        display.detail(title)
     else:
-        shown.done(title)
+        display.done(title)
 
 
-def _analysed(
-    call: Call, broker: Broker, display: StepDisplay
+def _analyse(
+    invocation: Invocation, broker: Broker, display: StepDisplay
 ) -> tuple[Run, Comparison, Rows, Rows]:
-    """The nightly job on the broker's topic: the last run, what comparing with the broker came to,
-    the groups, and what the audit came to."""
+    """Runs the nightly job on the broker's topic. Returns the last run, its comparison with the
+    broker, the groups, and the rows of `agreement`."""
     from kip848_spark.checks.live_comparison import MOVING
     from kip848_spark.kafka.admin import OFFSETS_TOPIC
     from kip848_spark.spark.jobs.audit import agreement_rows
@@ -96,18 +97,18 @@ def _analysed(
     from kip848_spark.spark.storage.opening import open_lake
 
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
-    with call.session(display, keep_classes=True) as session:
-        lake = open_lake(session, call.lake_path())
+    with invocation.session(display, keep_classes=True) as session:
+        lake = open_lake(session, invocation.lake_path())
         agreement: Rows = []
         for _ in range(ATTEMPTS):
             outcome = run_ingest(source, lake, display, then_replay=True, then_audit=True)
-            if outcome.run is None or outcome.live is None:  # nothing new
+            if outcome.run is None or outcome.live is None:  # there are no new records
                 break
             run, comparison = outcome.run, outcome.live
             agreement += agreement_rows(lake, run.run_id)
             if MOVING not in comparison.unjudged:
                 break
-        return run, comparison, call.state().rows("groups"), agreement
+        return run, comparison, invocation.state().rows("groups"), agreement
 
 
 def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, lake: str) -> None:

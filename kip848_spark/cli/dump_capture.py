@@ -1,4 +1,4 @@
-"""`dump` and `capture`: the records themselves."""
+"""`dump` and `capture`: write the records of a source as JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import typer
 
 from kip848_spark.cli.display import err, printable, show_steps
 from kip848_spark.cli.options import (
-    Call,
     ConfigOption,
     DialectOption,
+    Invocation,
     KafkaOption,
     SourceOption,
     TopicOption,
@@ -35,26 +35,32 @@ def dump(
     source: SourceOption = None,
     topic: TopicOption = None,
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="This partition only (repeatable).")
+        list[int] | None,
+        typer.Option("--partition", help="Print only this partition. May be repeated."),
     ] = None,
     dialect: DialectOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """One JSON line a record, as Kafka's own tool prints it, in offset order a partition."""
+    """Print the records as JSON lines, in the form of Kafka's DumpLogSegments tool.
+
+    The records of each partition are in the order of their offsets.
+    """
     from kip848_spark.spark.jobs.dump import dump_files
 
-    call = Call.of(config, kafka_option, verbose, source=source, topic=topic, dialect=dialect)
-    from_source = call.source()
+    invocation = Invocation.of(
+        config, kafka_option, verbose, source=source, topic=topic, dialect=dialect
+    )
+    from_source = invocation.source()
     with ExitStack() as open_still:
         folder = Path(open_still.enter_context(tempfile.TemporaryDirectory(prefix="kip848-dump-")))
         with show_steps() as display:
-            session = open_still.enter_context(call.session(display))
+            session = open_still.enter_context(invocation.session(display))
             display("decoding")
-            files = dump_files(from_source, session, folder, partition, call.settings.dialect)
+            files = dump_files(from_source, session, folder, partition, invocation.settings.dialect)
             first = list(islice(files, 1))
-        for file in chain(first, files):  # the others are decoded as they are asked for
+        for file in chain(first, files):  # later ones are decoded while earlier ones are printed
             with file.open("rb") as lines:
                 shutil.copyfileobj(lines, sys.stdout.buffer)
     sys.stdout.flush()
@@ -66,27 +72,28 @@ def capture(
     ],
     source: SourceOption = None,
     anonymize: Annotated[
-        bool, typer.Option("--anonymize", help="Replace all names, to hand it to someone else.")
+        bool,
+        typer.Option("--anonymize", help="Replace all names, so that the capture can be shared."),
     ] = False,
     topic: TopicOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """The raw records as Parquet, to keep or to look at elsewhere."""
+    """Copy the raw records to Parquet files, to keep them or to analyse them elsewhere."""
     from kip848_spark.spark.jobs.capture import write_capture
 
-    call = Call.of(config, kafka_option, verbose, source=source, topic=topic)
-    from_source = call.source()
+    invocation = Invocation.of(config, kafka_option, verbose, source=source, topic=topic)
+    from_source = invocation.source()
     folder = locate(out).folder
-    if folder is not None:  # another place is looked at once Spark runs
+    if folder is not None:  # a remote one is checked once Spark runs
         require_empty(LocalFolder(folder), out)
-    with call.spark(out=out) as (session, display):
+    with invocation.spark(out=out) as (session, display):
         display("copying the records")
         read, written = write_capture(from_source, session, out, anonymize)
     err.print(f"{written:,} records are in {printable(out)}.")
     if written < read:
         err.print(
-            f"[yellow]{read - written:,} records that do not decode were left out:[/] "
-            "nobody knows what they name."
+            f"[yellow]{read - written:,} records that can't be decoded were left out:[/] "
+            "the names in them can't be replaced."
         )

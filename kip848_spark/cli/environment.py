@@ -1,4 +1,4 @@
-"""`jars`, `doctor`, `config show`: what there is here, and what is missing."""
+"""`jars`, `doctor` and `config show`: what is installed and configured, and what is missing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from kip848_spark.cli.display import err, out, print_json, printable, show_steps
 from kip848_spark.cli.options import (
-    Call,
     ConfigOption,
+    Invocation,
     JsonOption,
     KafkaOption,
     LakeOption,
@@ -22,7 +22,7 @@ from kip848_spark.errors import Kip848Error
 from kip848_spark.runtime import jars as jvm
 from kip848_spark.runtime.java import find_java
 
-config_app = typer.Typer(help="The settings in force.", no_args_is_help=True)
+config_app = typer.Typer(help="Show the settings.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -33,16 +33,19 @@ def register(app: typer.Typer) -> None:
 
 def jars(
     broker: Annotated[
-        str | None, typer.Option("--broker", help="A Kafka broker's instead.", metavar="VERSION")
+        str | None,
+        typer.Option(
+            "--broker", help="Print the jars of this Kafka broker instead.", metavar="VERSION"
+        ),
     ] = None,
     s3: Annotated[
-        bool, typer.Option("--s3", help="Those for s3a:// paths as well (690 MB).")
+        bool, typer.Option("--s3", help="Include the jars for s3a:// paths (690 MB).")
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """The JVM dependencies: fetched if they are not here yet, then printed (for --jars)."""
+    """Download the JVM dependencies if necessary, and print their paths for spark-submit --jars."""
     with show_steps() as display:
-        display("looking for the jars")
+        display("finding the jars")
         if broker:
             paths = jvm.broker_jars(broker, display.detail)
         else:
@@ -62,9 +65,11 @@ def show(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Every setting, what it means and its value in force, secrets masked."""
+    """Print every setting with its meaning and its current value. Secrets are masked."""
     meaning = meanings()
-    shown = Call.of(config, kafka_option, source=source, lake=lake, topic=topic).settings.shown()
+    shown = Invocation.of(
+        config, kafka_option, source=source, lake=lake, topic=topic
+    ).settings.shown()
     if json:
         print_json(shown)
         return
@@ -95,11 +100,11 @@ def doctor(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """What is missing or wrong here, and how to mend it."""
-    call = Call.of(config, kafka_option, source=source, lake=lake, topic=topic)
+    """Check Java, the jars, Spark, the source and the lake, and say how to fix what is wrong."""
+    invocation = Invocation.of(config, kafka_option, source=source, lake=lake, topic=topic)
     found: list[dict[str, str | bool | None]] = []
     worst = 0
-    for name, check in _checks(call):
+    for name, check in _checks(invocation):
         try:
             said, error = check(), None
         except Kip848Error as fault:
@@ -122,36 +127,36 @@ def doctor(
     if json:
         print_json(found)
     elif not worst:
-        err.print("[green]All is well.[/]")
+        err.print("[green]Everything works.[/]")
     raise typer.Exit(worst)
 
 
-def _checks(call: Call) -> Iterator[tuple[str, Callable[[], str]]]:
+def _checks(invocation: Invocation) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "Java", lambda: str(find_java())
     yield "jars", lambda: f"{len(jvm.spark_jars())} for Spark"
-    yield "Spark and its Python worker", lambda: _worker(call)
-    if call.settings.source:
-        yield "source", lambda: _source(call)
-    if call.settings.lake:
-        yield "lake", lambda: _lake(call)
+    yield "Spark and its Python worker", lambda: _worker(invocation)
+    if invocation.settings.source:
+        yield "source", lambda: _source(invocation)
+    if invocation.settings.lake:
+        yield "lake", lambda: _lake(invocation)
 
 
-def _worker(call: Call) -> str:
-    with call.spark() as (session, _):
+def _worker(invocation: Invocation) -> str:
+    with invocation.spark() as (session, _):
         frame = session.range(8).mapInArrow(lambda batches: batches, "id long")
         count = frame.count()
         return f"Spark {session.version} with {count} rows through Python"
 
 
-def _source(call: Call) -> str:
+def _source(invocation: Invocation) -> str:
     from kip848_spark.spark.doctor import check_source
 
-    with call.spark() as (session, _):
-        return check_source(call.source(), session)
+    with invocation.spark() as (session, _):
+        return check_source(invocation.source(), session)
 
 
-def _lake(call: Call) -> str:
+def _lake(invocation: Invocation) -> str:
     from kip848_spark.spark.doctor import check_lake
 
-    with call.spark() as (session, _):
-        return check_lake(call.lake(session))
+    with invocation.spark() as (session, _):
+        return check_lake(invocation.lake(session))

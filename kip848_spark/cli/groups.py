@@ -1,4 +1,4 @@
-"""`groups`: what a lake knows of its groups."""
+"""`groups`: lists and describes the groups of a lake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import typer
 from typer.core import TyperCommand
 
 from kip848_spark.cli.display import out, print_json, print_rows, printable
-from kip848_spark.cli.options import AsOfOption, Call, ConfigOption, JsonOption, LakeOption, moment
+from kip848_spark.cli.options import (
+    AsOfOption,
+    ConfigOption,
+    Invocation,
+    JsonOption,
+    LakeOption,
+    parse_time_option,
+)
 from kip848_spark.errors import UsageError, near
 
 Group = dict[str, Any]
@@ -18,14 +25,14 @@ STATES = (
     "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning",
     "Reconciling", "NotReady",
 )  # fmt: skip
-"""States of groups of all types, by Kafka's names."""
+"""The states of groups of all types, by their names in Kafka."""
 LEFT_FOR_NOW = -2
-"""The epoch of a static member that said it will be back."""
+"""The epoch of a static member that has left temporarily."""
 
 
 class _Command(TyperCommand):
-    """`groups`, whose option ``--state`` may stand without a value, as that of
-    kafka-consumer-groups; Typer has no such option."""
+    """`groups`, whose option ``--state`` may have no value, as in kafka-consumer-groups. Typer has
+    no such option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         following = [*args[1:], "-"]
@@ -44,32 +51,35 @@ def groups(
     lake: LakeOption = None,
     describe: Annotated[
         list[str] | None,
-        typer.Option("--describe", help="This group (repeatable).", metavar="GROUP"),
+        typer.Option("--describe", help="Describe this group. May be repeated.", metavar="GROUP"),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Describe every group.")] = False,
     state: Annotated[
         str | None,
         typer.Option(
             "--state",
-            help="Only groups in these states, such as Stable,Empty; "
-            "of described groups, with or without states: epochs and state.",
+            help="Show only groups in these states, such as Stable,Empty. "
+            "With --describe or --all: show epochs and state.",
             metavar="[STATES]",
         ),
     ] = None,
-    members: Annotated[bool, typer.Option("--members", help="Members and partitions.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Committed offsets.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show members and their partitions.")
+    ] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show committed offsets.")] = False,
     as_of: AsOfOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """The groups of a lake, as kafka-consumer-groups shows those of a broker.
+    """Show the groups of a lake, as kafka-consumer-groups shows those of a broker.
 
-    Without --describe or --all a list. With neither --state, --members nor --offsets all three.
+    Without --describe or --all, the groups are listed. A description has the state, members and
+    offsets, unless --state, --members or --offsets choose.
     """
     from kip848_spark.lake.groups import describe_groups
 
     states = _states(state or "")
-    state_ = Call.of(config, lake=lake).state(moment("--as-of", as_of))
+    state_ = Invocation.of(config, lake=lake).state(parse_time_option("--as-of", as_of))
     found = describe_groups(state_, None if all_ or not describe else list(describe))
     if states:
         found = [group for group in found if group["state"] in states]
@@ -94,19 +104,19 @@ def groups(
 
 
 def _states(text: str) -> set[str]:
-    """The states that ``text`` names, with commas between them. Raises UsageError."""
+    """The states in ``text``, which are separated by commas. Raises UsageError."""
     names = {name.lower(): name for name in STATES}
     found = set()
     for word in filter(None, map(str.strip, text.split(","))):
         if word.lower() not in names:
-            hint = near(word.capitalize(), STATES, f"There are {', '.join(STATES)}.")
+            hint = near(word.capitalize(), STATES, f"Choose from {', '.join(STATES)}.")
             raise UsageError(f"No group has a state {word}.", hint)
         found.add(names[word.lower()])
     return found
 
 
 def _json_group(group: Group, kept: set[str]) -> Group:
-    """A group with the lists asked for; ``members`` is then the list, ``member_count`` how many."""
+    """A group with the requested lists. ``members`` is the list, ``member_count`` the number."""
     shown = {k: v for k, v in group.items() if k not in ("members_now", "offsets", "members")}
     shown["member_count"] = group["members"]
     if "members_now" in kept:
@@ -128,7 +138,7 @@ def _list(found: Sequence[Group], json: bool) -> None:
 
 
 def _show_part(found: Sequence[Group], part: str, *, named: bool = False) -> None:
-    """A table of one part of what is known of the groups; ``named``: with a column of groups."""
+    """Prints one part of the groups' descriptions; ``named``: with a column of group ids."""
     rows = [
         {"group_id": group["group_id"], **row} if named else row
         for group in found
@@ -138,8 +148,8 @@ def _show_part(found: Sequence[Group], part: str, *, named: bool = False) -> Non
         print_rows(rows, [n for n in rows[0] if any(row[n] is not None for row in rows)])
     if part == "members" and any(row["epoch"] == LEFT_FOR_NOW for row in rows):
         out.print(
-            f"[dim]Epoch {LEFT_FOR_NOW}: a static member that has left for a time; its partitions "
-            "wait for it until its session times out.[/]"
+            f"[dim]Epoch {LEFT_FOR_NOW}: a static member that has left temporarily; it keeps its "
+            "partitions until its session times out.[/]"
         )
 
 
@@ -174,7 +184,7 @@ _PARTS = {"state": _state, "members": _members, "offsets": _offsets}
 
 
 def _places(places: Sequence[Group]) -> str | None:
-    """``foo(0-24,30) bar(3)``; a topic without a known name goes by its id."""
+    """``foo(0-24,30) bar(3)``; a topic whose name is not known is shown by its id."""
     topics: dict[str, list[int]] = {}
     for place in places:
         name = place["topic"] or place["topic_id"] or "?"

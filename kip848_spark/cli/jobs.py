@@ -16,9 +16,9 @@ from kip848_spark.cli.audit import (
 )
 from kip848_spark.cli.display import err, out, print_json, printable
 from kip848_spark.cli.options import (
-    Call,
     ConfigOption,
     DialectOption,
+    Invocation,
     JsonOption,
     KafkaOption,
     LakeOption,
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from kip848_spark.lake.ledger import RecordCounts
     from kip848_spark.spark.pipeline import RunOutcome
 
-KeepOption = typer.Option(None, "--keep-commits-raw", help="Keep the bytes of commits as well.")
+KeepOption = typer.Option(
+    None, "--keep-commits-raw", help="Also keep the raw bytes of offset commits."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -51,16 +53,16 @@ def run(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """The nightly job: read what is new, bring the state tables up to it, and judge it.
+    """The nightly job: read new records, update the state tables, and audit the new records.
 
-    Ends with exit code 1 if the audit of what is new finds anything (`kip848 audit` judges it all).
+    The exit code is 1 if the audit finds anything. `kip848 audit` audits all records.
     """
-    call = Call.of(
+    invocation = Invocation.of(
         config, kafka_option, verbose,
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    _ingest(call, nightly=True, json=json)
+    _ingest(invocation, nightly=True, json=json)
 
 
 def ingest(
@@ -74,13 +76,13 @@ def ingest(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Read what is new in the topic into the lake; the state tables stay as they are."""
-    call = Call.of(
+    """Read new records of the topic into the lake, without updating the state tables."""
+    invocation = Invocation.of(
         config, kafka_option, verbose,
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    _ingest(call, nightly=False, json=json)
+    _ingest(invocation, nightly=False, json=json)
 
 
 def replay(
@@ -89,38 +91,38 @@ def replay(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Bring the state tables up to what has been ingested."""
+    """Update the state tables from the ingested records."""
     from kip848_spark.spark.pipeline import run_replay
 
-    call = Call.of(config, verbose=verbose, lake=lake)
-    call.lake_path()
-    with call.spark() as (session, display):
-        outcome = run_replay(call.lake(session), display)
-    show_outcome(outcome, call.lake_path(), json)
+    invocation = Invocation.of(config, verbose=verbose, lake=lake)
+    invocation.lake_path()
+    with invocation.spark() as (session, display):
+        outcome = run_replay(invocation.lake(session), display)
+    show_outcome(outcome, invocation.lake_path(), json)
 
 
-def _ingest(call: Call, nightly: bool, json: bool) -> None:
+def _ingest(invocation: Invocation, nightly: bool, json: bool) -> None:
     from kip848_spark.spark.jobs.audit import agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_ingest
 
-    source = call.source()
-    call.lake_path()
-    with call.spark(keep_classes=nightly) as (session, display):
-        whole = call.lake(session)
+    source = invocation.source()
+    invocation.lake_path()
+    with invocation.spark(keep_classes=nightly) as (session, display):
+        whole = invocation.lake(session)
         outcome = run_ingest(
             source,
             whole,
             display,
-            call.settings.keep_commits_raw,
+            invocation.settings.keep_commits_raw,
             then_replay=nightly,
-            dialect=call.settings.dialect,
+            dialect=invocation.settings.dialect,
             then_audit=nightly,
         )
         agreement, findings = [], []
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
-    show_outcome(outcome, call.lake_path(), json)
+    show_outcome(outcome, invocation.lake_path(), json)
     if nightly and not json:
         show_agreement(agreement, findings)
         show_live(outcome.live)
@@ -129,7 +131,7 @@ def _ingest(call: Call, nightly: bool, json: bool) -> None:
 
 
 def show_outcome(outcome: RunOutcome, lake: str, json: bool = False) -> None:
-    """What a run came to, with the ledger that adds up."""
+    """Prints the result of a run: its ledger line, and what was not read."""
     run = outcome.run
     if outcome.changed and run is not None and run.counts is not None:
         _warn_of_quarantined(run.counts, lake)
@@ -137,12 +139,12 @@ def show_outcome(outcome: RunOutcome, lake: str, json: bool = False) -> None:
         print_json({"changed": outcome.changed, **(run.row() if run else {})})
         return
     if outcome.recovered:
-        err.print(f"[yellow]Run {outcome.recovered} had not finished; it was undone first.[/]")
+        err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
     if run is None:
-        out.print("The lake is empty, and there is nothing to do.")
+        out.print("The lake is empty and the source has no records.")
         return
     if not outcome.changed:
-        out.print(f"Nothing new since run {run.run_id}: nothing was changed.")
+        out.print(f"There are no new records since run {run.run_id}. Nothing was changed.")
         return
     counts = run.counts
     if counts is not None:
@@ -150,27 +152,27 @@ def show_outcome(outcome: RunOutcome, lake: str, json: bool = False) -> None:
             f"Run [bold]{run.run_id}[/]: {counts.records_read:,} records = "
             f"{counts.decoded:,} decoded + {counts.tombstones:,} tombstones + "
             f"{counts.unknown:,} unknown + {counts.quarantined:,} quarantined; "
-            f"{counts.missing:,} offsets of the range were not there."
+            f"{counts.missing:,} offsets hold no record."
         )
         for kind, number in sorted(counts.unknown_tags.items()):
             out.print(f"  {number:,} unknown tagged fields in records of {printable(kind)}")
     if outcome.open_offsets:
         out.print(
-            f"[yellow]{outcome.open_offsets:,} newer offsets wait behind open transactions[/] "
-            "and will be read when they are decided."
+            f"[yellow]{outcome.open_offsets:,} newer offsets are behind open transactions.[/] "
+            "A later run reads them."
         )
     out.print(f"The lake is at {printable(lake)}.")
 
 
 def _warn_of_quarantined(counts: RecordCounts, lake: str) -> None:
-    """A warning, if there were records that could not be read: how many, why, how to list them."""
+    """Warns of records that could not be decoded: how many, why, and how to list them."""
     if not counts.quarantined:
         return
     reasons = (f"{n:,} × {reason}" for reason, n in sorted(counts.errors.items()))
     err.print(
         f"[bold black on yellow] warning [/] [yellow]{counts.quarantined:,} of "
-        f"{counts.records_read:,} records can't be read:[/] {printable('; '.join(reasons))}. "
-        "Their bytes are kept; list them:",
+        f"{counts.records_read:,} records can't be decoded:[/] {printable('; '.join(reasons))}. "
+        "Their bytes are kept. To list them:",
         soft_wrap=True,
     )
     query = "SELECT partition, offset, error FROM records WHERE error IS NOT NULL"

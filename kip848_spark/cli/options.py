@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they come to: settings, a session, a lake."""
+"""Options that several verbs share, and the settings, session, source and lake they stand for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark.cli.display import StepDisplay, show_steps
-from kip848_spark.config import settings as config
+from kip848_spark.config.settings import Settings, load
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.lake.location import Location, locate
@@ -26,39 +26,44 @@ if TYPE_CHECKING:
     from kip848_spark.spark.storage.tables import LakeTables
 
 S3 = "s3a://"
-"""How the path of an object on S3 begins, for Spark and for delta-rs."""
+"""The scheme of paths on S3, for Spark and for delta-rs."""
 
 SourceOption = Annotated[
     str | None,
-    typer.Option("--source", help="kafka:HOST:PORT, parquet:PATH or delta:PATH.", metavar="S"),
+    typer.Option(
+        "--source", help="Where to read: kafka:HOST:PORT, parquet:PATH or delta:PATH.", metavar="S"
+    ),
 ]
 LakeOption = Annotated[
     str | None, typer.Option("--lake", help="The lake: a folder or a URI.", metavar="PATH")
 ]
 TopicOption = Annotated[
-    str | None, typer.Option("--topic", help="The topic, if it has another name.", metavar="NAME")
+    str | None,
+    typer.Option(
+        "--topic", help="The topic to read, if it is not __consumer_offsets.", metavar="NAME"
+    ),
 ]
 KafkaOption = Annotated[
     list[str] | None,
-    typer.Option("--kafka-option", help="A Kafka client setting (repeatable).", metavar="K=V"),
+    typer.Option("--kafka-option", help="A Kafka client setting. May be repeated.", metavar="K=V"),
 ]
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="A settings file (TOML).", metavar="FILE")
+    Path | None, typer.Option("--config", help="A settings file in TOML.", metavar="FILE")
 ]
 DialectOption = Annotated[
     str | None,
-    typer.Option("--dialect", help="shipped, kip, kip-draft or auto.", metavar="D"),
+    typer.Option("--dialect", help="Record layouts: shipped, kip, kip-draft or auto.", metavar="D"),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 AsOfOption = Annotated[
     str | None,
-    typer.Option("--as-of", help="As the lake knew it then (UTC).", metavar="TIME"),
+    typer.Option("--as-of", help="Show the lake as of this time (UTC).", metavar="TIME"),
 ]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's own log.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print Spark's log.")]
 
 
-def moment(option: str, text: str | None) -> datetime | None:
-    """The time that an option names. Raises UsageError."""
+def parse_time_option(option: str, text: str | None) -> datetime | None:
+    """The time given to ``option``, in UTC; None if it was not given. Raises UsageError."""
     if text is None:
         return None
     try:
@@ -71,10 +76,10 @@ def moment(option: str, text: str | None) -> datetime | None:
 
 
 @dataclass(frozen=True)
-class Call:
-    """A verb's settings and how it is to speak."""
+class Invocation:
+    """A call of a verb: its settings, and the objects made from them."""
 
-    settings: config.Settings
+    settings: Settings
     verbose: bool = False
 
     @classmethod
@@ -84,8 +89,8 @@ class Call:
         kafka_option: Sequence[str] | None = None,
         verbose: bool = False,
         **overrides: Any,
-    ) -> Call:
-        settings = config.load(config_file, overrides, kafka_option or ())
+    ) -> Invocation:
+        settings = load(config_file, overrides, kafka_option or ())
         check_dialect(settings.dialect)
         return cls(settings, verbose)
 
@@ -104,8 +109,11 @@ class Call:
     def session(
         self, display: StepDisplay, *, keep_classes: bool = False, out: str = ""
     ) -> Iterator[SparkSession]:
-        """The Spark session to work with; ``display`` shows that it starts. ``keep_classes``: of
-        verbs that use most of Spark; ``out``: a further path that the verb writes to."""
+        """The Spark session to work with; ``display`` shows that it starts.
+
+        ``keep_classes`` is for verbs that use most of Spark: their session leaves an archive of
+        its classes, so that later sessions start faster. ``out`` is a further path to write to.
+        """
         from kip848_spark.spark.session import session
 
         display("starting Spark")
@@ -122,7 +130,7 @@ class Call:
             yield spark
 
     def _client(self) -> KafkaClient | None:
-        """Who reads from Kafka, if a Kafka cluster is the source."""
+        """The Kafka client, if the source is a Kafka cluster."""
         kind, _, bootstrap = (self.settings.source or "").partition(":")
         if kind != "kafka":
             return None
@@ -132,27 +140,32 @@ class Call:
         from kip848_spark.spark.sources import parse_source
 
         if self.settings.source is None:
-            raise UsageError("No source is named.", "Add --source kafka:HOST:PORT.")
+            raise UsageError(
+                "No source is given.", "Add --source kafka:HOST:PORT, or set source in kip848.toml."
+            )
         return parse_source(self.settings.source, self.settings.topic, self.settings.client())
 
     def cluster(self, text: str | None) -> KafkaSource | None:
-        """The running cluster that ``text`` names, if any. Raises UsageError for a capture."""
+        """The cluster that ``text`` names; None without a text. Raises UsageError for a capture."""
         from kip848_spark.spark.sources import KafkaSource, parse_source
 
         if text is None:
             return None
         source = parse_source(text, self.settings.topic, self.settings.client())
         if not isinstance(source, KafkaSource):
-            raise UsageError(f"{text} is a capture: nobody is there to ask.", "Leave --source out.")
+            raise UsageError(
+                f"{text} is a capture, and the live comparison needs a running cluster.",
+                "Name kafka:HOST:PORT, or leave out --source.",
+            )
         return source
 
     def lake_path(self) -> str:
         if self.settings.lake is None:
-            raise UsageError("No lake is named.", "Add --lake PATH.")
+            raise UsageError("No lake is given.", "Add --lake PATH, or set lake in kip848.toml.")
         return self.settings.lake
 
     def place(self) -> Location:
-        """Where the lake is, by the settings alone."""
+        """The location of the lake, from the settings alone."""
         default = self.settings.spark.get("spark.hadoop.fs.defaultFS", "file:///")
         return locate(self.lake_path(), default)
 

@@ -1,11 +1,11 @@
-"""`repair`: a lake that two programs wrote to at once."""
+"""`repair`: restores a lake that two programs have written to at the same time."""
 
 from __future__ import annotations
 
 import typer
 
 from kip848_spark.cli.display import out, print_json, printable
-from kip848_spark.cli.options import Call, ConfigOption, JsonOption, LakeOption, VerboseOption
+from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption, VerboseOption
 
 
 def register(app: typer.Typer) -> None:
@@ -18,17 +18,17 @@ def repair(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Repair a lake whose tables do not hold what its ledger says.
+    """Repair a lake whose tables disagree with its ledger.
 
-    Records that are there twice are left once, those of no finished run are removed, and the state
-    tables are rebuilt. A lake that is not damaged stays as it is.
+    Duplicate records and records of unfinished runs are removed, and the state tables are rebuilt.
+    A lake that is not damaged is not changed.
     """
     from kip848_spark.spark.pipeline import run_repair
 
-    call = Call.of(config, verbose=verbose, lake=lake)
-    call.lake_path()
-    with call.spark() as (session, display):
-        repaired = run_repair(call.lake(session), display)
+    invocation = Invocation.of(config, verbose=verbose, lake=lake)
+    invocation.lake_path()
+    with invocation.spark() as (session, display):
+        repaired = run_repair(invocation.lake(session), display)
     if json:
         print_json(
             {
@@ -39,13 +39,15 @@ def repair(
         )
         return
     if not repaired.damage:
-        out.print("The lake is not damaged: nothing was changed.")
+        out.print("The lake is not damaged. Nothing was changed.")
         return
     for words in repaired.damage:
         out.print(f"[yellow]Found:[/] {printable(words)}.")
-    out.print(f"{repaired.removed:,} rows of records were removed, and the state was rebuilt.")
+    out.print(
+        f"{repaired.removed:,} rows of records were removed, and the state tables were rebuilt."
+    )
     if repaired.dropped_runs:
         out.print(
-            "The next run reads again what these runs had read: "
+            "The next run reads the records of these runs again: "
             f"{printable(', '.join(repaired.dropped_runs))}."
         )

@@ -1,4 +1,4 @@
-"""`simulate`: a capture of a cluster that never was."""
+"""`simulate`: writes a capture of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -17,37 +17,47 @@ def register(app: typer.Typer) -> None:
 
 def simulate(
     profile: Annotated[
-        str, typer.Option("--profile", help="steady, churn, migration or chaos.", metavar="P")
+        str,
+        typer.Option(
+            "--profile", help="Event rates: steady, churn, migration or chaos.", metavar="P"
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A new folder for the capture.")],
     records: Annotated[
-        int, typer.Option("--records", help="How many records are written.", metavar="N", min=1)
+        int, typer.Option("--records", help="The number of records.", metavar="N", min=1)
     ] = 100_000,
-    seed: Annotated[int, typer.Option("--seed", help="Equal seeds give equal bytes.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="The random seed. Equal seeds give equal captures.")
+    ] = 0,
     release: Annotated[
-        str, typer.Option("--release", help="4.0, 4.1, 4.2 or 4.3.", metavar="R")
+        str, typer.Option("--release", help="The Kafka release: 4.0, 4.1, 4.2 or 4.3.", metavar="R")
     ] = "4.3",
     partitions: Annotated[
-        int, typer.Option("--partitions", help="Of __consumer_offsets.", metavar="N")
+        int, typer.Option("--partitions", help="The partitions of __consumer_offsets.", metavar="N")
     ] = 50,
     groups: Annotated[
         int | None,
-        typer.Option("--groups", help="How many groups; one in 25,000 records.", metavar="G"),
+        typer.Option(
+            "--groups", help="The number of groups. Default: one per 25,000 records.", metavar="G"
+        ),
     ] = None,
     compact: Annotated[
-        bool, typer.Option("--compact", help="As the log cleaner leaves it, not as written.")
+        bool, typer.Option("--compact", help="Compact the log, as the log cleaner does.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check/--no-check", help="Check the invariants after every event.")
+        bool, typer.Option("--check/--no-check", help="Check the invariants after every operation.")
     ] = True,
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes; one a core.", metavar="N", min=1)
+        int | None,
+        typer.Option(
+            "--workers", help="The number of processes. Default: one per core.", metavar="N", min=1
+        ),
     ] = None,
 ) -> None:
-    """A capture written by a simulated cluster, and the truth about it in OUT/_truth.
+    """Write a capture of a simulated cluster, and the expected results to OUT/_truth.
 
-    Clients of both protocols are driven against the reference coordinator: they crash, leave,
-    migrate, lose messages. Use it as a source: --source parquet:OUT.
+    Clients of both protocols use the reference coordinator: they crash, leave, migrate and lose
+    messages. Read the capture with --source parquet:OUT.
     """
     from kip848_spark import simulation
 

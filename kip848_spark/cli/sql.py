@@ -1,4 +1,4 @@
-"""`sql`: queries over a lake's tables, one from the command line or many from a prompt."""
+"""`sql`: queries a lake's tables, with one query on the command line or at a prompt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import typer
 from kip848_spark.cli.display import err, print_json, print_rows, printable, show_steps
 from kip848_spark.cli.options import (
     AsOfOption,
-    Call,
     ConfigOption,
+    Invocation,
     JsonOption,
     LakeOption,
     VerboseOption,
-    moment,
+    parse_time_option,
 )
 from kip848_spark.errors import UsageError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_ROWS = 1000
-"""Rows a table on the terminal shows; JSON has no such bound."""
+"""The largest number of rows in a table on the terminal. JSON has no limit."""
 
 
 def register(app: typer.Typer) -> None:
@@ -32,24 +32,26 @@ def register(app: typer.Typer) -> None:
 
 
 def sql(
-    query: Annotated[str | None, typer.Argument(help="A query; without one, a prompt.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(help="The query. Without one, a prompt opens.")
+    ] = None,
     lake: LakeOption = None,
     as_of: AsOfOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Spark SQL over the lake's tables."""
+    """Query the lake's tables with Spark SQL."""
     from kip848_spark.spark.views import LakeViews
 
-    call = Call.of(config, verbose=verbose, lake=lake)
-    call.lake_path()
-    time = moment("--as-of", as_of)
+    invocation = Invocation.of(config, verbose=verbose, lake=lake)
+    invocation.lake_path()
+    time = parse_time_option("--as-of", as_of)
     with ExitStack() as until_done:
         with show_steps() as display:
-            session = until_done.enter_context(call.session(display))
+            session = until_done.enter_context(invocation.session(display))
             display("reading the lake")
-            LakeViews(call.lake(session), time).register()
+            LakeViews(invocation.lake(session), time).register()
             rows = [] if query is None else _rows(session, query, json)
         if query is None:
             _prompt(session, json)
@@ -73,9 +75,9 @@ def _print(rows: list[dict[str, Any]], json: bool) -> None:
 
 
 def _prompt(session: SparkSession, json: bool) -> None:
-    with suppress(ImportError):  # a Python without it has no editing and no history of lines
+    with suppress(ImportError):  # this Python has no line editing
         import readline  # noqa: F401
-    err.print("[dim]Spark SQL; SHOW VIEWS lists the tables, an empty line or Ctrl-D ends.[/]")
+    err.print("[dim]Spark SQL. SHOW VIEWS lists the tables. An empty line or Ctrl-D ends.[/]")
     while True:
         try:
             query = input("kip848> " if sys.stdin.isatty() else "").strip()

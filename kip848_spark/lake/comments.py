@@ -75,7 +75,7 @@ COMMENTS: dict[str, dict[str, str]] = {
     },
     "assignments": {
         "role": "assigned, pending_revocation or target",
-        "assignment_epoch": "Epoch at which the member was assigned the partition (Kafka 4.3 and later)",
+        "assignment_epoch": "Epoch at which the member got the partition (Kafka 4.3 and later)",
     },
     "offsets": {},
     "topics": {

@@ -52,9 +52,9 @@ def test_a_capture_has_nobody_to_ask(kip848: Command, tmp_path: Path) -> None:
 
 
 def test_nothing_named(kip848: Command) -> None:
-    refused(kip848("run"), 2, "No source is named")
-    refused(kip848("run", "--source", "parquet:x"), 2, "No lake is named")
-    refused(kip848("groups"), 2, "No lake is named")
+    refused(kip848("run"), 2, "No source is given")
+    refused(kip848("run", "--source", "parquet:x"), 2, "No lake is given")
+    refused(kip848("groups"), 2, "No lake is given")
 
 
 def test_no_broker(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:

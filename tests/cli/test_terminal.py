@@ -77,7 +77,7 @@ def test_a_record_that_can_not_be_read_is_a_warning(
 ) -> None:
     strange(lake.parent / "strange.parquet")
     run = kip848("run", "--source", f"parquet:{lake.parent}/strange.parquet", "--lake", str(lake))
-    assert "warning 1 of 500 records can't be read: 1 × truncated." in run.err
+    assert "warning 1 of 500 records can't be decoded: 1 × truncated." in run.err
     (query,) = re.findall(r'kip848 sql --lake \S+ "(.*)"', run.err)
     listed = kip848("sql", "--lake", str(lake), "--json", query)
     (row,) = json.loads(listed.out)

@@ -34,7 +34,7 @@ def test_run_groups_and_sql(kip848: Command, spark: SparkSession, lake: Path) ->
     assert run["records_read"] == sum(run[kind] for kind in kinds) > 400
     again = kip848("run", "--source", source, "--lake", str(lake))
     assert again.code == 0
-    assert "Nothing new since run" in again.out
+    assert "There are no new records since run" in again.out
 
     live = read_live(NEWEST / LIVE)
     said = kip848("groups", "--all", "--json", "--lake", str(lake))
