@@ -58,7 +58,7 @@ _AT_ONCE = 6
 _PATIENCE = 60.0
 
 
-class Crowd:
+class BrokerClients:
     """The part of `BrokerComparison` that a conversation uses, with a broker alone."""
 
     def __init__(self, broker: Broker) -> None:
@@ -70,24 +70,24 @@ class Crowd:
     def topic(self, name: str, partitions: int) -> str:
         """Create a topic, or let it grow."""
         if name in self.topic_ids:
-            self._done(lambda: self.admin.create_partitions([NewPartitions(name, partitions)]))
+            self._retry(lambda: self.admin.create_partitions([NewPartitions(name, partitions)]))
         else:
-            self._done(lambda: self.admin.create_topics([NewTopic(name, partitions, 1)]))
+            self._retry(lambda: self.admin.create_topics([NewTopic(name, partitions, 1)]))
             self.topic_ids[name] = name
         time.sleep(0.3)  # until the coordinator has heard of it, mostly
         return name
 
     def delete_topic(self, name: str) -> None:
-        self._done(lambda: self.admin.delete_topics([name]))
+        self._retry(lambda: self.admin.delete_topics([name]))
         self.topic_ids.pop(name)
         time.sleep(0.3)
 
-    def _done(self, ask: Callable[[], dict[str, Any]]) -> None:
-        """Ask until it is done; a broker that restarts refuses at first, or has done it already."""
+    def _retry(self, request: Callable[[], dict[str, Any]]) -> None:
+        """Retry until it succeeds; a restarting broker may refuse first, or have done it already."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                for future in ask().values():
+                for future in request().values():
                     future.result(_PATIENCE)
                 return
             except KafkaException as error:
@@ -145,42 +145,46 @@ class Crowd:
             connection.close()
 
 
-Teller = Callable[[Any, int], Pauses]
-CONSUMERS: tuple[Teller, ...] = (
+ConversationFunction = Callable[[Any, int], Pauses]
+CONSUMERS: tuple[ConversationFunction, ...] = (
     *[consumers] * 3,
     migrations,
 )
-MOVING: tuple[Teller, ...] = (
+MOVING: tuple[ConversationFunction, ...] = (
     *[migrations, patterns] * 2, restarts, consumers,
 )  # fmt: skip
-OTHERS: tuple[Teller, ...] = (
+OTHERS: tuple[ConversationFunction, ...] = (
     share,
     streams,
 )
 
 
 def churn(
-    broker: Broker, seed: int, groups: int, halfway: Callable[[], None], tellers: Sequence[Teller]
+    broker: Broker,
+    seed: int,
+    groups: int,
+    halfway: Callable[[], None],
+    functions: Sequence[ConversationFunction],
 ) -> None:
     """``groups`` conversations, a few at a time; ``halfway`` is called when half are done."""
-    crowd = Crowd(broker)
+    clients = BrokerClients(broker)
     done = threading.Semaphore(0)
 
-    def run(name: str, tell: Teller, own_seed: int) -> None:
+    def run(name: str, function: ConversationFunction, own_seed: int) -> None:
         try:
-            conversation = Conversation(crowd, name)  # type: ignore[arg-type]
-            for pause in tell(conversation, own_seed):
+            conversation = Conversation(clients, name)  # type: ignore[arg-type]
+            for pause in function(conversation, own_seed):
                 time.sleep(pause)
         finally:
-            crowd.finish()
+            clients.finish()
             done.release()
 
     filters = {"statesFilter": []} | ({"typesFilter": []} if VERSIONS["ListGroups"] > 4 else {})
-    crowd.send("finder", "ListGroups", filters, where="f:")
+    clients.send("finder", "ListGroups", filters, where="f:")
     number = Connection(broker.bootstrap, "finder")
     for _ in range(200):
-        asked = number.send("FindCoordinator", 4, {"keyType": 0, "coordinatorKeys": ["any"]})
-        answer = number.receive(asked, 5)
+        sent = number.send("FindCoordinator", 4, {"keyType": 0, "coordinatorKeys": ["any"]})
+        answer = number.receive(sent, 5)
         if answer and answer["coordinators"][0]["errorCode"] == "NONE":
             break
         time.sleep(0.1)
@@ -188,8 +192,8 @@ def churn(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         running = []
         for n in range(groups):
-            tell = tellers[n % len(tellers)]
-            running.append(pool.submit(run, f"{tell.__name__}{n}", tell, seed * 1000 + n))
+            function = functions[n % len(functions)]
+            running.append(pool.submit(run, f"{function.__name__}{n}", function, seed * 1000 + n))
         for _ in range(groups // 2):
             done.acquire()
         halfway()
@@ -197,35 +201,37 @@ def churn(
             one.result()
 
 
-def make(told: argparse.Namespace) -> None:
+def make(arguments: argparse.Namespace) -> None:
     """Run it, and keep what came of it."""
-    out_dir: Path = told.out
+    out_dir: Path = arguments.out
     out_dir.mkdir(parents=True, exist_ok=True)
-    settings = (CLEANED if told.cleaner else {}) | (SHARE_STREAMS_SETTINGS if told.others else {})
-    settings |= {"broker.rack": "rack-a"} if told.rack else {}
-    if told.moving and told.version.startswith("4.3"):
+    settings = (CLEANED if arguments.cleaner else {}) | (
+        SHARE_STREAMS_SETTINGS if arguments.others else {}
+    )
+    settings |= {"broker.rack": "rack-a"} if arguments.rack else {}
+    if arguments.moving and arguments.version.startswith("4.3"):
         settings |= {"group.consumer.assignment.interval.ms": "0"}
-    early = told.version.startswith("3.")
+    early = arguments.version.startswith("3.")
     if early:
         settings |= EARLY_ACCESS
         VERSIONS.update(ConsumerGroupHeartbeat=0, ConsumerGroupDescribe=0, ListGroups=4)
-    with Broker(told.version, settings=settings, offsets_partitions=4) as broker:
+    with Broker(arguments.version, settings=settings, offsets_partitions=4) as broker:
         read: dict[int, int] = {}
 
         def halfway() -> None:
-            if told.cleaner:
+            if arguments.cleaner:
                 read.update(_ends(Cluster(broker.bootstrap, timeout=_PATIENCE).ends()))
                 _write(broker.bootstrap, read, out_dir / FIRST)
-            if told.restart:
+            if arguments.restart:
                 broker.restart()
 
-        tellers = OTHERS if told.others else MOVING if told.moving else CONSUMERS
-        tellers = tellers[:1] if early else tellers
+        functions = OTHERS if arguments.others else MOVING if arguments.moving else CONSUMERS
+        functions = functions[:1] if early else functions
         # An early-access broker gives answers that can't be read: that conversation is over then.
         with suppress(*[Exception] * early):
-            churn(broker, told.seed, told.groups, halfway, tellers)
+            churn(broker, arguments.seed, arguments.groups, halfway, functions)
         time.sleep(6)  # sessions that nobody keeps up expire
-        if told.dump or early:
+        if arguments.dump or early:
             ends = _ends(Cluster(broker.bootstrap, timeout=_PATIENCE).ends())
             _write(broker.bootstrap, ends, out_dir / RECORDS)
             if not early:
@@ -233,7 +239,7 @@ def make(told: argparse.Namespace) -> None:
             return
         said = snapshot(broker.bootstrap)
         _write(broker.bootstrap, _ends(said.ends), out_dir / COMMITTED)
-    (out_dir / LIVE).write_text(json.dumps({"kafka": told.version, **said.to_json()}) + "\n")
+    (out_dir / LIVE).write_text(json.dumps({"kafka": arguments.version, **said.to_json()}) + "\n")
 
 
 def _ends(ends: dict[int, LiveEnds]) -> dict[int, int]:

@@ -142,7 +142,7 @@ def share(conversation: Conversation, seed: int, steps: int = 40) -> Pauses:
 
 
 def streams(conversation: Conversation, seed: int, steps: int = 80) -> Pauses:
-    """Members of a streams group that come, go and give back what they are asked for."""
+    """Members of a streams group that join, leave, and return tasks that they must revoke."""
     rng = random.Random(seed)
     conversation.topic("t1", rng.randint(2, 6))
     changelog = rng.random() < 0.3

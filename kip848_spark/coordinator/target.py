@@ -102,7 +102,7 @@ def update_target(
     shard: Shard,
     group: ConsumerGroup,
     before: GroupSnapshot,
-    member_id_of_request: str,
+    requester: str,
     *,
     refreshed: bool,
 ) -> None:
@@ -116,12 +116,12 @@ def update_target(
     known = [member_id for member_id in before.member_order if member_id in group.members]
     joined = [member_id for member_id in group.members if member_id not in set(known)]
     order = string_order(known + joined)
-    assign = ASSIGNORS[preferred_assignor(shard, group, before, member_id_of_request)]
+    assign = ASSIGNORS[preferred_assignor(shard, group, before, requester)]
     homogeneous = group.homogeneous() if refreshed else before.homogeneous
     result = assign(specification(shard, group, order, homogeneous))
     for member_id in order:
         new = result.get(member_id, {})
-        fresh = member_id == member_id_of_request and member_id not in known
+        fresh = member_id == requester and member_id not in known
         if fresh or group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in new.items()}:
             shard.append(records.target_member(group.group_id, member_id, new))
     timestamp = shard.now if shard.release.assignment_interval else 0

@@ -270,7 +270,7 @@ class TransactionClient:
     name: str
     producer: int = -1
     epoch: int = -1
-    places: list[Json] = field(default_factory=list)
+    partitions: list[Json] = field(default_factory=list)
 
     def begin(self, timeout: int = 60_000) -> None:
         answer = self.conversation.comparison.begin_transaction(self.name, timeout)
@@ -289,7 +289,7 @@ class TransactionClient:
     def commit(self, topic: str, partition: int, offset: int, **more: Any) -> Any:
         rows = self.conversation.commit_topics(topic, partition, offset, "")
         request = self._ids() | {"memberId": "", "generationId": -1, "topics": rows} | more
-        self.places += [
+        self.partitions += [
             {
                 "name": row["name"],
                 "partitionIndexes": [part["partitionIndex"] for part in row["partitions"]],
@@ -309,9 +309,9 @@ class TransactionClient:
         self._see_marker(committed=False)
 
     def _see_marker(self, *, committed: bool) -> None:
-        conversation, places = self.conversation, self.places
+        conversation, partitions = self.conversation, self.partitions
         conversation.comparison.see_marker(
-            conversation.group, places, self.producer, committed=committed
+            conversation.group, partitions, self.producer, committed=committed
         )
 
 
