@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.documentation import blocks
 
 LEAVING_SECONDS = 30
 
@@ -49,6 +52,19 @@ def gone(processes: list[psutil.Process]) -> bool:
     return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
+def numberless(text: str) -> str:
+    return re.sub(r"[\d,]+", "N", text)
+
+
+def shown_in_the_readme() -> list[str]:
+    """The lines of the demo's output that README shows and that every demo prints, but for the
+    numbers."""
+    outputs = (b.text for b in blocks("README.md") if b.language == "text")
+    (shown,) = (text for text in outputs if "Against the live broker" in text)
+    always = ("Ledger", "Audit", "Against", "0 differences")
+    return [numberless(line) for line in shown.splitlines() if line.startswith(always)]
+
+
 @pytest.mark.timeout(900)
 def test_the_demo_agrees_with_the_broker(tmp_path: Path) -> None:
     with demo(tmp_path / "lake") as process:
@@ -63,6 +79,8 @@ def test_the_demo_agrees_with_the_broker(tmp_path: Path) -> None:
         assert "\n0 differences\n" in text
         assert "WARN" not in text
         assert "Traceback" not in text
+        for line in shown_in_the_readme():
+            assert line in numberless(text), line
         assert len(seen) > 5  # the broker, Spark and the consumers were real
         assert gone(list(seen.values()))
 
