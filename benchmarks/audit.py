@@ -26,7 +26,7 @@ from benchmarks.memory import WorkerMemory
 from benchmarks.replicate import replicate
 from kip848_spark.lake.ledger import Run
 from kip848_spark.simulation import plan_cluster, simulate
-from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.pipeline import RunOutcome, run_audit, run_ingest
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import CaptureSource
@@ -76,7 +76,7 @@ def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
             run_ingest(CaptureSource(str(capture), "parquet", TOPIC), lake, then_replay=True)
         )
     with WorkerMemory() as while_audited:
-        audited = _done(run_audit(lake, Asked()))
+        audited = _done(run_audit(lake, AuditRequest()))
     agreement = agreement_rows(lake, audited.run_id)
     wrong = sum(row["disagreed"] for row in agreement)
     if wrong:

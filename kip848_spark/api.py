@@ -137,18 +137,18 @@ def audit(
     """
     from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
-    from kip848_spark.spark.jobs.audit import Asked
+    from kip848_spark.spark.jobs.audit import AuditRequest
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import LakeViews
 
     if release is not None:
         find_release(release)
     names = None if groups is None else list(groups)
-    asked = Asked(names, parse_time(since), release)
+    request = AuditRequest(names, parse_time(since), release)
     with _tables(lake, spark) as tables:
         if names is not None:
             check_groups(names, LakeViews(tables).group_ids)
-        return _result(lake, tables, run_audit(tables, asked, source=source))
+        return _result(lake, tables, run_audit(tables, request, source=source))
 
 
 def decode_records(records: DataFrame, *, dialect: str = SHIPPED) -> DataFrame:

@@ -1,1 +1,1 @@
-"""Does what was rebuilt agree with what others say: so far, with the live broker."""
+"""The checks: does a lake agree with the reference coordinator, and with the live cluster?"""

@@ -1,4 +1,4 @@
-"""A group's whole target, judged when the record that closes it (key 6) is read."""
+"""A group's new target assignment, checked at the record that completes it (key 6)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from kip848_spark.checks import targets
-from kip848_spark.checks.group_case import Case
-from kip848_spark.checks.migration import Dissolved
-from kip848_spark.checks.operations import DELETE, REJOIN, UPGRADE, Part
+from kip848_spark.checks.audited_group import AuditedGroup
+from kip848_spark.checks.migration import EndedConsumerGroup
+from kip848_spark.checks.operations import DELETE, REJOIN, UPGRADE, OperationPart
 from kip848_spark.checks.results import GAP, TARGETS
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS
@@ -16,68 +16,75 @@ from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import Member
 from kip848_spark.coordinator.target import EMPTY_SNAPSHOT, GroupSnapshot
 
-BY_PROPERTIES = "verified by the properties alone: the order of a broker's tables is not known"
+BY_PROPERTIES = (
+    "verified by properties only: the order of the broker's hash tables cannot be reconstructed"
+)
 TOPICS_UNKNOWN = "the group's topics at that time are not known"
-OTHER_ASSIGNOR = "an assignor that is not Kafka's own"
+OTHER_ASSIGNOR = "not one of Kafka's own assignors"
 
 
-class Before(NamedTuple):
-    """What a part replaces, kept while it is replayed."""
+class StateBefore(NamedTuple):
+    """What a part of an operation replaces, as far as the checks need it."""
 
-    tables: GroupSnapshot | None = None
+    group: GroupSnapshot | None = None
+    """The consumer group, if the part has a new target."""
     targets: dict[str, dict[str, dict[int, None]]] | None = None
-    left: Member | None = None
+    """The target assignment before, if the part has a new one: member, topic id, partitions."""
+    replaced: Member | None = None
+    """The static member that a member replaces."""
     classic: ClassicGroup | None = None
-    dissolved: Dissolved | None = None
+    """The classic group that is upgraded."""
+    ended: EndedConsumerGroup | None = None
+    """The consumer group that the part deletes."""
 
     @classmethod
-    def of(cls, case: Case, part: Part) -> Before:
-        """What of the state before ``part`` its judges will ask for."""
-        group = case.consumer
+    def of(cls, audited: AuditedGroup, part: OperationPart) -> StateBefore:
+        """Copies what the checks of ``part`` need, before it is replayed."""
+        group = audited.consumer
         if part.name == UPGRADE:
-            return cls(classic=case.classic)
+            return cls(classic=audited.classic)
         if part.name == REJOIN:
-            return cls(left=case.member(part.entries[0].member))
+            return cls(replaced=audited.member(part.entries[0].member))
         if group is None:
             return cls(EMPTY_SNAPSHOT, {}) if part.of(records.TARGET_EPOCH) else cls()
         if part.name == DELETE:
-            return cls(dissolved=Dissolved(group, case.census, case.began))
+            return cls(ended=EndedConsumerGroup(group, audited.complete, audited.epoch_before))
         if part.of(records.TARGET_EPOCH):
-            # Whose vote changed does not matter: of a tie, either assignor is accepted.
-            tables = GroupSnapshot(group.walk_members(), group.homogeneous(), Counter(), None)
-            return cls(tables, dict(group.targets))
+            # The votes for assignors are left out: of a tie, the check accepts either assignor.
+            before = GroupSnapshot(group.walk_members(), group.homogeneous(), Counter(), None)
+            return cls(before, dict(group.targets))
         return cls()
 
 
-def judge_target(case: Case, part: Part, before: Before) -> None:
-    """The target that a part closes, if it does."""
+def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore) -> None:
+    """Checks the target that a part completes, if it completes one."""
     closing = part.of(records.TARGET_EPOCH)
-    group = case.consumer
-    if not closing or group is None or before.tables is None or before.targets is None:
+    group = audited.consumer
+    if not closing or group is None or before.group is None or before.targets is None:
         return
     at = closing[-1]
     shares = targets.shares_of(group.targets)
-    twice = targets.overlap(shares)
-    if twice is not None and case.census:
-        case.tally.wrong(
+    shared = targets.overlap(shares)
+    if shared is not None and audited.complete:
+        audited.tally.add_disagreement(
             TARGETS,
             at,
-            f"Partition {_named(case, *twice)} is in the targets of two members: one of them "
-            "will wait for it for ever; restart one of the two, so that the group rebalances.",
+            f"Partition {_name_of(audited, *shared)} is in the targets of two members. One of them "
+            "will wait for it forever: restart one of the two, so that the group rebalances.",
             "disjoint targets",
             shares,
         )
         return
-    if not case.census:
-        case.tally.unknown(TARGETS, GAP)
+    if not audited.complete:
+        audited.tally.add_unverifiable(TARGETS, GAP)
         return
     missing = group.members.keys() ^ group.targets.keys()
     if missing:
-        case.tally.wrong(
+        audited.tally.add_disagreement(
             TARGETS,
             at,
-            f"Member {min(missing)} is not in the target, or not in the group, though a target "
-            "covers every member: a record of key 5 or 7 is lost; restart that consumer.",
+            f"Member {min(missing)} is in the group or in the target, but not in both. A target "
+            "covers every member, so a record of key 5 or 7 is lost: restart that consumer.",
             sorted(group.members),
             sorted(group.targets),
             member=min(missing),
@@ -85,26 +92,28 @@ def judge_target(case: Case, part: Part, before: Before) -> None:
         return
     names = targets.assignors(group)
     if not set(names) <= ASSIGNORS.keys():
-        case.tally.unknown(TARGETS, OTHER_ASSIGNOR)
+        audited.tally.add_unverifiable(TARGETS, OTHER_ASSIGNOR)
         return
-    topics = case.prover.proven
+    topics = audited.prover.proven
     if topics is None:
-        case.tally.unknown(TARGETS, TOPICS_UNKNOWN)
+        audited.tally.add_unverifiable(TARGETS, TOPICS_UNKNOWN)
         return
-    verdict = targets.judge(case.shard, group, shares, before.tables, before.targets, topics, names)
+    verdict = targets.compare(
+        audited.shard, group, shares, before.group, before.targets, topics, names
+    )
     if verdict.fault is None:
-        case.tally.right(TARGETS, None if verdict.exact else BY_PROPERTIES)
+        audited.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return
-    case.tally.wrong(
+    audited.tally.add_disagreement(
         TARGETS,
         at,
-        f"The target {verdict.fault}; the assignor ({' or '.join(names)}) gives another one for "
-        "these members: check that all brokers run one version, then restart one consumer, so that "
-        "the group rebalances.",
+        f"The target {verdict.fault}. The assignor ({' or '.join(names)}) computes another target "
+        "for these members: check that all brokers run the same version, then restart one "
+        "consumer, so that the group rebalances.",
         verdict.expected,
         shares,
     )
 
 
-def _named(case: Case, topic: str, number: int) -> str:
-    return f"{case.known.name_of(topic) or topic}-{number}"
+def _name_of(audited: AuditedGroup, topic: str, number: int) -> str:
+    return f"{audited.known_topics.name_of(topic) or topic}-{number}"

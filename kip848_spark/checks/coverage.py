@@ -1,8 +1,9 @@
-"""What of a log was there to be read: where records may be missing, and where it ends.
+"""Which part of the log was read: where records may be missing, and where the log ends.
 
-The log cleaner works from the start of what it has on disk up to some offset, and keeps the newest
-record of each key. A hole it left says only that it has been *behind* that hole: records before
-the hole may have lost their predecessors, and so may records after it, until a key comes twice.
+The log cleaner works from the start of the log up to some offset, and keeps the newest record of
+each key. Missing offsets therefore prove only that the cleaner has passed that point. Records
+before it may have lost their predecessors, and so may records after it, until a key occurs twice.
+See docs/kafka-facts.md#reconciliation for what a contiguous log guarantees.
 """
 
 from __future__ import annotations
@@ -13,56 +14,63 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """Offsets among which control records are missing. ``again``: earlier ones had been read, and
-    what they say may have been taken back by tombstones that are gone."""
+class SuspectRange:
+    """Offsets among which control records are missing, both ends inclusive.
+
+    ``reread`` is true if earlier offsets had been read before: what those records say may have
+    been deleted by tombstones that are missing here.
+    """
 
     first: int
     last: int
-    again: bool
+    reread: bool
 
 
 @dataclass(frozen=True)
 class Coverage:
     """Of each partition: where records may be missing, and the last offset that was read."""
 
-    doubts: Mapping[int, tuple[Doubt, ...]] = field(default_factory=dict)
+    suspect_ranges: Mapping[int, tuple[SuspectRange, ...]] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
-        holes: Iterable[tuple[int, int]],
+        gaps: Iterable[tuple[int, int]],
         ends: Mapping[int, int],
         restarts: Iterable[tuple[int, int]] = (),
     ) -> Coverage:
-        """From (partition, last offset) of each hole that may hide a control record, and the
-        (partition, first offset) of each reading after the first one. Any order."""
-        begins: dict[int, list[int]] = {}
-        for partition, offset in restarts:
-            begins.setdefault(partition, []).append(offset)
-        last: dict[tuple[int, int], int] = {}
-        for partition, hole in holes:
-            starts = sorted(begins.get(partition, ()))
-            at = bisect_right(starts, hole)
-            first = starts[at - 1] if at else 0
-            last[partition, first] = max(last.get((partition, first), 0), hole)
-        doubts: dict[int, list[Doubt]] = {}
-        for (partition, first), hole in sorted(last.items()):
-            doubts.setdefault(partition, []).append(Doubt(first, hole, first > 0))
-        return cls({p: tuple(found) for p, found in doubts.items()}, dict(ends))
+        """Builds the coverage of a lake; the arguments may be in any order.
 
-    def doubt(self, partition: int, after: int, upto: int) -> Doubt | None:
-        """The last doubt that touches the offsets behind ``after``, up to ``upto``."""
-        for doubt in reversed(self.doubts.get(partition, ())):
-            if doubt.first <= upto and doubt.last > after:
-                return doubt
+        ``gaps``: (partition, last offset) of each gap that may hide a control record.
+        ``ends``: the last offset read, by partition. ``restarts``: (partition, first offset) of
+        each run that read the partition, but the first.
+        """
+        starts_of: dict[int, list[int]] = {}
+        for partition, offset in restarts:
+            starts_of.setdefault(partition, []).append(offset)
+        last: dict[tuple[int, int], int] = {}
+        for partition, gap_end in gaps:
+            starts = sorted(starts_of.get(partition, ()))
+            at = bisect_right(starts, gap_end)
+            first = starts[at - 1] if at else 0
+            last[partition, first] = max(last.get((partition, first), 0), gap_end)
+        ranges: dict[int, list[SuspectRange]] = {}
+        for (partition, first), gap_end in sorted(last.items()):
+            ranges.setdefault(partition, []).append(SuspectRange(first, gap_end, first > 0))
+        return cls({p: tuple(found) for p, found in ranges.items()}, dict(ends))
+
+    def suspect_range(self, partition: int, after: int, upto: int) -> SuspectRange | None:
+        """The last suspect range that overlaps the offsets from ``after`` + 1 to ``upto``."""
+        for found in reversed(self.suspect_ranges.get(partition, ())):
+            if found.first <= upto and found.last > after:
+                return found
         return None
 
     def resumes(self, partition: int, offset: int) -> bool:
-        """Whether a reading began here, with a hole in it."""
-        return any(doubt.first == offset for doubt in self.doubts.get(partition, ()))
+        """Whether a run that has a suspect range began to read at this offset."""
+        return any(found.first == offset for found in self.suspect_ranges.get(partition, ()))
 
     def is_end(self, partition: int, offset: int) -> bool:
-        """Whether nothing behind this offset was read."""
+        """Whether no record after this offset was read."""
         return offset >= self.ends.get(partition, offset + 1)

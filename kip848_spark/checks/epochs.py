@@ -1,124 +1,134 @@
-"""Group and target epochs, and that each bump of a group's epoch has a cause beside it."""
+"""Checks group and target epochs, and that every bump of a group's epoch has a cause."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from kip848_spark.checks.group_case import Case
-from kip848_spark.checks.log_entries import Entry
-from kip848_spark.checks.operations import BROKEN, Part
+from kip848_spark.checks.audited_group import AuditedGroup
+from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.operations import INVALID_ORDER, OperationPart
 from kip848_spark.checks.results import CAUSES, EPOCHS, GAP
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 
 
-def judge_epoch(case: Case, entry: Entry) -> None:
-    """Key 3, against the epoch before it."""
+def check_group_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
+    """Checks a value of key 3: the group's epoch rises by one."""
     assert entry.value is not None
-    if not case.knows(records.GROUP):
-        case.tally.unknown(EPOCHS, GAP)
+    if not audited.knows(records.GROUP):
+        audited.tally.add_unverifiable(EPOCHS, GAP)
         return
-    group = case.consumer
-    if group is not None and (records.GROUP, "") in case.seen:
+    group = audited.consumer
+    if group is not None and (records.GROUP, "") in audited.seen:
         expected = [group.epoch + 1]
     else:
-        expected = sorted({release.first_epoch + 1 for release in case.releases})
+        expected = sorted({release.first_epoch + 1 for release in audited.releases})
     if entry.value["epoch"] in expected:
-        case.tally.right(EPOCHS)
+        audited.tally.add_verified(EPOCHS)
         return
-    case.tally.wrong(
+    audited.tally.add_disagreement(
         EPOCHS,
         entry,
-        f"The group's epoch must be {expected[0]} here, one more than before; members that go by "
-        f"epoch {entry.value['epoch']} may be fenced: look for a lost record or a second writer.",
+        f"Expected group epoch {expected[0]}, one more than before, found {entry.value['epoch']}. "
+        "Members at that epoch may be fenced: look for a lost record or a second writer.",
         expected[0],
         entry.value["epoch"],
     )
 
 
-def judge_target_epoch(case: Case, entry: Entry) -> None:
-    """Key 6: a target is always made for the group's newest epoch, and once."""
+def check_target_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
+    """Checks a value of key 6: a target is computed for the group's newest epoch, and only once."""
     assert entry.value is not None
-    if not case.knows(records.GROUP):
-        case.tally.unknown(EPOCHS, GAP)
+    if not audited.knows(records.GROUP):
+        audited.tally.add_unverifiable(EPOCHS, GAP)
         return
-    group = case.consumer
+    group = audited.consumer
     epoch = entry.value["assignmentEpoch"]
     again = (
         group is not None
-        and (records.TARGET_EPOCH, "") in case.seen
+        and (records.TARGET_EPOCH, "") in audited.seen
         and epoch <= group.target_epoch
     )
-    # A new group's epochs are equal: before its first key 3 nothing calls for a target.
-    bumped = (records.GROUP, "") in case.seen
+    # The epochs of a new group are equal: there is no target before its first key 3.
+    bumped = (records.GROUP, "") in audited.seen
     if group is not None and bumped and epoch == group.epoch and not again:
-        case.tally.right(EPOCHS)
+        audited.tally.add_verified(EPOCHS)
         return
     expected = None if group is None or not bumped else group.epoch
-    case.tally.wrong(
+    audited.tally.add_disagreement(
         EPOCHS,
         entry,
-        f"The target is marked as made for epoch {epoch}, but the group is at {expected}"
-        f"{' and has that target already' if again else ''}: members will converge to an epoch "
-        "that is not the group's; look for a lost record, and restart one consumer of the group.",
+        f"The target is marked as computed for epoch {epoch}, but {_group_epoch(expected)}"
+        f"{' and already has a target for it' if again else ''}. Members will converge to a wrong "
+        "epoch: look for a lost record, and restart one consumer of the group.",
         expected,
         epoch,
     )
 
 
-class Bump(NamedTuple):
-    """What a part says that calls for a new group epoch, found before it is replayed."""
+def _group_epoch(epoch: int | None) -> str:
+    return "the group has no epoch yet" if epoch is None else f"the group is at epoch {epoch}"
 
-    entry: Entry | None
-    """Its key 3, if it has one."""
+
+class EpochBump(NamedTuple):
+    """The causes in a part of an operation for a new group epoch. See
+    docs/kafka-facts.md#reconciliation."""
+
+    entry: LogEntry | None
+    """The value of key 3, if the part has one."""
     causes: tuple[str, ...]
-    demands: bool
-    """Whether the causes call for an epoch in the same operation, in every release."""
+    required: bool
+    """Whether the causes require a new epoch in the same operation, in every release."""
     known: bool
+    """Whether the state before the part is known well enough to find every cause."""
 
     @classmethod
-    def of(cls, case: Case, part: Part) -> Bump:
-        """What of a part is a cause, against the state before it."""
+    def of(cls, audited: AuditedGroup, part: OperationPart) -> EpochBump:
+        """Finds the causes by comparing the part with the state before it. Call this before the
+        part is replayed."""
         bumps = part.of(records.GROUP)
-        group = case.consumer
+        group = audited.consumer
         causes: list[str] = []
-        demands = False
+        required = False
         known = True
         for entry in part.of(records.MEMBER):
-            known = known and case.knows(records.MEMBER, entry.member)
-            if regex := (entry.value or {}).get("subscribedTopicRegex"):  # resolved before?
-                known = known and case.knows(records.REGEX, regex)
-            cause, sure = _subscription(case, group, entry)
+            known = known and audited.knows(records.MEMBER, entry.member)
+            if regex := (entry.value or {}).get("subscribedTopicRegex"):
+                # It matters whether the expression had been resolved before.
+                known = known and audited.knows(records.REGEX, regex)
+            cause, always = _subscription_cause(audited, group, entry)
             if cause:
                 causes.append(cause)
-                demands = demands or sure
+                required = required or always
         if part.of(records.MEMBER, values=False):
             causes.append("member left")
-            demands = True
+            required = True
         for entry in part.of(records.REGEX):
             assert entry.value is not None
-            known = known and case.knows(records.REGEX, entry.member)
+            known = known and audited.knows(records.REGEX, entry.member)
             old = group.resolved.get(entry.member) if group is not None else None
             topics = frozenset(entry.value["topics"])
             if (old.topics if old is not None else frozenset()) != topics:
                 causes.append("pattern")
-                demands = True
+                required = True
         if part.of(records.TOPICS):
             causes.append("metadata")
         bump = bumps[0] if bumps else None
         if bump is not None and bump.value is not None:
-            known = known and case.knows(records.GROUP)
+            known = known and audited.knows(records.GROUP)
             before = group.metadata_hash if group is not None else 0
             if bump.value.get("metadataHash", 0) != before:
                 causes.append("metadata")
             fresh = bool(part.of(records.MEMBER)) and (group is None or group.epoch == 0)
-            if fresh and case.may_be(lambda release: release.bumps_fresh_group):
+            if fresh and audited.any_release(lambda release: release.bumps_fresh_group):
                 causes.append("first epoch")
-        return cls(bump, tuple(causes), demands, known)
+        return cls(bump, tuple(causes), required, known)
 
 
-def _subscription(case: Case, group: ConsumerGroup | None, entry: Entry) -> tuple[str, bool]:
-    """The cause that a member's record is, and whether every release sees it as one."""
+def _subscription_cause(
+    audited: AuditedGroup, group: ConsumerGroup | None, entry: LogEntry
+) -> tuple[str, bool]:
+    """The cause that a value of key 5 is, or "", and whether it is one in every release."""
     value = entry.value
     assert value is not None
     old = group.members.get(entry.member) if group is not None else None
@@ -131,39 +141,39 @@ def _subscription(case: Case, group: ConsumerGroup | None, entry: Entry) -> tupl
         if resolved:
             return "pattern", group is not None and bool(group.regex_counts[regex])
         if not regex:
-            return "pattern", case.must_be(lambda release: release.clearing_regex_bumps)
+            return "pattern", audited.every_release(lambda release: release.clearing_regex_bumps)
     return "", False
 
 
-def judge_bump(case: Case, part: Part, bump: Bump) -> None:
-    """A part's new epoch has a cause, and its cause a new epoch."""
+def check_bump_cause(audited: AuditedGroup, part: OperationPart, bump: EpochBump) -> None:
+    """Checks that a new group epoch has a cause, and that a cause comes with a new epoch."""
     at = part.entries[0]
-    if part.name == BROKEN:
+    if part.name == INVALID_ORDER:
         return
     if bump.entry is not None:
         if bump.causes:
-            case.tally.right(CAUSES)
+            audited.tally.add_verified(CAUSES)
         elif not bump.known:
-            case.tally.unknown(CAUSES, GAP)
+            audited.tally.add_unverifiable(CAUSES, GAP)
         else:
-            case.tally.wrong(
+            audited.tally.add_disagreement(
                 CAUSES,
                 bump.entry,
-                "The group's epoch rises here, and with it a rebalance begins, but nothing beside "
-                "it changed: no member, subscription, pattern or topic; look for a lost record.",
+                "The group's epoch rises here, which starts a rebalance, but no member, "
+                "subscription, pattern or topic changed: look for a lost record.",
                 "a cause beside the bump",
                 [],
             )
-    elif bump.demands:
+    elif bump.required:
         if not bump.known:
-            case.tally.unknown(CAUSES, GAP)
+            audited.tally.add_unverifiable(CAUSES, GAP)
         else:
-            case.tally.wrong(
+            audited.tally.add_disagreement(
                 CAUSES,
                 at,
-                f"This calls for a new group epoch ({', '.join(bump.causes)}), but none is "
-                "recorded: the members may keep an assignment that does not fit any more; restart "
-                "one of them, so that the group rebalances.",
+                f"Expected a new group epoch (cause: {', '.join(bump.causes)}), found none. The "
+                "members may keep an outdated assignment: restart one of them, so that the group "
+                "rebalances.",
                 "a record of key 3 in the same operation",
                 list(bump.causes),
             )

@@ -1,4 +1,5 @@
-"""Regular expressions that members subscribe by (key 16): what they match, and when they go."""
+"""Checks the regular expressions that members subscribe to (key 16): the topics that they match,
+and that an expression without subscribers is deleted."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from kip848_spark.checks.group_case import Case
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.audited_group import AuditedGroup
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import ORDER
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.re2 import compile_re2
@@ -15,33 +16,33 @@ from kip848_spark.coordinator.re2 import compile_re2
 _MOST_REPEATS = 3
 
 
-def judge_resolved(case: Case, entry: Entry) -> None:
-    """A value of key 16: every topic that an expression stands for is one that it matches."""
+def check_resolved(audited: AuditedGroup, entry: LogEntry) -> None:
+    """Checks a value of key 16: the expression matches each of its topics."""
     assert entry.value is not None
-    patterns = [_compiled(entry.member, r.short_group_names) for r in case.releases]
+    patterns = [_compiled(entry.member, r.short_group_names) for r in audited.releases]
     if None in patterns:
         return
-    others = [
+    unmatched = [
         topic
         for topic in entry.value["topics"]
         if not any(pattern is not None and pattern.fullmatch(topic) for pattern in patterns)
     ]
-    if others:
-        case.tally.wrong(
+    if unmatched:
+        audited.tally.add_disagreement(
             ORDER,
             entry,
-            f"The expression {entry.member} does not match topic {min(others)}, which it is said "
-            "to stand for: members will be given partitions that they did not ask for; look for a "
-            "record that was damaged.",
+            f"The expression {entry.member} was resolved to topic {min(unmatched)}, which it does "
+            "not match. Members will be assigned partitions that they did not subscribe to: look "
+            "for a damaged record.",
             "topics that the expression matches",
-            sorted(others),
+            sorted(unmatched),
         )
 
 
 @lru_cache(maxsize=1024)
 def _compiled(expression: str, short_names: bool) -> re.Pattern[str] | None:
-    """The expression; None if it is not one, or one that may take Python for ever, which goes back
-    where a broker does not."""
+    """The compiled expression; None if it is malformed, or if Python could take forever to match
+    it: unlike a broker's RE2, Python backtracks."""
     repeats = len(re.findall(r"[*+?{]", expression))
     if repeats > _MOST_REPEATS or re.search(r"\)[*+?{]", expression):
         return None
@@ -51,29 +52,31 @@ def _compiled(expression: str, short_names: bool) -> re.Pattern[str] | None:
         return None
 
 
-def subscribed(case: Case) -> frozenset[str]:
-    """The resolved expressions that members subscribe by."""
-    group = case.consumer
+def subscribed_expressions(audited: AuditedGroup) -> frozenset[str]:
+    """The resolved expressions that members subscribe to."""
+    group = audited.consumer
     if group is None or not group.resolved:
         return frozenset()
     return frozenset(regex for regex in group.resolved if group.regex_counts[regex])
 
 
-def judge_abandoned(case: Case, entries: Sequence[Entry], before: frozenset[str]) -> None:
-    """Whoever takes an expression's last subscriber away clears it. ``before``: `subscribed` when
-    the operation began."""
-    group = case.consumer
-    if not before or group is None or not case.census:
+def check_unused(
+    audited: AuditedGroup, entries: Sequence[LogEntry], before: frozenset[str]
+) -> None:
+    """Checks that an operation which removes an expression's last subscriber also deletes the
+    expression. ``before``: `subscribed_expressions` before the operation."""
+    group = audited.consumer
+    if not before or group is None or not audited.complete:
         return
-    left = [r for r in before if r in group.resolved and not group.regex_counts[r]]
-    if not left:
+    unused = [r for r in before if r in group.resolved and not group.regex_counts[r]]
+    if not unused:
         return
     at = next((e for e in entries if e.kind == records.MEMBER), entries[0])
-    case.tally.wrong(
+    audited.tally.add_disagreement(
         ORDER,
         at,
-        f"Nobody subscribes by the expression {min(left)} any more, but what it stands for stays: "
-        "its tombstone is lost; compare with another replica of this partition.",
+        f"The expression {min(unused)} has no subscriber any more, but it was not deleted: its "
+        "tombstone is lost. Compare with another replica of this partition.",
         "a tombstone of key 16",
-        sorted(left),
+        sorted(unused),
     )

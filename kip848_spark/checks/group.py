@@ -1,4 +1,4 @@
-"""One group's records in the order of their offsets, cut into operations, each judged in turn.
+"""The audit of one group: its records in offset order, split into operations, each checked in turn.
 
 Memory: the group's state, and the records of one operation.
 """
@@ -6,27 +6,33 @@ Memory: the group's state, and the records of one operation.
 from __future__ import annotations
 
 from kip848_spark.checks import release as releases
-from kip848_spark.checks.assignment import judge_current
-from kip848_spark.checks.completed_target import Before, judge_target
-from kip848_spark.checks.epochs import Bump, judge_bump, judge_epoch, judge_target_epoch
-from kip848_spark.checks.expressions import judge_abandoned, subscribed
-from kip848_spark.checks.group_case import Case
-from kip848_spark.checks.hashes import Hashes
-from kip848_spark.checks.log_entries import OTHERS, Entry
-from kip848_spark.checks.migration import Dissolved, judge_classic, judge_upgrade
+from kip848_spark.checks.assignment import check_assignment
+from kip848_spark.checks.audited_group import AuditedGroup
+from kip848_spark.checks.completed_target import StateBefore, check_target
+from kip848_spark.checks.context import AuditContext
+from kip848_spark.checks.epochs import (
+    EpochBump,
+    check_bump_cause,
+    check_group_epoch,
+    check_target_epoch,
+)
+from kip848_spark.checks.expressions import check_unused, subscribed_expressions
+from kip848_spark.checks.hashes import HashChecker
+from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.migration import EndedConsumerGroup, check_classic_record, check_upgrade
 from kip848_spark.checks.operations import (
-    BROKEN,
     CLASSIC,
     DELETE,
+    INVALID_ORDER,
     LEAVE,
     REJOIN,
-    STEP,
+    SINGLE_ASSIGNMENT,
     UPGRADE,
-    Part,
-    parts_of,
+    OperationPart,
     same_operation,
+    split_operation,
 )
-from kip848_spark.checks.record_order import judge_order, judge_sense
+from kip848_spark.checks.record_order import check_order, check_record
 from kip848_spark.checks.results import (
     CAUSES,
     CHECKS,
@@ -43,218 +49,224 @@ from kip848_spark.checks.results import (
     UNREAD,
     Tally,
 )
-from kip848_spark.checks.settings import Settings
-from kip848_spark.checks.share_streams import OtherGroupAudit
+from kip848_spark.checks.share_streams import ShareStreamsAudit
 from kip848_spark.coordinator import records
 
 
-def _postponed(entries: list[Entry]) -> frozenset[str]:
-    """The checks that may not be failed by an operation of which more may follow."""
+def _postponed_checks(entries: list[LogEntry]) -> frozenset[str]:
+    """The checks that must not fail on an operation whose last records may not have been read."""
     begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
     return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
 
 
 class GroupAudit:
-    """Judges one group: `add` its control records, then `finish`."""
+    """Checks one group: `add` its control records in offset order, then `finish`."""
 
-    def __init__(self, partition: int, group_id: str, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, partition: int, group_id: str, context: AuditContext) -> None:
+        self.context = context
         self.partition = partition
         self.group_id = group_id
         self._counted = Tally()
-        self.case = Case(group_id, settings.topics, releases.given(settings.release), Tally())
-        self.hashes = Hashes(self.case)
-        self.reference = self.case.reference
-        """The group as replayed from all its records, also where the case began anew."""
-        self._operation: list[Entry] = []
+        candidates = releases.candidates(context.release)
+        self.audited = AuditedGroup(group_id, context.topics, candidates, Tally())
+        self.hashes = HashChecker(self.audited)
+        self.reference = self.audited.reference
+        """The replay of all records of the group, even where `audited` started over."""
+        self._operation: list[LogEntry] = []
         self._last = -1
-        self._repeatable: set[tuple[str, str]] = set()
-        self._dissolved: Dissolved | None = None
-        self._others: OtherGroupAudit | None = None
+        self._keys_after_gap: set[tuple[str, str]] = set()
+        self._ended: EndedConsumerGroup | None = None
+        self._share_streams: ShareStreamsAudit | None = None
         self._unread = False
 
-    def add(self, entry: Entry) -> None:
-        """The next record of the group."""
-        if entry.kind in OTHERS:
-            if self._others is None:
-                self._others = OtherGroupAudit(self.partition, self.group_id, self.settings)
+    def add(self, entry: LogEntry) -> None:
+        """Takes the next record of the group."""
+        if entry.kind in SHARE_STREAMS_KEY_TYPES:
+            if self._share_streams is None:
+                self._share_streams = ShareStreamsAudit(self.partition, self.group_id, self.context)
                 if self._unread:
-                    self._others.doubt()
-            self._others.add(entry)
+                    self._share_streams.mark_gap()
+            self._share_streams.add(entry)
             return
-        doubt = self.settings.coverage.doubt(self.partition, self._last, entry.offset)
-        if doubt is not None:
-            # What the reading before ended with may have had a rest that is gone.
-            self._judge(closed=not self.settings.coverage.resumes(self.partition, self._last + 1))
-            self.case.doubt(forget=doubt.again and self._last < doubt.first)
-            self._repeatable.clear()
+        suspect = self.context.coverage.suspect_range(self.partition, self._last, entry.offset)
+        if suspect is not None:
+            # The last operation of the run before may have had further records, now missing.
+            resumed = self.context.coverage.resumes(self.partition, self._last + 1)
+            self._check_operation(closed=not resumed)
+            self.audited.mark_gap(forget=suspect.reread and self._last < suspect.first)
+            self._keys_after_gap.clear()
         elif self._operation and not same_operation(self._operation[-1], entry):
-            self._judge()
+            self._check_operation()
         self._last = entry.offset
         self._operation.append(entry)
 
     @property
-    def at_rest(self) -> bool:
+    def only_last_is_pending(self) -> bool:
         """Whether the reference has replayed all records but the last one that was added."""
         return len(self._operation) < 2
 
     def finish(self) -> Tally:
-        """No record follows: what is left open is judged, or said to be unknown."""
-        at_end = self.settings.coverage.is_end(self.partition, self._last)
-        self._judge(closed=not at_end)
-        self.case.tally = self._counted
+        """Call this after the last record. Checks what is pending, and returns all verdicts."""
+        at_end = self.context.coverage.is_end(self.partition, self._last)
+        self._check_operation(closed=not at_end)
+        self.audited.tally = self._counted
         self.tally.postponed = frozenset()
-        self.hashes.finish(self.settings.counts)
-        if self._others is not None:
-            self.tally.add(self._others.finish())
+        self.hashes.finish(self.context.counts)
+        if self._share_streams is not None:
+            self.tally.add(self._share_streams.finish())
         return self.tally
 
     @property
     def tally(self) -> Tally:
-        """What the verdicts at hand are counted in."""
-        return self.case.tally
+        """The tally of the current operation; one that is thrown away if it is not counted."""
+        return self.audited.tally
 
-    def commit(self, entry: Entry) -> None:
-        """A commit at its place among the records: it makes a simple group where there is none."""
-        self._judge()
+    def commit(self, entry: LogEntry) -> None:
+        """Takes an offset commit: it creates a simple classic group where there is no group."""
+        self._check_operation()
         self.reference.replay(entry)
 
     def unreadable(self, offset: int, timestamp: int) -> None:
-        """A control record that nobody could read: what it said is missing."""
+        """Takes note of a control record that could not be decoded. ``timestamp`` is in ms."""
         self._unread = True
-        if self._others is not None:
-            self._others.doubt()
-        self._judge(closed=False)
-        if self.settings.counts_at(self.partition, offset, timestamp):
-            self._counted.unknown(LOADING, UNREAD)
-        self.case.doubt(forget=True)
-        self._repeatable.clear()
+        if self._share_streams is not None:
+            self._share_streams.mark_gap()
+        self._check_operation(closed=False)
+        if self.context.counts_at(self.partition, offset, timestamp):
+            self._counted.add_unverifiable(LOADING, UNREAD)
+        self.audited.mark_gap(forget=True)
+        self._keys_after_gap.clear()
         self._last = offset
 
-    def _judge(self, *, closed: bool = True) -> None:
+    def _check_operation(self, *, closed: bool = True) -> None:
+        """Checks the operation at hand. ``closed``: no further record can belong to it."""
         entries, self._operation = self._operation, []
         if not entries:
             return
-        if self.settings.release is None:
-            self.case.written_by(releases.possible(self.case.releases, entries))
-            if self.case.reference is not self.reference:
-                self.reference.written_by(self.case.releases[-1])
-        self._dissolved = None
-        self.case.rejoined.clear()
-        self.case.began = self.case.consumer.epoch if self.case.consumer is not None else None
-        counts = self.settings.counts(entries[-1])
-        self.case.tally = self._counted if counts else Tally()
-        self.tally.postponed = frozenset() if closed else _postponed(entries)
-        expressions = subscribed(self.case)
-        for part in parts_of(entries):
-            if self.case.sure:
-                self._judge_part(part)
+        audited = self.audited
+        if self.context.release is None:
+            audited.set_releases(releases.narrow(audited.releases, entries))
+            if audited.reference is not self.reference:
+                self.reference.set_release(audited.releases[-1])
+        self._ended = None
+        audited.rejoined.clear()
+        audited.epoch_before = audited.consumer.epoch if audited.consumer is not None else None
+        counts = self.context.counts(entries[-1])
+        audited.tally = self._counted if counts else Tally()
+        self.tally.postponed = frozenset() if closed else _postponed_checks(entries)
+        expressions = subscribed_expressions(audited)
+        for part in split_operation(entries):
+            if audited.past_gaps:
+                self._check_part(part)
             else:
-                self._pass_over(part)
-        if self.case.sure:
-            judge_abandoned(self.case, entries, expressions)
+                self._replay_unchecked(part)
+        if audited.past_gaps:
+            check_unused(audited, entries, expressions)
         else:
             keys = {entry.key for entry in entries}
-            # The cleaner leaves one record a key: a second one lies behind what it has cleaned.
-            self.case.sure = bool(keys & self._repeatable) or len(keys) < len(entries)
-            self._repeatable |= keys
+            # The cleaner keeps one record of each key: a second one is beyond what it has cleaned.
+            repeated = bool(keys & self._keys_after_gap) or len(keys) < len(entries)
+            audited.past_gaps = repeated
+            self._keys_after_gap |= keys
 
-    def _apply(self, entry: Entry) -> str | None:
-        """Replay a record; what a broker would say if it refused to load it."""
-        if self.case.reference is not self.reference:
+    def _apply(self, entry: LogEntry) -> str | None:
+        """Replays a record. Returns why a broker would refuse to load it; None if it would not."""
+        if self.audited.reference is not self.reference:
             self.reference.replay(entry)
-        return self.case.apply(entry)
+        return self.audited.apply(entry)
 
-    def _pass_over(self, part: Part) -> None:
-        """Records before which others may be missing: replayed, not judged."""
-        counted = {
+    def _replay_unchecked(self, part: OperationPart) -> None:
+        """Replays records before which others may be missing, and counts them as unverifiable."""
+        checks_of = {
             records.CURRENT: (TRANSITIONS, OWNERSHIP, EPOCHS),
             records.TARGET_EPOCH: (TARGETS, EPOCHS),
             records.GROUP: (EPOCHS, CAUSES),
         }
-        self.tally.unknown(ORDER, GAP)
-        self.tally.unknown(LOADING, GAP)
+        self.tally.add_unverifiable(ORDER, GAP)
+        self.tally.add_unverifiable(LOADING, GAP)
         if part.name in (UPGRADE, CLASSIC):
-            self.tally.unknown(MIGRATION, GAP)
+            self.tally.add_unverifiable(MIGRATION, GAP)
         for entry in part.entries:
             value = entry.value
             if value is not None:
-                for check in counted.get(entry.kind, ()):
-                    self.tally.unknown(check, GAP)
+                for check in checks_of.get(entry.kind, ()):
+                    self.tally.add_unverifiable(check, GAP)
                 if entry.kind == records.GROUP and value.get("metadataHash"):
-                    self.tally.unknown(HASH, GAP)
+                    self.tally.add_unverifiable(HASH, GAP)
             if self._apply(entry) is not None:
-                self.case.forget()
+                self.audited.forget()
 
-    def _judge_record(self, part: Part, entry: Entry, before: Before) -> None:
-        judge_sense(self.case, part, entry)
-        if entry.value is None or part.name == UPGRADE:  # an upgrade is judged as a whole
+    def _check_record(self, part: OperationPart, entry: LogEntry, before: StateBefore) -> None:
+        check_record(self.audited, part, entry)
+        if entry.value is None or part.name == UPGRADE:  # check_upgrade takes an upgrade as a whole
             return
         if entry.kind == records.CURRENT:
-            judge_current(self.case, part, entry, before.left)
+            check_assignment(self.audited, part, entry, before.replaced)
         elif entry.kind == records.GROUP:
-            judge_epoch(self.case, entry)
+            check_group_epoch(self.audited, entry)
         elif entry.kind == records.TARGET_EPOCH:
-            judge_target_epoch(self.case, entry)
+            check_target_epoch(self.audited, entry)
         elif entry.kind == records.CLASSIC_GROUP:
-            judge_classic(self.case, entry, self._dissolved)
-            self._dissolved = None  # the next one, though of the same moment, is its successor
+            check_classic_record(self.audited, entry, self._ended)
+            self._ended = None  # a second record of the same operation follows this one
 
-    def _judge_step(self, part: Part) -> None:
-        """A member's next assignment alone, as most parts are: it is no cause of anything."""
+    def _check_single_assignment(self, part: OperationPart) -> None:
+        """Checks a part that is one member's new assignment, as most parts are. No such record
+        bumps an epoch or closes a target."""
         (entry,) = part.entries
-        self.tally.right(ORDER)
-        self._judge_record(part, entry, Before())
+        self.tally.add_verified(ORDER)
+        self._check_record(part, entry, StateBefore())
         fault = self._apply(entry)
         if fault is None:
-            self.tally.right(LOADING)
+            self.tally.add_verified(LOADING)
         else:
             self._refused(entry, fault)
 
-    def _judge_part(self, part: Part) -> None:
-        if part.letters == STEP:
-            self._judge_step(part)
+    def _check_part(self, part: OperationPart) -> None:
+        if part.letters == SINGLE_ASSIGNMENT:
+            self._check_single_assignment(part)
             return
-        case = self.case
-        judge_order(case, part)
-        before = Before.of(case, part)
-        bump = Bump.of(case, part)
+        audited = self.audited
+        check_order(audited, part)
+        before = StateBefore.of(audited, part)
+        bump = EpochBump.of(audited, part)
         refused = False
         for entry in part.entries:
-            self._judge_record(part, entry, before)
+            self._check_record(part, entry, before)
             fault = self._apply(entry)
             if fault is not None:
                 refused = True
                 self._refused(entry, fault)
         if part.name == DELETE:
-            self._dissolved = before.dissolved
+            self._ended = before.ended
         if part.name == REJOIN:
-            case.rejoined |= {entry.member for entry in part.of(records.MEMBER)}
+            audited.rejoined |= {entry.member for entry in part.of(records.MEMBER)}
         if refused:
             return
-        self.tally.right(LOADING)
-        self.hashes.judge(part)
+        self.tally.add_verified(LOADING)
+        self.hashes.check(part)
         if part.name == UPGRADE:
-            judge_upgrade(case, part, before.classic)
+            check_upgrade(audited, part, before.classic)
         elif part.name not in (CLASSIC, DELETE, REJOIN):
-            judge_bump(case, part, bump)
+            check_bump_cause(audited, part, bump)
         if part.name not in (UPGRADE, REJOIN, LEAVE, CLASSIC, DELETE):
-            judge_target(case, part, before)
-        if part.name == BROKEN:
-            case.doubt(forget=True)
+            check_target(audited, part, before)
+        if part.name == INVALID_ORDER:
+            audited.mark_gap(forget=True)
 
-    def _refused(self, entry: Entry, fault: str) -> None:
-        """A broker that loads this log stops here; what the group is after it, nobody can say."""
-        if self.case.census:
-            self.tally.wrong(
+    def _refused(self, entry: LogEntry, fault: str) -> None:
+        """A broker that loads the log stops at this record, so the state after it is unknown."""
+        if self.audited.complete:
+            self.tally.add_disagreement(
                 LOADING,
                 entry,
                 f"A broker would fail to load this record ({fault}), and with it the whole "
-                "partition: do not restart the coordinator before the record is understood.",
+                "partition. Do not restart the coordinator before you know where the record comes "
+                "from.",
                 "a record that can be replayed",
                 entry.record,
                 severity=CRITICAL,
             )
         else:
-            self.tally.unknown(LOADING, GAP)
-        self.case.forget()
+            self.tally.add_unverifiable(LOADING, GAP)
+        self.audited.forget()

@@ -1,7 +1,8 @@
-"""The function of an audit that runs in Spark's Python workers: rows in, verdicts out.
+"""The audit task: a function of Arrow batches that runs in Spark's Python workers.
 
-A task gets whole groups, one after the other: first a group's records in the order of their
-offsets, then its rows of the state tables. It holds the state of one group at a time.
+A task is given all rows of its groups, one group after the other: the state of the group at a point
+in time, its records in offset order, then its rows of the current state tables. It holds the state
+of one group at a time, and returns counts of verdicts and findings.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import gc
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
 
 from kip848_spark.checks.completed_target import BY_PROPERTIES
+from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.group import GroupAudit
-from kip848_spark.checks.log_entries import Entry, control_entry, entry
+from kip848_spark.checks.log_entries import LogEntry, control_entry, log_entry
 from kip848_spark.checks.results import (
     LOADING,
     ORDER,
@@ -28,33 +30,32 @@ from kip848_spark.checks.results import (
     Tally,
     as_json,
 )
-from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.state import (
     GROUPS,
-    JUDGED_TYPES,
     OFFSETS,
+    REPLAYED_TYPES,
     StateRow,
-    named_said,
+    named_values,
     state_rows,
 )
-from kip848_spark.checks.state_comparison import NOT_LOADED, OTHER_DIALECT, OTHER_TYPE, agree
-from kip848_spark.coordinator.records import OFFSET, record, tombstone
+from kip848_spark.checks.state_comparison import (
+    NOT_LOADED,
+    OTHER_DIALECT,
+    OTHER_TYPE,
+    compare_rows,
+)
+from kip848_spark.coordinator.records import OFFSET, Json, record, tombstone
 from kip848_spark.state import kinds
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.tables import TIMESTAMP
 
-Json = dict[str, Any]
-
-VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING, FOUND = (
-    "verified", "unverifiable", "disagreed", "note", "finding", "found",
+VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING, FINDING_COUNT = (
+    "verified", "unverifiable", "disagreed", "note", "finding", "finding count",
 )  # fmt: skip
-REPLAYED = "committed_offset"
-"""The kind of a commit that is replayed as it is; a `COMMIT` row only says that there was one."""
-UNREADABLE = "unreadable"
-"""The kind of a control record that could not be decoded."""
+"""What a result row is: a count by check, a finding, or the number of findings of the task."""
 
-VERDICT = pa.schema(
+RESULT_SCHEMA = pa.schema(
     [
         ("verdict", pa.string()),
         ("check", pa.string()),
@@ -71,14 +72,24 @@ VERDICT = pa.schema(
         ("explanation", pa.string()),
     ]
 )
-"""One line of what a worker says: a count, a finding, or how many of those it had."""
+"""A result row of a task; ``verdict`` is one of the constants above."""
+
+STATE_AT_POINT_IN_TIME, GROUP_RECORDS, CURRENT_STATE = -1, 0, 1
+"""Values of `AuditRow.stage`, in the order in which a group's rows come: the state tables as they
+were at a point in time, the group's records, the current state tables."""
+
+FULL_COMMIT = "committed_offset"
+"""`AuditRow.kind` of an offset commit with its value, for the check of `offsets`. A row of the kind
+`replay.kinds.COMMIT` has no value: it only says that the group has a commit."""
+UNREADABLE_RECORD = "unreadable"
+"""`AuditRow.kind` of a control record that could not be decoded."""
 
 
-class Row(NamedTuple):
-    """What a worker is given: a record, or rows of a state table as `packing` has them.
+class AuditRow(NamedTuple):
+    """A row that a task is given: a record, or packed rows of a state table (`row_packing`).
 
-    ``value`` is JSON (null for a tombstone). ``last`` says what of a group comes first:
-    `IN_BETWEEN`, `RECORDS` or `NOW`. Rows of a state table have its name for a kind.
+    ``millis`` is the record's time in ms since the epoch. ``value`` is JSON; it is null for a
+    tombstone. ``kind`` of packed rows is the table's name.
     """
 
     group_id: str
@@ -90,82 +101,83 @@ class Row(NamedTuple):
     regular_expression: str | None
     dialect: str | None
     value: str | None
-    last: int
+    stage: int
 
 
-_GROUP = attrgetter("group_id")
-_DECODED = ("consumerSubscription", "consumerAssignment", "metadataKind")
-"""What `group_records` has beside the bytes it was decoded from."""
-_OBJECTS = 50_000
-_MOST_LINES = 4096
+_GROUP_ID = attrgetter("group_id")
+_DECODED_FIELDS = ("consumerSubscription", "consumerAssignment", "metadataKind")
+"""Fields that `group_records` has beside the bytes they were decoded from."""
+_GC_THRESHOLD = 50_000
+_MOST_RESULTS = 4096
+"""Result rows after which a batch is returned."""
 _MOST_TEXT = 500
-FAILED = "the audit itself failed on a group"
-COMPARED_IN_BETWEEN = "rows compared as they were at an offset in between"
-IN_BETWEEN, RECORDS, NOW = -1, 0, 1
-"""What rows of a group come first: state tables as they were once, its records, those of now."""
-OFFSETS_COMPARED = "groups of which committed offsets were replayed and compared"
-VERIFIED_BY = (BY_PROPERTIES, COMPARED_IN_BETWEEN, OFFSETS_COMPARED)
-"""Of the reasons in `agreement` those that tell by what means something was verified."""
+"""Characters of an exception's text that a finding keeps."""
+AUDIT_FAILED = "the audit itself failed on a group"
+COMPARED_AT_POINT_IN_TIME = "rows compared at an earlier offset"
+OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
+VERIFIED_BY = (BY_PROPERTIES, COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED)
+"""Of the reasons in `agreement`, those that say how something was verified."""
 
 
-def judge(settings: Settings) -> BatchFunction:
-    """Columns of `Row`, sorted by group, ``last`` and offset, to lines of `VERDICT`."""
+def audit_groups(context: AuditContext) -> BatchFunction:
+    """A function of Arrow batches: columns of `AuditRow`, sorted by group, stage and offset, to
+    rows of `RESULT_SCHEMA`."""
 
     def run(batches: Batches) -> Batches:
-        # Nearly all that is made here goes with its group; to look for cycles after every 700
-        # objects, as Python does, takes a tenth of the time.
-        gc.set_threshold(_OBJECTS)
-        lines: list[Json] = []
+        # Nearly every object that is created here is freed with its group. Python's default, a
+        # search for cycles after 700 new objects, took a tenth of the time.
+        gc.set_threshold(_GC_THRESHOLD)
+        results: list[Json] = []
         tally, findings = Tally(), 0
-        for _, rows in groupby(_rows_of(batches), _GROUP):
-            found = _judged(rows, settings)
-            lines += map(_finding, found.findings)
-            findings += len(found.findings)
-            tally.add(dataclasses.replace(found, findings=[]))
-            if len(lines) >= _MOST_LINES:
-                yield pa.RecordBatch.from_pylist(lines, schema=VERDICT)
-                lines = []
-        lines += [*_counts(tally), {"verdict": FOUND, "number": findings}]
-        yield pa.RecordBatch.from_pylist(lines, schema=VERDICT)
+        for _, rows in groupby(_rows_of(batches), _GROUP_ID):
+            of_group = _audit_group(rows, context)
+            results += map(_finding_row, of_group.findings)
+            findings += len(of_group.findings)
+            tally.add(dataclasses.replace(of_group, findings=[]))
+            if len(results) >= _MOST_RESULTS:
+                yield pa.RecordBatch.from_pylist(results, schema=RESULT_SCHEMA)
+                results = []
+        results += [*_count_rows(tally), {"verdict": FINDING_COUNT, "number": findings}]
+        yield pa.RecordBatch.from_pylist(results, schema=RESULT_SCHEMA)
 
     return run
 
 
-class _Group:
-    """One group: its audit, and its rows of the state tables."""
+class _GroupTask:
+    """One group: the audit of its records, and the comparison of its rows of the state tables."""
 
-    def __init__(self, first: Row, settings: Settings) -> None:
+    def __init__(self, first: AuditRow, context: AuditContext) -> None:
         self.group_id = first.group_id
-        self.last = first
-        """The newest of its records."""
-        self._audit = GroupAudit(first.partition, self.group_id, settings)
-        self._now: list[Row] = []
-        self._early = 0
-        self._commits = False
-        self._cut = settings.cut(first.partition, self.group_id)
-        self._then: list[StateRow] = []
-        self._compared = Tally()
+        self.newest = first
+        """The newest record of the group."""
+        self._audit = GroupAudit(first.partition, self.group_id, context)
+        self._current: list[AuditRow] = []
+        self._early_access = 0
+        self._full_commits = False
+        self._point_in_time = context.point_in_time(first.partition, self.group_id)
+        self._rows_at_point: list[StateRow] = []
+        self._compared_at_point = Tally()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: AuditRow) -> None:
         """Takes the next row."""
-        if row.last == NOW:
-            self._now.append(row)
+        if row.stage == CURRENT_STATE:
+            self._current.append(row)
             return
-        if row.last == IN_BETWEEN:
-            self._then += self._rows(row)
+        if row.stage == STATE_AT_POINT_IN_TIME:
+            self._rows_at_point += self._unpack(row)
             return
-        self.last = row
+        self.newest = row
         kind = row.kind
-        if kind == REPLAYED:
-            self._commits = True
-            self._audit.commit(_replayed(row))
+        if kind == FULL_COMMIT:
+            self._full_commits = True
+            self._audit.commit(_full_commit(row))
         elif kind == kinds.COMMIT:
-            self._audit.commit(_commit(row))
-        elif kind == UNREADABLE:
+            self._audit.commit(_placeholder_commit(row))
+        elif kind == UNREADABLE_RECORD:
             self._audit.unreadable(row.offset, row.millis)
         elif row.dialect != SHIPPED:
-            self._early += 1
-        elif not self._early:
+            self._early_access += 1
+        elif not self._early_access:
             value = None if row.value is None else _value(kind, row.value)
             place = row.partition, row.offset, row.millis
             item = control_entry(
@@ -173,88 +185,90 @@ class _Group:
             )
             if item is not None:
                 self._audit.add(item)
-                if self._cut is not None and item.offset > self._cut:
-                    self._compare_then()
+                if self._point_in_time is not None and item.offset > self._point_in_time:
+                    self._compare_at_point()
 
-    def _rows(self, row: Row) -> list[StateRow]:
+    def _unpack(self, row: AuditRow) -> list[StateRow]:
         return state_rows(row.kind, self.group_id, orjson.loads(row.value or ""))
 
-    def _compare_then(self) -> None:
-        """The state at the cut, which lies right behind what the reference has replayed."""
-        self._cut = None
+    def _compare_at_point(self) -> None:
+        """Compares the state at the point in time, when the reference has replayed up to it."""
+        self._point_in_time = None
         reference = self._audit.reference
-        ours = [row for row in self._then if not _of_commits(row)]
-        theirs = [row for row in reference.rows() if not _of_commits(row)]
-        if _is_judged(ours) and self._audit.at_rest and reference.fault is None:
-            agree(self._compared, ours, theirs)
+        ours = [row for row in self._rows_at_point if not _is_simple_group(row)]
+        theirs = [row for row in reference.rows() if not _is_simple_group(row)]
+        comparable = self._audit.only_last_is_pending and reference.fault is None
+        if _is_replayed(ours) and comparable:
+            compare_rows(self._compared_at_point, ours, theirs)
 
-    def verdicts(self) -> Tally:
-        """No row follows."""
+    def finish(self) -> Tally:
+        """Call this after the last row. Returns all verdicts on the group."""
         audit = self._audit
-        tally = Tally() if self._early else audit.finish()
-        if self._cut is not None and not self._early:
-            self._compare_then()
-        tally.add(self._compared)
-        if compared := self._compared.verified[STATE]:
-            tally.notes[STATE, COMPARED_IN_BETWEEN] = compared
-        if self._early:
-            tally.unverifiable[ORDER, OTHER_DIALECT] = self._early
-        now = [told for row in self._now for told in self._rows(row)]
+        tally = Tally() if self._early_access else audit.finish()
+        if self._point_in_time is not None and not self._early_access:
+            self._compare_at_point()
+        tally.add(self._compared_at_point)
+        if compared := self._compared_at_point.verified[STATE]:
+            tally.notes[STATE, COMPARED_AT_POINT_IN_TIME] = compared
+        if self._early_access:
+            tally.unverifiable[ORDER, OTHER_DIALECT] = self._early_access
+        current = [unpacked for row in self._current for unpacked in self._unpack(row)]
         reason = None
-        if self._early:
+        if self._early_access:
             reason = OTHER_DIALECT
-        elif not _is_judged(now):
+        elif not _is_replayed(current):
             reason = OTHER_TYPE
         elif audit.reference.fault is not None:
             reason = NOT_LOADED
-        ours = [row for row in now if row[0] != OFFSETS]
-        agree(tally, ours, audit.reference.rows(), reason)
-        if self._commits:
-            ours = [row for row in now if row[0] == OFFSETS]
-            agree(tally, ours, audit.reference.offset_rows())
+        ours = [row for row in current if row[0] != OFFSETS]
+        compare_rows(tally, ours, audit.reference.rows(), reason)
+        if self._full_commits:
+            ours = [row for row in current if row[0] == OFFSETS]
+            compare_rows(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
         return tally
 
 
-def _is_judged(rows: Sequence[StateRow]) -> bool:
-    """Whether the rows are of a group that the reference replays."""
-    return all(named_said(row)["type"] in JUDGED_TYPES for row in rows if row[0] == GROUPS)
+def _is_replayed(rows: Sequence[StateRow]) -> bool:
+    """Whether the rows belong to a group that the reference replays."""
+    return all(named_values(row)["type"] in REPLAYED_TYPES for row in rows if row[0] == GROUPS)
 
 
-def _of_commits(row: StateRow) -> bool:
-    """Whether this is a group that only commits have made: not all of them are told here."""
+def _is_simple_group(row: StateRow) -> bool:
+    """Whether this is the row of a group that exists only because of its offset commits. A task is
+    not given all of those, so at a point in time such groups are not compared."""
     if row[0] != GROUPS:
         return False
-    said = named_said(row)
-    return said["type"] == "classic" and not said["protocol_type"]
+    values = named_values(row)
+    return values["type"] == "classic" and not values["protocol_type"]
 
 
-def _rows_of(batches: Batches) -> Iterator[Row]:
+def _rows_of(batches: Batches) -> Iterator[AuditRow]:
     for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in Row._fields)
-        yield from map(Row._make, zip(*columns, strict=True))
+        columns = (batch.column(name).to_pylist() for name in AuditRow._fields)
+        yield from map(AuditRow._make, zip(*columns, strict=True))
 
 
-def _judged(rows: Iterator[Row], settings: Settings) -> Tally:
-    """The verdicts on a group. What no rule was made for must not stop the audit of the others:
-    the group is then unverifiable, and a finding says so."""
+def _audit_group(rows: Iterator[AuditRow], context: AuditContext) -> Tally:
+    """The verdicts on a group. An exception must not stop the audit of the other groups: this
+    group is then unverifiable, and a finding says so."""
     first = next(rows)
-    group = _Group(first, settings)
+    group = _GroupTask(first, context)
     for row in chain((first,), rows):
         try:
             group.add(row)
-        except Exception as failure:  # whatever it is
-            return _failed(group.last, failure)
+        except Exception as failure:  # a record may hold values that no check expects
+            return _failed(group.newest, failure)
     try:
-        return group.verdicts()
+        return group.finish()
     except Exception as failure:  # as above
-        return _failed(group.last, failure)
+        return _failed(group.newest, failure)
 
 
-def _failed(row: Row, failure: Exception) -> Tally:
-    """The verdict on a group on whose ``row`` the audit failed."""
+def _failed(row: AuditRow, failure: Exception) -> Tally:
+    """The verdict on a group whose audit raised an exception at or after the record ``row``."""
     tally = Tally()
-    tally.unknown(LOADING, FAILED)
+    tally.add_unverifiable(LOADING, AUDIT_FAILED)
     tally.findings.append(
         Finding(
             check=LOADING,
@@ -264,17 +278,17 @@ def _failed(row: Row, failure: Exception) -> Tally:
             partition=row.partition,
             offset=row.offset,
             timestamp=row.millis,
-            expected=as_json("a group that this program can judge"),
+            expected=as_json("a group that this program can audit"),
             recorded=as_json(f"{type(failure).__name__}: {failure}"[:_MOST_TEXT]),
-            explanation="This program failed on the group, at this record or soon after it, so "
-            "nothing of the group is judged: please report it with the group's records.",
+            explanation="This program failed at this record or soon after it, so it did not check "
+            "the group. Please report this with the group's records.",
         )
     )
     return tally
 
 
 def _value(kind: str, text: str) -> Json:
-    """The value of a control record, without what was decoded from the bytes in it."""
+    """The value of a control record, without the fields decoded from embedded bytes."""
     value: Json = orjson.loads(text)
     if kind == kinds.CLASSIC:
         _drop_decoded(value["members"])
@@ -285,47 +299,47 @@ def _value(kind: str, text: str) -> Json:
 
 def _drop_decoded(rows: Sequence[Json]) -> None:
     for row in rows:
-        for name in _DECODED:
+        for name in _DECODED_FIELDS:
             row.pop(name, None)
 
 
-def _commit(row: Row) -> Entry:
-    """A commit, as far as it matters to a group: it makes a simple one where there is none."""
+def _placeholder_commit(row: AuditRow) -> LogEntry:
+    """A commit without its topic: it only creates a simple group where there is none."""
     key = {"group": row.group_id, "topic": "", "partition": 0}
     value = {"offset": 0, "metadata": "", "commitTimestamp": row.millis}
-    return entry(row.partition, row.offset, row.millis, record(OFFSET, 3, key, value))
+    return log_entry(row.partition, row.offset, row.millis, record(OFFSET, 3, key, value))
 
 
-def _replayed(row: Row) -> Entry:
-    """A commit, or its tombstone, as it is on record."""
-    said = orjson.loads(row.value or "")
+def _full_commit(row: AuditRow) -> LogEntry:
+    """A commit with its value, or its tombstone."""
+    columns = orjson.loads(row.value or "")
     key = {
         "group": row.group_id,
-        "topic": said["topic"],
-        "partition": said["topic_partition"],
+        "topic": columns["topic"],
+        "partition": columns["topic_partition"],
     }
-    if said["tombstone"]:
-        told = tombstone(OFFSET, **key)
+    if columns["tombstone"]:
+        commit = tombstone(OFFSET, **key)
     else:
         value = {
-            "offset": said["committed_offset"],
-            "leaderEpoch": said["leader_epoch"],
-            "metadata": said["metadata"],
+            "offset": columns["committed_offset"],
+            "leaderEpoch": columns["leader_epoch"],
+            "metadata": columns["metadata"],
             "commitTimestamp": row.millis,
-            "topicId": said["topic_id"],
+            "topicId": columns["topic_id"],
         }
-        told = record(OFFSET, 4, key, value)
-    return entry(row.partition, row.offset, row.millis, told)
+        commit = record(OFFSET, 4, key, value)
+    return log_entry(row.partition, row.offset, row.millis, commit)
 
 
-def _finding(finding: Any) -> Json:
-    line = dataclasses.asdict(finding)
-    if line["timestamp"] is not None:
-        line["timestamp"] *= 1000
-    return {"verdict": FINDING, **line}
+def _finding_row(finding: Finding) -> Json:
+    row = dataclasses.asdict(finding)
+    if row["timestamp"] is not None:
+        row["timestamp"] *= 1000  # to us
+    return {"verdict": FINDING, **row}
 
 
-def _counts(tally: Tally) -> Iterator[Json]:
+def _count_rows(tally: Tally) -> Iterator[Json]:
     for check, number in tally.verified.items():
         yield {"verdict": VERIFIED, "check": check, "number": number}
     for check, number in tally.disagreed.items():

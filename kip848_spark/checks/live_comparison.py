@@ -1,7 +1,7 @@
-"""The rebuilt state against what the live broker says of the same groups.
+"""Check `live`: the state tables of a lake against the live cluster's answers on the same groups.
 
-The admin API names no offset, so an answer may be newer than the records that were read. What the
-records written in between say something about is not judged: it has *moved*.
+The admin API names no offset, so an answer may be newer than the records that were read. The check
+leaves out whatever the records written since then change.
 """
 
 from __future__ import annotations
@@ -14,66 +14,68 @@ from typing import Any
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import ClusterSnapshot, LiveGroup, LiveMember, LiveOffset
 
-JUDGED_TYPES = ("classic", "consumer")
-"""Types of groups that the admin client can describe."""
+DESCRIBED_TYPES = ("classic", "consumer")
+"""The types of group that the admin client can describe."""
 
 UNNAMED = "Unknown"
-"""What the client library says of a state it has no name for (Assigning and Reconciling)."""
+"""The client library's name for a state that it does not know: Assigning and Reconciling."""
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
-"""States of a classic group that a broker has in memory only."""
+"""States of a classic group that a broker holds in memory only."""
 
 MOVING = "moving: new records since"
-IN_MEMORY = "a classic group that the broker has in memory only"
-IN_REBALANCE = "a classic group in a rebalance, which is on record when it is over"
+IN_MEMORY = "a classic group that the broker holds in memory only"
+IN_REBALANCE = "a classic group in a rebalance, which is recorded when the rebalance ends"
 NO_NAME = "a state that the client library has no name for"
-INVISIBLE = "a topic that is gone, or on which the client lacks the ACL DESCRIBE"
-REFUSED = "the broker refused to describe it"
+INVISIBLE = "a topic that does not exist, or on which the client lacks the ACL DESCRIBE"
+REFUSED = "the broker refused to describe the group"
 NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
 
-Row = Mapping[str, Any]
-Place = tuple[str, str, int]
-Committed = tuple[int, int | None, str | None]
-"""Offset, leader epoch, text."""
+LakeRow = Mapping[str, Any]
+"""A row of a state table, by column."""
+CommitKey = tuple[str, str, int]
+"""Group, topic, partition."""
+CommitFields = tuple[int, int | None, str | None]
+"""Committed offset, leader epoch, metadata text."""
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class LakeState:
     """Rows of the state tables `groups`, `members`, `assignments` and `offsets`."""
 
-    groups: Iterable[Row]
-    members: Iterable[Row]
-    assignments: Iterable[Row]
-    offsets: Iterable[Row]
+    groups: Iterable[LakeRow]
+    members: Iterable[LakeRow]
+    assignments: Iterable[LakeRow]
+    offsets: Iterable[LakeRow]
 
 
 @dataclass(frozen=True)
-class Moved:
-    """What later records are about: groups (control records), committed offsets (group, topic,
-    partition), and whole partitions of the topic where a record does not say."""
+class ChangedSince:
+    """What the records after the lake's last ones change: groups (control records), committed
+    offsets, and whole partitions of `__consumer_offsets` if a record names no group."""
 
     groups: Collection[str] = frozenset()
-    offsets: Collection[Place] = frozenset()
+    offsets: Collection[CommitKey] = frozenset()
     partitions: Collection[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that the lake and the broker say differently; ``partition`` and ``offset`` are of
-    the newest record the lake has of it."""
+    """One thing on which lake and cluster differ. ``partition`` and ``offset`` are those of the
+    newest record about it in the lake."""
 
     group_id: str
     what: str
-    rebuilt: Any
+    lake: Any
     live: Any
     member_id: str | None = None
     partition: int | None = None
     offset: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.group_id}: {self.what}: rebuilt {self.rebuilt!r}, live {self.live!r}"
+        return f"{self.group_id}: {self.what}: lake {self.lake!r}, cluster {self.live!r}"
 
     def finding(self) -> Finding:
-        """The row of `findings`: expected is what the broker says."""
+        """The row of `findings`; expected is what the cluster says."""
         return Finding(
             LIVE,
             ERROR,
@@ -83,197 +85,210 @@ class Difference:
             self.offset,
             None,
             as_json(self.live),
-            as_json(self.rebuilt),
-            f"The broker and the lake say differently what the {self.what} is, and no record "
-            "since then explains it. Run again; if it stays, records are missing from the lake "
-            "(see the table gaps), or the coordinator has lost what it wrote.",
+            as_json(self.lake),
+            f"The cluster and the lake differ in the {self.what}, and no later record explains it. "
+            "Run again. If the difference remains, records are missing from the lake (see the "
+            "table gaps), or the coordinator has lost what it wrote.",
         )
 
 
 @dataclass
-class Comparison:
-    """What came of it: differences, how many of what were compared (groups, members, assigned and
-    target partitions, offsets), and why others were not. ``moving``: groups with new control
-    records, to be asked again."""
+class LiveComparison:
+    """The result of a comparison.
+
+    ``compared`` counts groups, members, assigned and target partitions ("partitions"), and offsets.
+    ``not_compared`` counts the things that were left out, by reason. ``moving`` are the groups with
+    new control records: they can be compared after the next run.
+    """
 
     differences: list[Difference] = field(default_factory=list)
     compared: Counter[str] = field(default_factory=Counter)
     moving: list[str] = field(default_factory=list)
     same: int = 0
-    unjudged: Counter[str] = field(default_factory=Counter)
+    not_compared: Counter[str] = field(default_factory=Counter)
 
     def tally(self) -> Tally:
-        """Counts and findings of the check `live`."""
+        """The counts and findings of the check `live`."""
         tally = Tally(findings=[difference.finding() for difference in self.differences])
         tally.verified[LIVE] = self.same
         tally.disagreed[LIVE] = len(self.differences)
-        tally.unverifiable.update({(LIVE, why): n for why, n in self.unjudged.items()})
+        tally.unverifiable.update({(LIVE, why): n for why, n in self.not_compared.items()})
         return tally
 
 
-def compare(rebuilt: Rebuilt, live: ClusterSnapshot, moved: Moved) -> Comparison:
-    """Every difference between the two, but in what has moved."""
-    groups = {row["group_id"]: row for row in rebuilt.groups if row["type"] in JUDGED_TYPES}
-    members = _by_group(rebuilt.members)
-    assignments = _by_group(rebuilt.assignments)
-    offsets = _by_group(rebuilt.offsets)
-    result = Comparison()
+def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> LiveComparison:
+    """Compares the state tables with the cluster, except for what has ``changed`` since."""
+    groups = {row["group_id"]: row for row in state.groups if row["type"] in DESCRIBED_TYPES}
+    members = _by_group(state.members)
+    assignments = _by_group(state.assignments)
+    offsets = _by_group(state.offsets)
+    result = LiveComparison()
     for name in sorted(groups.keys() | live.groups.keys()):
         ours, theirs = groups.get(name), live.groups.get(name)
         if name in live.refused:
             denied = "ACL DESCRIBE" in live.refused[name]
-            result.unjudged[NOT_ALLOWED if denied else REFUSED] += 1
+            result.not_compared[NOT_ALLOWED if denied else REFUSED] += 1
             continue
-        judged = _Group(result, name, ours, live, moved)
+        group = _GroupComparison(result, name, ours, live, changed)
         if ours is None or theirs is None:
-            judged.one_sided(theirs)
+            group.compare_existence(theirs)
             continue
-        if judged.has_moved():
+        if group.is_moving():
             continue
         result.compared["groups"] += 1
         if theirs.state in REBALANCING and theirs.type == ours["type"]:
-            result.unjudged[IN_REBALANCE] += 1
+            result.not_compared[IN_REBALANCE] += 1
         else:
-            judged.itself(ours, theirs)
-            judged.members(theirs, members.get(name, []), assignments.get(name, []))
-        judged.offsets(offsets.get(name, []), live.offsets.get(name, ()))
+            group.compare_group(ours, theirs)
+            group.compare_members(theirs, members.get(name, []), assignments.get(name, []))
+        group.compare_offsets(offsets.get(name, []), live.offsets.get(name, ()))
     return result
 
 
-def _by_group(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def _by_group(rows: Iterable[LakeRow]) -> dict[str, list[LakeRow]]:
+    found: dict[str, list[LakeRow]] = {}
     for row in rows:
         found.setdefault(row["group_id"], []).append(row)
     return found
 
 
-class _Group:
-    """One group, thing by thing."""
+class _GroupComparison:
+    """The comparison of one group. ``ours`` is from the lake, ``theirs`` from the cluster."""
 
     def __init__(
-        self, result: Comparison, name: str, ours: Row | None, live: ClusterSnapshot, moved: Moved
+        self,
+        result: LiveComparison,
+        name: str,
+        ours: LakeRow | None,
+        live: ClusterSnapshot,
+        changed: ChangedSince,
     ) -> None:
         self.result = result
         self.name = name
         self.live = live
-        self.moved = moved
+        self.changed = changed
         self.partition: int | None = ours["partition"] if ours else None
         self.offset: int | None = ours["last_offset"] if ours else None
 
-    def has_moved(self) -> bool:
-        """Whether later records are, or may be, about this group itself."""
-        unknown = self.moved.partitions
-        moved = self.name in self.moved.groups
+    def is_moving(self) -> bool:
+        """Whether later control records are, or may be, about this group. Counts it if so."""
+        unknown = self.changed.partitions
+        moved = self.name in self.changed.groups
         moved |= bool(unknown) if self.partition is None else self.partition in unknown
         if moved:
             self.result.moving.append(self.name)
-            self.result.unjudged[MOVING] += 1
+            self.result.not_compared[MOVING] += 1
         return moved
 
-    def one_sided(self, theirs: LiveGroup | None) -> None:
-        """A group that the lake, or the broker, does not have."""
-        if self.has_moved():
+    def compare_existence(self, theirs: LiveGroup | None) -> None:
+        """Compares a group that the lake or the cluster does not have."""
+        if self.is_moving():
             return
         committed = self.live.offsets.get(self.name, ())
-        if any((self.name, o.topic, o.partition) in self.moved.offsets for o in committed):
-            self.result.unjudged[MOVING] += 1  # its first commit
+        if any((self.name, o.topic, o.partition) in self.changed.offsets for o in committed):
+            self.result.not_compared[MOVING] += 1  # by its first commit
         elif theirs is not None and theirs.state in REBALANCING:
-            self.result.unjudged[IN_REBALANCE] += 1
+            self.result.not_compared[IN_REBALANCE] += 1
         elif theirs is not None and not theirs.members and not committed:
-            self.result.unjudged[IN_MEMORY] += 1
-        elif theirs is None and any(place[0] == self.name for place in self.moved.offsets):
-            self.result.unjudged[MOVING] += 1  # its last commit deleted
+            self.result.not_compared[IN_MEMORY] += 1
+        elif theirs is None and any(place[0] == self.name for place in self.changed.offsets):
+            self.result.not_compared[MOVING] += 1  # its last commit was deleted
         else:
             ours = None if self.partition is None else "there"
-            self._same("group", ours, None if theirs is None else "there")
+            self._compare("group", ours, None if theirs is None else "there")
 
-    def itself(self, ours: Row, theirs: LiveGroup) -> None:
-        """Type, state and assignor."""
-        self._same("type", ours["type"], theirs.type)
+    def compare_group(self, ours: LakeRow, theirs: LiveGroup) -> None:
+        """Compares type, state and assignor."""
+        self._compare("type", ours["type"], theirs.type)
         if theirs.state == UNNAMED:
-            self.result.unjudged[NO_NAME] += 1
+            self.result.not_compared[NO_NAME] += 1
         else:
-            self._same("state", ours["state"], theirs.state)
+            self._compare("state", ours["state"], theirs.state)
         assignor = ours["assignor"] if ours["type"] == "consumer" else ours["protocol"] or ""
-        self._same("assignor", assignor, theirs.assignor)
+        self._compare("assignor", assignor, theirs.assignor)
 
-    def members(self, theirs: LiveGroup, members: list[Row], assignments: list[Row]) -> None:
-        """Who is in it, and what everyone has and is to have."""
+    def compare_members(
+        self, theirs: LiveGroup, members: list[LakeRow], assignments: list[LakeRow]
+    ) -> None:
+        """Compares the members, their assignments and their targets."""
         live = {member.member_id: member for member in theirs.members}
         ours = {row["member_id"]: row for row in members}
-        held: dict[str, list[Row]] = {}
+        assignments_of: dict[str, list[LakeRow]] = {}
         for row in assignments:
-            held.setdefault(row["member_id"], []).append(row)
-        self._same("members", sorted(ours), sorted(live))
+            assignments_of.setdefault(row["member_id"], []).append(row)
+        self._compare("members", sorted(ours), sorted(live))
         for member_id in sorted(ours.keys() & live.keys()):
             self.result.compared["members"] += 1
-            self._member(ours[member_id], live[member_id], held.get(member_id, []))
+            self._compare_member(
+                ours[member_id], live[member_id], assignments_of.get(member_id, [])
+            )
 
-    def _member(self, ours: Row, theirs: LiveMember, held: list[Row]) -> None:
+    def _compare_member(self, ours: LakeRow, theirs: LiveMember, rows: list[LakeRow]) -> None:
         who = theirs.member_id
         for column in ("instance_id", "client_id", "client_host"):
-            self._same(f"{column} of {who}", ours[column], getattr(theirs, column), who)
-        # Kafka 4.3 counts partitions that are to be given up as still assigned, older ones don't.
-        said = sorted(theirs.assigned)
-        own = _partitions(held, "assigned", "pending_revocation")
-        if said != own:
-            own = _partitions(held, "assigned")
-        self._same(f"assignment of {who}", own, said, who)
+            self._compare(f"{column} of {who}", ours[column], getattr(theirs, column), who)
+        # Kafka 4.3 lists partitions that are pending revocation as assigned; older releases do not.
+        assigned = sorted(theirs.assigned)
+        own = _partitions(rows, "assigned", "pending_revocation")
+        if assigned != own:
+            own = _partitions(rows, "assigned")
+        self._compare(f"assignment of {who}", own, assigned, who)
         self.result.compared["partitions"] += len(own)
         if theirs.target is not None:
-            wanted = _partitions(held, "target")
-            self._same(f"target of {who}", wanted, sorted(theirs.target), who)
+            wanted = _partitions(rows, "target")
+            self._compare(f"target of {who}", wanted, sorted(theirs.target), who)
             self.result.compared["partitions"] += len(wanted)
 
-    def offsets(self, ours: list[Row], theirs: tuple[LiveOffset, ...]) -> None:
-        """What it has committed."""
-        rebuilt = {(row["topic"], row["topic_partition"]): row for row in ours}
+    def compare_offsets(self, ours: list[LakeRow], theirs: tuple[LiveOffset, ...]) -> None:
+        """Compares the committed offsets."""
+        in_lake = {(row["topic"], row["topic_partition"]): row for row in ours}
         live = {(one.topic, one.partition): one for one in theirs}
-        for place in sorted(rebuilt.keys() | live.keys()):
+        for place in sorted(in_lake.keys() | live.keys()):
             topic, number = place
-            if (self.name, topic, number) in self.moved.offsets:
-                self.result.unjudged[MOVING] += 1
+            if (self.name, topic, number) in self.changed.offsets:
+                self.result.not_compared[MOVING] += 1
             elif topic not in self.live.topics:
-                self.result.unjudged[INVISIBLE] += 1
+                self.result.not_compared[INVISIBLE] += 1
             else:
                 self.result.compared["offsets"] += 1
-                row = rebuilt.get(place)
+                row = in_lake.get(place)
                 what = f"committed offset of {topic}-{number}"
                 at = None if row is None else row["offset"]
                 own = None if row is None else _committed(row)
-                self._same(what, own, _said(live.get(place), own), offset=at)
+                self._compare(what, own, _live_commit(live.get(place), own), offset=at)
 
-    def _same(
+    def _compare(
         self,
         what: str,
-        rebuilt: Any,
+        lake: Any,
         live: Any,
         member: str | None = None,
         offset: int | None = None,
     ) -> None:
-        if rebuilt == live:
+        if lake == live:
             self.result.same += 1
             return
         at = self.offset if offset is None else offset
         self.result.differences.append(
-            Difference(self.name, what, rebuilt, live, member, self.partition, at)
+            Difference(self.name, what, lake, live, member, self.partition, at)
         )
 
 
-def _partitions(rows: list[Row], *roles: str) -> list[tuple[str | None, int]]:
+def _partitions(rows: list[LakeRow], *roles: str) -> list[tuple[str | None, int]]:
     found = [(row["topic"], row["topic_partition"]) for row in rows if row["role"] in roles]
     return sorted(found, key=lambda pair: (pair[0] or "", pair[1]))
 
 
-def _committed(row: Row) -> Committed:
-    """Offset, leader epoch and text as the client library gives them: it ends text at a NUL, and
-    itself commits text with one at the end."""
+def _committed(row: LakeRow) -> CommitFields:
+    """A commit in the lake, in the form in which the client library returns it: it cuts metadata
+    text at the first NUL, and itself commits text with a NUL at its end."""
     epoch = None if row["leader_epoch"] in (None, -1) else row["leader_epoch"]
     return row["committed_offset"], epoch, row["metadata"].partition("\0")[0]
 
 
-def _said(live: LiveOffset | None, own: Committed | None) -> Committed | None:
-    """What the cluster says, without what the library read behind the text."""
+def _live_commit(live: LiveOffset | None, own: CommitFields | None) -> CommitFields | None:
+    """A commit in the cluster. Behind text without a NUL, as Java's clients commit it, the library
+    reads on into other memory: what follows the text in the lake is cut off."""
     if live is None:
         return None
     text = live.metadata

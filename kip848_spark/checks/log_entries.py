@@ -1,4 +1,4 @@
-"""A control record at its place in the topic, in the form the reference coordinator reads."""
+"""A record with its place in the topic, in the form that the reference coordinator reads."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ KEY_TYPES = {
     kinds.CURRENT: records.CURRENT,
     kinds.REGEX: records.REGEX,
 }
-"""Kinds that the audit replays, with the key types the reference knows them by."""
+"""The kinds of record that the reference replays, with their key types."""
 
-OTHER_TYPES = {
+SHARE_STREAMS_KINDS = {
     kinds.SHARE_MEMBER: "10",
     kinds.SHARE_GROUP: "11",
     kinds.SHARE_TARGET_EPOCH: "12",
@@ -33,20 +33,24 @@ OTHER_TYPES = {
     kinds.STREAMS_TARGET: "21",
     kinds.STREAMS_CURRENT: "22",
 }
-"""Kinds of share and streams groups, which have an audit of their own."""
+"""The kinds of record of share and streams groups (`ShareStreamsAudit`), with their key types."""
 
-_TYPES = KEY_TYPES | OTHER_TYPES
+_TYPES = KEY_TYPES | SHARE_STREAMS_KINDS
 KINDS = tuple(_TYPES)
-"""Every kind that the audit reads."""
-OTHERS = frozenset(OTHER_TYPES.values())
+"""Every kind of record that the audit reads."""
+SHARE_STREAMS_KEY_TYPES = frozenset(SHARE_STREAMS_KINDS.values())
 """Key types of share and streams groups."""
 
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
 
 
-class Entry(NamedTuple):
-    """One control record. ``member`` is the member id, or the pattern of a regular expression;
-    ``value`` has the fields of the record's value, and is None for a tombstone."""
+class LogEntry(NamedTuple):
+    """A control record or an offset commit, with its place. ``timestamp`` is in ms since the epoch.
+
+    ``kind`` is the key type as text, such as "8". ``member`` is the member id, the regular
+    expression for key 16, else "". ``value`` has the fields of the record's value under Kafka's
+    names; it is None for a tombstone.
+    """
 
     partition: int
     offset: int
@@ -59,14 +63,14 @@ class Entry(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What the log cleaner keeps one record of, within the group."""
+        """The record's key within the group: the log cleaner keeps one record of each."""
         return self.kind, self.member
 
 
-def entry(partition: int, offset: int, timestamp: int, record: Record) -> Entry:
-    """An entry from a record in the form `kip848 dump` prints."""
+def log_entry(partition: int, offset: int, timestamp: int, record: Record) -> LogEntry:
+    """An entry from a record in the form that `kip848 dump` prints."""
     key, value = record["key"]["data"], record["value"]
-    return Entry(
+    return LogEntry(
         partition,
         offset,
         timestamp,
@@ -85,10 +89,12 @@ def control_entry(
     member: str | None,
     regex: str | None,
     value: dict[str, Any] | None,
-) -> Entry | None:
-    """An entry from the columns of `group_records` and its value in the form `kip848 dump` prints,
-    which may have null for what is left out there; None for a kind that is not judged here.
-    ``place``: partition, offset and time in ms."""
+) -> LogEntry | None:
+    """An entry from the columns of `group_records`; None for a kind that the audit does not read.
+
+    ``place``: partition, offset and time (ms since the epoch). ``value``: the record's value in the
+    form that `kip848 dump` prints; a field that is left out there may be null here.
+    """
     type_ = _TYPES.get(kind)
     if type_ is None or type_ == records.OFFSET:
         return None
@@ -98,4 +104,4 @@ def control_entry(
     if regex is not None:
         key["regularExpression"] = regex
     record = records.record(type_, 3 if type_ == records.CLASSIC_GROUP else 0, key, value)
-    return Entry(*place, record, type_, group, member or regex or "", value)
+    return LogEntry(*place, record, type_, group, member or regex or "", value)

@@ -1,8 +1,9 @@
-"""Operations: the records that a coordinator wrote in one go, and the orders they may come in.
+"""Operations: the records that a coordinator writes in one batch, and the order they come in.
 
-The records of an operation stand side by side and bear one time. Two operations of a group may
-share a millisecond, so what is cut out by time is then cut into *parts* by the order of its kinds
-(facts A, "Record order per operation"): each part is one thing a coordinator does.
+The records of an operation have adjacent offsets and one timestamp. Two operations of a group may
+fall into the same millisecond, so each run of records with one timestamp is split once more into
+*parts* by the order of the record kinds: one part is one thing that a coordinator does. See
+docs/kafka-facts.md#reconciliation for the orders.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.coordinator import records
 
 _LETTERS = {"2": "a", "3": "b", "4": "c", "5": "d", "6": "e", "7": "f", "8": "g", "16": "h"}
 
 _CLASSIC_MEMBER = "k"
-STEP = _LETTERS[records.CURRENT]
-"""The letters of a part that is one member's next assignment."""
+SINGLE_ASSIGNMENT = _LETTERS[records.CURRENT]
+"""`OperationPart.letters` of a part that is one member's new assignment."""
 _VALUES = _LETTERS | {records.MEMBER: _LETTERS[records.MEMBER] + _CLASSIC_MEMBER}
 
 UPGRADE = "upgrade"
@@ -29,14 +30,15 @@ LEAVE = "leave"
 DELETE = "delete"
 REGEX = "regex"
 HEARTBEAT = "heartbeat"
-BROKEN = "broken"
+INVALID_ORDER = "invalid order"
 """Records in an order that no coordinator writes."""
 
 _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        # A letter a kind, in the order of the key types; a capital is a tombstone. "k" is a member
-        # that speaks the classic protocol: a group without any is not upgraded but made anew.
+        # One letter for each kind, in the order of the key types; a capital is a tombstone. "k" is
+        # a member that uses the classic protocol. Without one the group is not upgraded: its
+        # classic predecessor was empty, and a new group begins.
         (UPGRADE, r"Ak+c?bf*eg+"),
         (CLASSIC, r"[aA]"),
         (REJOIN, r"GFD[dk]fg"),
@@ -48,60 +50,63 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 )
 
 
-class Part(NamedTuple):
-    """One thing a coordinator did."""
+class OperationPart(NamedTuple):
+    """One thing that a coordinator did: a heartbeat, a leave, the end of a group, ..."""
 
     name: str
-    entries: Sequence[Entry]
+    """One of the constants of this module."""
+    entries: Sequence[LogEntry]
     letters: str
-    """One for each record: see `letter`."""
+    """One letter for each record: see `letter`."""
 
-    def of(self, kind: str, *, values: bool = True) -> list[Entry]:
-        """Its records of a kind: those with values, or the tombstones."""
+    def of(self, kind: str, *, values: bool = True) -> list[LogEntry]:
+        """Its records of a key type that have a value; its tombstones if ``values`` is false."""
         entries = self.entries
-        return [entries[at] for at in _places(self.letters, kind, values)]
+        return [entries[at] for at in _indexes(self.letters, kind, values)]
 
 
 @lru_cache(4096)
-def _places(letters: str, kind: str, values: bool) -> tuple[int, ...]:
-    """Where in a part the records of a kind stand."""
+def _indexes(letters: str, kind: str, values: bool) -> tuple[int, ...]:
+    """The positions in a part of the records of a kind."""
     wanted = _VALUES[kind] if values else _LETTERS[kind].upper()
-    return tuple(at for at, told in enumerate(letters) if told in wanted)
+    return tuple(at for at, found in enumerate(letters) if found in wanted)
 
 
-def letter(entry: Entry) -> str:
-    """One letter for a kind of record, a capital for its tombstone."""
+def letter(entry: LogEntry) -> str:
+    """The letter of a kind of record; a capital letter for its tombstone."""
     found = _LETTERS[entry.kind]
     if entry.value is None:
         return found.upper()
     return _CLASSIC_MEMBER if entry.value.get("classicMemberMetadata") is not None else found
 
 
-def same_operation(before: Entry, after: Entry) -> bool:
-    """Whether two records of a group, one after the other, may be of one operation."""
+def same_operation(before: LogEntry, after: LogEntry) -> bool:
+    """Whether two consecutive records of a group may belong to one operation."""
     return after.offset == before.offset + 1 and after.timestamp == before.timestamp
 
 
-def parts_of(entries: Sequence[Entry]) -> list[Part]:
-    """The parts of an operation; what is in no order that exists ends it, as one `BROKEN` part."""
+def split_operation(entries: Sequence[LogEntry]) -> list[OperationPart]:
+    """The parts of an operation. From the first record that fits no valid order on, the rest is one
+    part called `INVALID_ORDER`."""
     letters = "".join(map(letter, entries))
     return [
-        Part(name, entries[begin:end], letters[begin:end]) for name, begin, end in _cuts(letters)
+        OperationPart(name, entries[begin:end], letters[begin:end])
+        for name, begin, end in _bounds(letters)
     ]
 
 
 @lru_cache(512)
-def _cuts(letters: str) -> tuple[tuple[str, int, int], ...]:
-    """The name of each part, where it begins and where it ends."""
-    cuts = []
+def _bounds(letters: str) -> tuple[tuple[str, int, int], ...]:
+    """The name of each part, the position of its first record, and the one after its last."""
+    bounds = []
     at = 0
     while at < len(letters):
         name, end = _next(letters, at)
-        if name == BROKEN:
+        if name == INVALID_ORDER:
             end = len(letters)
-        cuts.append((name, at, end))
+        bounds.append((name, at, end))
         at = end
-    return tuple(cuts)
+    return tuple(bounds)
 
 
 def _next(letters: str, at: int) -> tuple[str, int]:
@@ -109,4 +114,4 @@ def _next(letters: str, at: int) -> tuple[str, int]:
         found = pattern.match(letters, at)
         if found is not None and found.end() > at:
             return name, found.end()
-    return BROKEN, at
+    return INVALID_ORDER, at

@@ -1,74 +1,75 @@
-"""Records in an order that a coordinator writes, none of them twice, none for what is not there."""
+"""Checks that records come in an order that a coordinator writes, that none is duplicated, and that
+none is about a member or group that does not exist."""
 
 from __future__ import annotations
 
-from kip848_spark.checks.expressions import judge_resolved
-from kip848_spark.checks.group_case import Case
-from kip848_spark.checks.log_entries import Entry
-from kip848_spark.checks.operations import BROKEN, DELETE, REJOIN, Part
+from kip848_spark.checks.audited_group import AuditedGroup
+from kip848_spark.checks.expressions import check_resolved
+from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.operations import DELETE, INVALID_ORDER, REJOIN, OperationPart
 from kip848_spark.checks.results import CRITICAL, ORDER, WARNING, Tally
 from kip848_spark.coordinator import records
 
 
-def judge_order(case: Case, part: Part) -> None:
-    """The records of a part, as a whole."""
-    if part.name == BROKEN:
-        case.tally.wrong(
+def check_order(audited: AuditedGroup, part: OperationPart) -> None:
+    """Checks the order of the records in a part."""
+    if part.name == INVALID_ORDER:
+        audited.tally.add_disagreement(
             ORDER,
             part.entries[0],
-            "These records of one operation come in an order that no coordinator writes: one was "
-            "lost, added or moved; compare with another replica of this partition.",
+            "No coordinator writes the records of an operation in this order: one was lost, added "
+            "or moved. Compare with another replica of this partition.",
             "an operation's records, by key type",
             [_name(entry) for entry in part.entries],
             member="",
         )
-    elif (twice := _twice(part)) is not None:
-        case.tally.wrong(
+    elif (duplicate := _duplicate(part)) is not None:
+        audited.tally.add_disagreement(
             ORDER,
-            twice,
-            "This record is in its operation twice; a coordinator writes each of them once: it was "
-            "appended again, or it is another's.",
+            duplicate,
+            "This record occurs twice in its operation, but a coordinator writes each record once: "
+            "it was appended again, or belongs to another member or group.",
             "each record of an operation once",
             [_name(entry) for entry in part.entries],
         )
     elif not _of_one_member(part):
-        case.tally.wrong(
+        audited.tally.add_disagreement(
             ORDER,
             part.entries[0],
-            "A member's three tombstones (keys 8, 7, 5) belong together, but these name "
-            "different members: one was lost, added or moved.",
+            "The three tombstones of a leaving member (keys 8, 7 and 5) must name the same member, "
+            "but these do not: one was lost, added or moved.",
             "three tombstones of one member",
             [(_name(entry), entry.member) for entry in part.entries],
             member="",
         )
-    elif part.name == REJOIN and _another_instance(case, part):
-        case.tally.wrong(
+    elif part.name == REJOIN and _is_other_instance(audited, part):
+        audited.tally.add_disagreement(
             ORDER,
             part.entries[3],
-            "A member takes another's place without being the same instance: one of the records "
-            "was damaged, or tombstones of one member and the join of another were mixed up.",
-            "the instance id of the member that went",
+            "A member replaces another one that has a different instance id: a record was damaged, "
+            "or the tombstones of one member and the join of another were mixed up.",
+            "the instance id of the replaced member",
             part.entries[3].record,
         )
     else:
-        case.tally.right(ORDER)
+        audited.tally.add_verified(ORDER)
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: LogEntry) -> str:
     return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
 
 
-def _another_instance(case: Case, part: Part) -> bool:
+def _is_other_instance(audited: AuditedGroup, part: OperationPart) -> bool:
     left, joined = part.entries[0].member, part.entries[3]
-    member = case.member(left)
-    if member is None or joined.value is None or not case.knows(records.MEMBER, left):
+    member = audited.member(left)
+    if member is None or joined.value is None or not audited.knows(records.MEMBER, left):
         return False
     return joined.value["instanceId"] in (None, "") or (
         joined.value["instanceId"] != member.instance_id
     )
 
 
-def _twice(part: Part) -> Entry | None:
+def _duplicate(part: OperationPart) -> LogEntry | None:
     keys = set()
     for entry in part.entries:
         key = (entry.key, entry.value is None)
@@ -78,7 +79,7 @@ def _twice(part: Part) -> Entry | None:
     return None
 
 
-def _of_one_member(part: Part) -> bool:
+def _of_one_member(part: OperationPart) -> bool:
     gone = [e for e in part.entries if e.value is None and e.kind in ("5", "7", "8")]
     if part.name == DELETE:
         each: list[list[str]] = [[e.member for e in gone if e.kind == k] for k in "875"]
@@ -88,63 +89,64 @@ def _of_one_member(part: Part) -> bool:
     )
 
 
-def judge_sense(case: Case, part: Part, entry: Entry) -> None:
-    """One record against the state before it: does it say anything, and of what is there?"""
+def check_record(audited: AuditedGroup, part: OperationPart, entry: LogEntry) -> None:
+    """Checks one record against the state before it: it changes something, and what it is about
+    exists."""
     if entry.value is None:
-        _tombstone(case, part, entry)
+        _check_tombstone(audited, part, entry)
     elif entry.kind not in _OF_ONE:
         return
-    elif _repeats(case, entry):
-        case.tally.wrong(
+    elif _changes_nothing(audited, entry):
+        audited.tally.add_disagreement(
             ORDER,
             entry,
-            "This record says what was so already; a coordinator writes only what changes: it was "
-            "appended twice, or something between is lost.",
+            "This record changes nothing, but a coordinator writes only changes: it was appended "
+            "twice, or a record before it is lost.",
             "a change",
             entry.record,
             severity=WARNING,
         )
-    elif _orphan(case, entry):
-        never_joined(case.tally, entry)
-    elif _names_one_twice(entry):
-        case.tally.wrong(
+    elif _has_no_member(audited, entry):
+        report_unknown_member(audited.tally, entry)
+    elif _repeats_partition(entry):
+        audited.tally.add_disagreement(
             ORDER,
             entry,
-            "This record names a partition twice, which no coordinator writes: it was damaged or "
-            "written by something else; compare with another replica of this partition.",
+            "This record lists a partition twice, which no coordinator does: it was damaged, or "
+            "something else wrote it. Compare with another replica of this partition.",
             "each partition once",
             entry.record,
         )
-    elif (other := _same_instance(case, entry)) is not None:
-        case.tally.wrong(
+    elif (other := _same_instance(audited, entry)) is not None:
+        audited.tally.add_disagreement(
             ORDER,
             entry,
-            f"Members {other} and {entry.member} are one instance, {entry.value['instanceId']}: "
-            "the tombstones of the first are lost, and its partitions stay with it; restart "
-            "that consumer.",
+            f"Members {other} and {entry.member} have the same instance id, "
+            f"{entry.value['instanceId']}: the tombstones of the first are lost, and it keeps its "
+            "partitions. Restart that consumer.",
             other,
             entry.record,
         )
     elif entry.kind == records.REGEX:
-        judge_resolved(case, entry)
+        check_resolved(audited, entry)
 
 
-def _same_instance(case: Case, entry: Entry) -> str | None:
-    """The other member that has the instance id which a member's record names."""
-    if entry.kind != records.MEMBER or entry.value is None or case.consumer is None:
+def _same_instance(audited: AuditedGroup, entry: LogEntry) -> str | None:
+    """The other member with the instance id of this member's record, if there is one."""
+    if entry.kind != records.MEMBER or entry.value is None or audited.consumer is None:
         return None
-    other = case.consumer.static_ids.get(entry.value["instanceId"] or "")
-    return other if other != entry.member and other in case.consumer.members else None
+    other = audited.consumer.static_ids.get(entry.value["instanceId"] or "")
+    return other if other != entry.member and other in audited.consumer.members else None
 
 
 _PARTITIONS = {
     records.TARGET_MEMBER: ("topicPartitions",),
     records.CURRENT: ("assignedPartitions", "partitionsPendingRevocation"),
 }
-"""Where a kind of record names partitions."""
+"""The fields of a kind of record that list partitions."""
 
 
-def _names_one_twice(entry: Entry) -> bool:
+def _repeats_partition(entry: LogEntry) -> bool:
     value = entry.value or {}
     for field in _PARTITIONS.get(entry.kind, ()):
         rows = value[field]
@@ -156,82 +158,82 @@ def _names_one_twice(entry: Entry) -> bool:
     return False
 
 
-def never_joined(tally: Tally, entry: Entry) -> None:
-    """The finding that a member has an assignment, but no record of its own."""
-    tally.wrong(
+def report_unknown_member(tally: Tally, entry: LogEntry) -> None:
+    """Adds the finding that a member has an assignment, but no record of key 5."""
+    tally.add_disagreement(
         ORDER,
         entry,
-        f"Member {entry.member} has an assignment but never said what it subscribes to: that "
-        "record is lost, or this one is another group's.",
+        f"Member {entry.member} has an assignment, but no record says that it joined: that record "
+        "is lost, or this one belongs to another group.",
         "an earlier record by which the member joined",
         entry.record,
     )
 
 
-def nothing_there(tally: Tally, entry: Entry) -> None:
-    """The finding that a tombstone is of a record that is not there."""
-    tally.wrong(
+def report_orphan_tombstone(tally: Tally, entry: LogEntry) -> None:
+    """Adds the finding that a tombstone deletes a record that does not exist."""
+    tally.add_disagreement(
         ORDER,
         entry,
-        "This tombstone takes away what is not there: the record it belongs to is lost, or it "
-        "was appended twice.",
-        "something to take away",
+        "This tombstone deletes a record that does not exist: that record is lost, or the "
+        "tombstone was appended twice.",
+        "a record to delete",
         entry.record,
         severity=WARNING,
     )
 
 
-def _orphan(case: Case, entry: Entry) -> bool:
+def _has_no_member(audited: AuditedGroup, entry: LogEntry) -> bool:
     of_member = entry.kind in (records.TARGET_MEMBER, records.CURRENT)
-    return of_member and case.census and case.member(entry.member) is None
+    return of_member and audited.complete and audited.member(entry.member) is None
 
 
-def _tombstone(case: Case, part: Part, entry: Entry) -> None:
-    if not case.census:
+def _check_tombstone(audited: AuditedGroup, part: OperationPart, entry: LogEntry) -> None:
+    if not audited.complete:
         return
     there: bool
     if entry.kind in (records.MEMBER, records.TARGET_MEMBER, records.CURRENT):
-        there = case.member(entry.member) is not None
+        there = audited.member(entry.member) is not None
     elif entry.kind == records.GROUP:
-        there = case.consumer is not None
-    elif entry.kind == records.CLASSIC_GROUP and case.consumer is not None:
-        case.tally.wrong(
+        there = audited.consumer is not None
+    elif entry.kind == records.CLASSIC_GROUP and audited.consumer is not None:
+        audited.tally.add_disagreement(
             ORDER,
             entry,
-            "This tombstone is a classic group's, but the group is of the new protocol: a broker "
-            "that loads this log forgets that group; look for a second writer.",
+            "This is the tombstone of a classic group, but the group is a consumer group. A broker "
+            "that loads this log loses the consumer group: look for a second writer.",
             "the tombstones of a consumer group",
             entry.record,
             severity=CRITICAL,
         )
         return
     else:
-        # The end of a group clears keys 4, 6 and 16 whether or not they are there, and key 2 of a
-        # group that only its commits had made.
+        # The end of a group deletes keys 4, 6 and 16 whether or not they exist, and key 2 even of
+        # a group that exists only because of its commits.
         return
     if not there:
-        nothing_there(case.tally, entry)
+        report_orphan_tombstone(audited.tally, entry)
 
 
 _OF_ONE = frozenset({records.MEMBER, records.TARGET_MEMBER, records.CURRENT, records.REGEX})
-"""Kinds of records that are about one member or expression, not the whole group."""
-_SAY_ONE_THING = frozenset({records.MEMBER, records.TARGET_MEMBER, records.REGEX})
-"""Kinds whose records are written only where what they say changes, which the state shows."""
+"""Key types of records that are about one member or expression, not the whole group."""
+_WRITTEN_ON_CHANGE = frozenset({records.MEMBER, records.TARGET_MEMBER, records.REGEX})
+"""Key types whose values are written only if they differ from the state."""
 
 
-def _repeats(case: Case, entry: Entry) -> bool:
-    if entry.kind not in _SAY_ONE_THING:
+def _changes_nothing(audited: AuditedGroup, entry: LogEntry) -> bool:
+    if entry.kind not in _WRITTEN_ON_CHANGE:
         return False
-    group, value = case.consumer, entry.value
-    if group is None or value is None or not case.knows(*entry.key):
+    group, value = audited.consumer, entry.value
+    if group is None or value is None or not audited.knows(*entry.key):
         return False
     if entry.kind == records.MEMBER:
         member = group.members.get(entry.member)
-        if member is None or (entry.kind, entry.member) not in case.seen:
+        if member is None or (entry.kind, entry.member) not in audited.seen:
             return False
-        return bool(group.member_record(member)["value"]["data"] == _normal(value))
+        return bool(group.member_record(member)["value"]["data"] == _normalize(value))
     if entry.kind == records.TARGET_MEMBER:
-        if entry.member in case.rejoined:  # its target of a moment ago is not looked at
+        if entry.member in audited.rejoined:  # the coordinator does not compare with its new target
             return False
         stored = group.targets.get(entry.member)
         rows = {row["topicId"]: row["partitions"] for row in value["topicPartitions"]}
@@ -248,8 +250,8 @@ def _repeats(case: Case, entry: Entry) -> bool:
     )
 
 
-def _normal(value: dict[str, object]) -> dict[str, object]:
-    """Key 5's value as the reference writes it."""
+def _normalize(value: dict[str, object]) -> dict[str, object]:
+    """A value of key 5 as the reference writes it."""
     names = value["subscribedTopicNames"]
     assert isinstance(names, list)
     return value | {

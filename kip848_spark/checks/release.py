@@ -1,14 +1,15 @@
-"""Which releases may have written a group's records, by what is in them.
+"""Which Kafka releases may have written a group's records, judged by the fields in use.
 
-Key 4 with a value is 4.0's; a metadata hash came with 4.1; the time of a target and the epochs
-of assigned partitions with 4.3. Nothing in the form tells 4.1 from 4.2: both stay possible.
+Only 4.0 writes key 4 with a value. The metadata hash came with 4.1; the time of a target and the
+epochs of assigned partitions came with 4.3. No field tells 4.1 from 4.2, so both stay candidates.
+See docs/kafka-facts.md#releases.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.releases import RELEASES, Release, find_release
 
@@ -20,14 +21,14 @@ _TO_42 = frozenset({"4.0", "4.1", "4.2"})
 _43 = frozenset({"4.3"})
 
 
-def given(name: str | None) -> tuple[Release, ...]:
-    """The releases that are possible before anything was read. Raises UsageError."""
+def candidates(name: str | None) -> tuple[Release, ...]:
+    """The release called ``name``; all releases if that is None. Raises UsageError."""
     return ALL if name is None else (find_release(name),)
 
 
-def possible(before: tuple[Release, ...], entries: Iterable[Entry]) -> tuple[Release, ...]:
-    """Those of ``before`` that could have written ``entries``; where none could, the cluster was
-    up- or downgraded, and all that could are possible."""
+def narrow(before: tuple[Release, ...], entries: Iterable[LogEntry]) -> tuple[Release, ...]:
+    """Those of ``before`` that could have written ``entries``. If none could, the cluster was up-
+    or downgraded: then all releases that could."""
     allowed = _ANY
     for entry in entries:
         writers = _writers(entry)
@@ -35,14 +36,14 @@ def possible(before: tuple[Release, ...], entries: Iterable[Entry]) -> tuple[Rel
             allowed &= writers
     if not allowed or allowed is _ANY:
         return before
-    kept = tuple(release for release in before if release.name in allowed)
-    return kept or tuple(release for release in ALL if release.name in allowed)
+    remaining = tuple(release for release in before if release.name in allowed)
+    return remaining or tuple(release for release in ALL if release.name in allowed)
 
 
 _ANY = frozenset(release.name for release in ALL)
 
 
-def _writers(entry: Entry) -> frozenset[str]:
+def _writers(entry: LogEntry) -> frozenset[str]:
     value = entry.value
     if value is None:
         return _ANY

@@ -1,4 +1,4 @@
-"""What an audit comes to: a count of verdicts a check, and what is wrong."""
+"""The result of an audit: verdicts counted by check, and the findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 
 STATE = "state"
 LOADING = "loading"
@@ -25,22 +25,25 @@ LIVE = "live"
 CHECKS = (
     STATE, LOADING, ORDER, EPOCHS, CAUSES, HASH, TARGETS, TRANSITIONS, OWNERSHIP, MIGRATION, LIVE,
 )  # fmt: skip
-"""Every check, in the order they are told."""
+"""Every check, in the order in which they are shown."""
 
 INFO, WARNING, ERROR, CRITICAL = "info", "warning", "error", "critical"
 SEVERITIES = (INFO, WARNING, ERROR, CRITICAL)
 
 GAP = "gap"
-"""A record that the verdict would need is gone, or may be."""
+"""A record that the verdict would need is missing, or may be."""
 UNREAD = "a record that could not be read"
 END_OF_LOG = "end of log"
-"""The operation reaches to the last record read, so more of it may follow."""
+"""The operation ends with the last record that was read, so more of its records may follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One disagreement, at the record that shows it, if a record does. ``expected``, ``recorded``:
-    JSON."""
+    """One row of `findings`: a disagreement, at the record that shows it.
+
+    The place is None where no single record shows it. ``timestamp`` is in ms since the epoch;
+    ``expected`` and ``recorded`` are JSON.
+    """
 
     check: str
     severity: str
@@ -56,31 +59,32 @@ class Finding:
 
 @dataclass
 class Tally:
-    """Verdicts counted, findings kept."""
+    """Counts of verdicts by check, and the findings."""
 
     verified: Counter[str] = field(default_factory=Counter)
     unverifiable: Counter[tuple[str, str]] = field(default_factory=Counter)
     disagreed: Counter[str] = field(default_factory=Counter)
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How something was verified, where there is more than one way."""
+    """By check: how things were verified, where there is more than one way."""
     findings: list[Finding] = field(default_factory=list)
     postponed: frozenset[str] = frozenset()
-    """Checks that can't be failed right now: more of the operation at hand may follow."""
+    """Checks that must not fail on the current operation, since more of its records may follow:
+    their disagreements are counted as unverifiable."""
 
-    def right(self, check: str, note: str | None = None) -> None:
-        """One more thing is as it should be."""
+    def add_verified(self, check: str, note: str | None = None) -> None:
+        """Counts one thing that is as it should be. ``note``: how it was verified."""
         self.verified[check] += 1
         if note is not None:
             self.notes[check, note] += 1
 
-    def unknown(self, check: str, reason: str) -> None:
-        """One more thing could not be judged."""
+    def add_unverifiable(self, check: str, reason: str) -> None:
+        """Counts one thing that could not be checked, and why."""
         self.unverifiable[check, reason] += 1
 
-    def wrong(
+    def add_disagreement(
         self,
         check: str,
-        at: Entry,
+        at: LogEntry,
         explanation: str,
         expected: Any,
         recorded: Any,
@@ -88,9 +92,11 @@ class Tally:
         severity: str = ERROR,
         member: str | None = None,
     ) -> None:
-        """One more thing is not as it should be."""
+        """Counts one thing that is not as it should be, and keeps a finding at the record ``at``.
+        ``expected`` and ``recorded`` must be fit for JSON; ``member`` replaces the entry's own, and
+        "" stands for none."""
         if check in self.postponed:
-            self.unknown(check, END_OF_LOG)
+            self.add_unverifiable(check, END_OF_LOG)
             return
         self.disagreed[check] += 1
         self.findings.append(
@@ -109,7 +115,7 @@ class Tally:
         )
 
     def add(self, other: Tally) -> None:
-        """Take over everything that ``other`` counted."""
+        """Adds the counts and findings of ``other``."""
         self.verified.update(other.verified)
         self.unverifiable.update(other.unverifiable)
         self.disagreed.update(other.disagreed)
@@ -117,7 +123,8 @@ class Tally:
         self.findings += other.findings
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of `agreement`; ``reasons`` names why, or by what means."""
+        """The rows of `agreement`, one for each check that has any verdict. ``reasons`` counts why
+        things were unverifiable, and how others were verified."""
         return [
             {
                 "check": check,
@@ -141,7 +148,7 @@ class Tally:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings by severity, then by place."""
+    """Findings sorted by severity, the most severe first, then by partition and offset."""
     return sorted(
         findings,
         key=lambda f: (-SEVERITIES.index(f.severity), f.partition or 0, f.offset or 0),
@@ -149,5 +156,5 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def as_json(value: Any) -> str:
-    """``value`` as JSON with sorted keys."""
+    """``value`` as JSON with sorted keys; a set or another iterable becomes a list."""
     return orjson.dumps(value, list, orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()

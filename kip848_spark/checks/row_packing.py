@@ -1,5 +1,6 @@
-"""Rows of the state tables, those of a group in one: most of what an audit's tasks are given would
-otherwise be rows that say little each.
+"""Packs the rows of a state table, so that a group has one row with all of them as JSON.
+
+Most of what an audit task is given would otherwise be short rows of the state tables.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pyarrow as pa
 from kip848_spark.checks.state import COMPARED, KEYS
 from kip848_spark.wire.batches import Batches, BatchFunction
 
-PACKED = pa.schema(
+PACKED_ROWS = pa.schema(
     [
         ("group_id", pa.string()),
         ("partition", pa.int32()),
@@ -19,14 +20,14 @@ PACKED = pa.schema(
         ("value", pa.string()),
     ]
 )
-"""``kind`` is the state table; ``value`` is JSON, a list of rows, each a list of what stands in the
-table's columns `KEYS` and `COMPARED`."""
+"""``kind`` is the state table. ``value`` is JSON: a list of rows, each a list of the values in the
+table's columns `KEYS` and `COMPARED`, in that order."""
 _ROWS = 10_000
 
 
-def packed(table: str) -> BatchFunction:
-    """Rows of a state table to rows of `PACKED`, of partition 0; a group whose rows do not stand
-    side by side has more than one."""
+def packer(table: str) -> BatchFunction:
+    """A function of Arrow batches: rows of a state table to `PACKED_ROWS`, with partition 0. A
+    group whose rows are not adjacent gets more than one packed row."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
@@ -37,16 +38,16 @@ def packed(table: str) -> BatchFunction:
 
 
 def pack(table: str, rows: pa.RecordBatch, partition: int) -> pa.RecordBatch:
-    """Rows of ``table``, all of ``partition``, to rows of `PACKED`."""
+    """Rows of ``table``, all of ``partition``, as `PACKED_ROWS`. ``rows`` must not be empty."""
     columns = (rows.column(name).to_pylist() for name in (*KEYS[table], *COMPARED[table]))
-    told = list(zip(*columns, strict=True))
+    values = list(zip(*columns, strict=True))
     groups = rows.column("group_id")
     ids = groups.dictionary_encode().indices.to_numpy()
     ends = [*np.flatnonzero(np.diff(ids)) + 1, len(ids)]
     begins = [0, *ends[:-1]]
-    values = [orjson.dumps(told[a:b]).decode() for a, b in zip(begins, ends, strict=True)]
-    kind, place = pa.repeat(pa.scalar(table), len(ends)), pa.repeat(partition, len(ends))
+    packed = [orjson.dumps(values[a:b]).decode() for a, b in zip(begins, ends, strict=True)]
+    kinds, partitions = pa.repeat(pa.scalar(table), len(ends)), pa.repeat(partition, len(ends))
     return pa.record_batch(
-        [groups.take(pa.array(begins)), place.cast(pa.int32()), kind, pa.array(values)],
-        schema=PACKED,
+        [groups.take(pa.array(begins)), partitions.cast(pa.int32()), kinds, pa.array(packed)],
+        schema=PACKED_ROWS,
     )

@@ -1,15 +1,16 @@
-"""Share and streams groups: epochs, ownership of active tasks, and the order of records.
+"""Checks share and streams groups: epochs, ownership of active tasks, and the order of records.
 
-Their assignors and what a member may reconcile to are not judged; each such record is counted as
-unverifiable. The rules are those that logs of 4.1.2, 4.2.0 and 4.3.1 keep.
+Their targets, the transitions of members and the metadata hash are not checked; each such record is
+counted as unverifiable. The rules hold in the captured logs of 4.1.2, 4.2.0 and 4.3.1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kip848_spark.checks.log_entries import Entry
-from kip848_spark.checks.record_order import never_joined, nothing_there
+from kip848_spark.checks.context import AuditContext
+from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.record_order import report_orphan_tombstone, report_unknown_member
 from kip848_spark.checks.results import (
     CRITICAL,
     EPOCHS,
@@ -21,11 +22,10 @@ from kip848_spark.checks.results import (
     TRANSITIONS,
     Tally,
 )
-from kip848_spark.checks.settings import Settings
 
-NOT_JUDGED = "a share or streams group: only epochs, ownership and record order are judged"
+NOT_CHECKED = "a share or streams group, of which only epochs, ownership and order are checked"
 _FIRST_EPOCHS = (1, 2)
-"""4.3 makes a group at epoch 1, those before at 0; its first record is one later."""
+"""4.3 creates a group with epoch 1, earlier releases with 0; the first record is one higher."""
 _TASKS = ("activeTasks", "activeTasksPendingRevocation")
 
 GROUP, MEMBER, TARGET_EPOCH, TARGET, CURRENT = (
@@ -35,169 +35,174 @@ _ROLES = {
     "10": MEMBER, "11": GROUP, "12": TARGET_EPOCH, "13": TARGET, "14": CURRENT,
     "17": GROUP, "19": MEMBER, "20": TARGET_EPOCH, "21": TARGET, "22": CURRENT,
 }  # fmt: skip
-Task = tuple[str, int]
+ActiveTask = tuple[str, int]
+"""Subtopology id and partition."""
 
 
 @dataclass(slots=True)
-class _State:
-    """What the records seen since the log was last whole say. None: not seen."""
+class _GroupState:
+    """What the records since the last gap say. An epoch is None if no record gave it."""
 
     epoch: int | None = None
     target_epoch: int | None = None
     members: set[str] = field(default_factory=set)
     epochs: dict[str, int] = field(default_factory=dict)
     """Member epochs."""
-    owners: dict[Task, str] = field(default_factory=dict)
+    owners: dict[ActiveTask, str] = field(default_factory=dict)
 
 
-class OtherGroupAudit:
-    """Judges one share or streams group: `add` its records, then `finish`."""
+class ShareStreamsAudit:
+    """Checks one share or streams group: `add` its records in offset order, then `finish`."""
 
-    def __init__(self, partition: int, group_id: str, settings: Settings) -> None:
+    def __init__(self, partition: int, group_id: str, context: AuditContext) -> None:
         self.partition = partition
         self.group_id = group_id
-        self.settings = settings
+        self.context = context
         self._counted = Tally()
         self._tally = self._counted
-        self._state = _State()
-        self._sure = True
-        self._census = True
+        self._state = _GroupState()
+        self._past_gaps = True
+        self._complete = True
         self._seen: set[tuple[str, str]] = set()
         self._last = -1
 
-    def add(self, entry: Entry) -> None:
-        """The next record of the group."""
-        if self.settings.coverage.doubt(self.partition, self._last, entry.offset) is not None:
-            self.doubt()
+    def add(self, entry: LogEntry) -> None:
+        """Takes the next record of the group."""
+        if (
+            self.context.coverage.suspect_range(self.partition, self._last, entry.offset)
+            is not None
+        ):
+            self.mark_gap()
         self._last = entry.offset
-        self._tally = self._counted if self.settings.counts(entry) else Tally()
+        self._tally = self._counted if self.context.counts(entry) else Tally()
         role = _ROLES.get(entry.kind)
         if role is None:
             return
-        if self._sure:
-            self._judge(role, entry)
+        if self._past_gaps:
+            self._check(role, entry)
         else:
-            self._unknown(role, entry, GAP)
-            # The cleaner leaves one record a key: a second one lies behind what it has cleaned.
-            self._sure = entry.key in self._seen
+            self._add_unverifiable(role, entry, GAP)
+            # The cleaner keeps one record of each key: a second one is beyond what it has cleaned.
+            self._past_gaps = entry.key in self._seen
         self._seen.add(entry.key)
         self._apply(role, entry)
 
-    def doubt(self) -> None:
+    def mark_gap(self) -> None:
         """Records may be missing here: nothing is known of the group any more."""
-        self._state, self._sure, self._census = _State(), False, False
+        self._state, self._past_gaps, self._complete = _GroupState(), False, False
         self._seen.clear()
 
     def finish(self) -> Tally:
-        """What it came to."""
+        """All verdicts on the group."""
         return self._counted
 
-    def _unknown(self, role: str, entry: Entry, reason: str) -> None:
-        self._tally.unknown(ORDER, reason)
+    def _add_unverifiable(self, role: str, entry: LogEntry, reason: str) -> None:
+        self._tally.add_unverifiable(ORDER, reason)
         if entry.value is None:
             return
         if role in (GROUP, TARGET_EPOCH, CURRENT):
-            self._tally.unknown(EPOCHS, reason)
-        self._beyond(role, entry)
+            self._tally.add_unverifiable(EPOCHS, reason)
+        self._count_unchecked(role, entry)
         if role == CURRENT and entry.kind == "22":
-            self._tally.unknown(OWNERSHIP, reason)
+            self._tally.add_unverifiable(OWNERSHIP, reason)
 
-    def _beyond(self, role: str, entry: Entry) -> None:
-        """Count what is never judged of these groups."""
+    def _count_unchecked(self, role: str, entry: LogEntry) -> None:
+        """Counts what is never checked of these groups."""
         if role == TARGET_EPOCH:
-            self._tally.unknown(TARGETS, NOT_JUDGED)
+            self._tally.add_unverifiable(TARGETS, NOT_CHECKED)
         elif role == CURRENT:
-            self._tally.unknown(TRANSITIONS, NOT_JUDGED)
+            self._tally.add_unverifiable(TRANSITIONS, NOT_CHECKED)
         elif role == GROUP and (entry.value or {}).get("metadataHash"):
-            self._tally.unknown(HASH, NOT_JUDGED)
+            self._tally.add_unverifiable(HASH, NOT_CHECKED)
 
-    def _judge(self, role: str, entry: Entry) -> None:
-        self._order(role, entry)
+    def _check(self, role: str, entry: LogEntry) -> None:
+        self._check_order(role, entry)
         if entry.value is None:
             return
-        self._beyond(role, entry)
+        self._count_unchecked(role, entry)
         if role == GROUP:
-            self._group_epoch(entry, entry.value["epoch"])
+            self._check_group_epoch(entry, entry.value["epoch"])
         elif role == TARGET_EPOCH:
-            self._target_epoch(entry, entry.value["assignmentEpoch"])
+            self._check_target_epoch(entry, entry.value["assignmentEpoch"])
         elif role == CURRENT:
-            self._member_epoch(entry)
+            self._check_member_epoch(entry)
             if entry.kind == "22":
-                self._ownership(entry)
+                self._check_ownership(entry)
 
-    def _order(self, role: str, entry: Entry) -> None:
-        there = entry.member in self._state.members
-        if there or not self._census:
-            self._tally.right(ORDER)
+    def _check_order(self, role: str, entry: LogEntry) -> None:
+        exists = entry.member in self._state.members
+        if exists or not self._complete:
+            self._tally.add_verified(ORDER)
         elif entry.value is not None and role in (TARGET, CURRENT):
-            never_joined(self._tally, entry)
+            report_unknown_member(self._tally, entry)
         elif entry.value is None and role == MEMBER:
-            nothing_there(self._tally, entry)
+            report_orphan_tombstone(self._tally, entry)
         else:
-            self._tally.right(ORDER)
+            self._tally.add_verified(ORDER)
 
-    def _group_epoch(self, entry: Entry, epoch: int) -> None:
+    def _check_group_epoch(self, entry: LogEntry, epoch: int) -> None:
         before = self._state.epoch
-        if before is None and not self._census:
-            self._tally.unknown(EPOCHS, GAP)
+        if before is None and not self._complete:
+            self._tally.add_unverifiable(EPOCHS, GAP)
         elif epoch in (_FIRST_EPOCHS if before is None else (before + 1,)):
-            self._tally.right(EPOCHS)
+            self._tally.add_verified(EPOCHS)
         else:
             expected = min(_FIRST_EPOCHS) if before is None else before + 1
-            self._tally.wrong(
+            self._tally.add_disagreement(
                 EPOCHS,
                 entry,
-                f"The group's epoch must be {expected} here, one more than before: look for a lost "
-                "record or a second writer.",
+                f"Expected group epoch {expected}, one more than before, found {epoch}: look for a "
+                "lost record or a second writer.",
                 expected,
                 epoch,
             )
 
-    def _target_epoch(self, entry: Entry, epoch: int) -> None:
+    def _check_target_epoch(self, entry: LogEntry, epoch: int) -> None:
         state = self._state
         if state.epoch is None:
-            self._tally.unknown(EPOCHS, GAP)
+            self._tally.add_unverifiable(EPOCHS, GAP)
         elif epoch == state.epoch and epoch > (state.target_epoch or 0):
-            self._tally.right(EPOCHS)
+            self._tally.add_verified(EPOCHS)
         else:
-            self._tally.wrong(
+            self._tally.add_disagreement(
                 EPOCHS,
                 entry,
-                f"The target is marked as made for epoch {epoch}, but the group is at "
-                f"{state.epoch}: members will converge to an epoch that is not the group's; look "
-                "for a lost record, and restart one member of the group.",
+                f"The target is marked as computed for epoch {epoch}, but the group is at epoch "
+                f"{state.epoch}. Members will converge to a wrong epoch: look for a lost record, "
+                "and restart one member of the group.",
                 state.epoch,
                 epoch,
             )
 
-    def _member_epoch(self, entry: Entry) -> None:
+    def _check_member_epoch(self, entry: LogEntry) -> None:
         value, state = entry.value, self._state
         assert value is not None
         epoch, previous = value["memberEpoch"], value["previousMemberEpoch"]
         before = state.epochs.get(entry.member)
         target = state.target_epoch
-        if target is None and self._census:
-            target = min(_FIRST_EPOCHS)  # of a group that 4.3 has just made
-        if target is None or (before is None and not self._census):
-            self._tally.unknown(EPOCHS, GAP)
+        if target is None and self._complete:
+            target = min(_FIRST_EPOCHS)  # of a group that 4.3 has just created
+        if target is None or (before is None and not self._complete):
+            self._tally.add_unverifiable(EPOCHS, GAP)
             return
-        if epoch <= 0:  # a static member that left for a while, or took its place again
-            self._tally.right(EPOCHS)
+        if epoch <= 0:  # a static member that left temporarily, or rejoined
+            self._tally.add_verified(EPOCHS)
             return
         least = max(before or 0, 0)
         if least <= epoch <= target and (before is None or before <= 0 or previous == before):
-            self._tally.right(EPOCHS)
+            self._tally.add_verified(EPOCHS)
             return
-        self._tally.wrong(
+        self._tally.add_disagreement(
             EPOCHS,
             entry,
-            f"The member's epoch is {epoch}, which must be from {least} up to the target's, "
-            f"{target}, and the one before it {before}: the member will be fenced; restart it.",
+            f"The member's epoch is {epoch} and its previous one {previous}. Expected an epoch of "
+            f"at least {least} and at most the target epoch {target}, and the previous epoch "
+            f"{before}. The member will be fenced: restart it.",
             {"least": least, "target": target, "previous": before},
             {"memberEpoch": epoch, "previousMemberEpoch": previous},
         )
 
-    def _ownership(self, entry: Entry) -> None:
+    def _check_ownership(self, entry: LogEntry) -> None:
         taken = {
             task: owner
             for task in _tasks(entry)
@@ -205,26 +210,26 @@ class OtherGroupAudit:
         }
         if taken:
             (subtopology, number), owner = min(taken.items())
-            self._tally.wrong(
+            self._tally.add_disagreement(
                 OWNERSHIP,
                 entry,
-                f"Task {subtopology}_{number} is active at two members from here on, {owner} and "
-                f"{entry.member}: both may process its records; restart one of the two.",
+                f"Task {subtopology}_{number} is active on two members from here on, {owner} and "
+                f"{entry.member}. Both may process its records: restart one of the two.",
                 {"owner": owner, "task": [subtopology, number]},
                 entry.record["value"]["data"],
                 severity=CRITICAL,
             )
-        elif self._census:
-            self._tally.right(OWNERSHIP)
+        elif self._complete:
+            self._tally.add_verified(OWNERSHIP)
         else:
-            self._tally.unknown(OWNERSHIP, GAP)
+            self._tally.add_unverifiable(OWNERSHIP, GAP)
 
-    def _apply(self, role: str, entry: Entry) -> None:
+    def _apply(self, role: str, entry: LogEntry) -> None:
         state, value = self._state, entry.value
         if role == GROUP:
             if value is None:
-                self._state = _State()
-                self._census = self._census or self._sure
+                self._state = _GroupState()
+                self._complete = self._complete or self._past_gaps
                 self._seen.clear()
             else:
                 state.epoch = value["epoch"]
@@ -241,7 +246,7 @@ class OtherGroupAudit:
                 state.owners |= dict.fromkeys(_tasks(entry), entry.member)
 
 
-def _tasks(entry: Entry) -> list[Task]:
+def _tasks(entry: LogEntry) -> list[ActiveTask]:
     value = entry.value or {}
     return [
         (row["subtopologyId"], number)

@@ -1,7 +1,8 @@
-"""The state as the reference replays it, row for row in the form of the tables.
+"""The state as the reference replays it, as rows of the state tables.
 
-Two programs that were written apart, one record at a time in plain Python and one in columns, must
-come to the same rows of `groups`, `members` and `assignments`.
+Two programs that share no code replay the same records: the reference one record at a time in plain
+Python, `kip848_spark.state` in columns. They must give the same rows of `groups`, `members`,
+`assignments` and `offsets`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.config import BrokerConfig
@@ -45,14 +46,16 @@ COMPARED: dict[str, tuple[str, ...]] = {
     ASSIGNMENTS: ("assignment_epoch",),
     OFFSETS: ("committed_offset", "leader_epoch", "metadata", "topic_id", "offset"),
 }  # fmt: skip
-"""The columns of each table that are compared; those of its key tell which row is which."""
+"""The columns of each table that are compared."""
 KEYS: dict[str, tuple[str, ...]] = {
     GROUPS: (),
     MEMBERS: ("member_id",),
     ASSIGNMENTS: ("member_id", "role", "topic_id", "topic", "topic_partition"),
     OFFSETS: ("topic", "topic_partition"),
 }
-JUDGED_TYPES = ("classic", "consumer")
+"""The columns of each table that identify a row within its group."""
+REPLAYED_TYPES = ("classic", "consumer")
+"""The types of group that the reference replays."""
 
 _STATES = {
     MemberState.STABLE: "stable",
@@ -62,68 +65,71 @@ _STATES = {
 }
 
 
-class _Unsaid:
-    """The one value of a column on which nothing is said."""
+class _NotCompared:
+    """The type of `NOT_COMPARED`."""
 
 
-UNSAID = _Unsaid()
+NOT_COMPARED = _NotCompared()
+"""Stands for a value that the reference does not know."""
 
 
 StateRow = tuple[Any, ...]
-"""A row of a state table: the table, the group, the columns `KEYS`, which tell it from the group's
-others, and what it says in the columns `COMPARED`, where that may be `UNSAID`."""
+"""A row of a state table: the table's name, the group id, the values of the columns `KEYS`, then
+those of the columns `COMPARED`, of which some may be `NOT_COMPARED`."""
 
 
 def identity_of(row: StateRow) -> StateRow:
-    """What tells a row from all others."""
+    """The table, the group id and the values of the columns `KEYS`."""
     return row[: 2 + len(KEYS[row[0]])]
 
 
-def said_of(row: StateRow) -> StateRow:
-    """What a row says, in the columns `COMPARED`."""
+def values_of(row: StateRow) -> StateRow:
+    """The values of the columns `COMPARED`."""
     return row[2 + len(KEYS[row[0]]) :]
 
 
 def named_identity(row: StateRow) -> dict[str, Any]:
-    """The columns of the key by their names."""
+    """The values of the columns `KEYS`, by column."""
     return dict(zip(KEYS[row[0]], identity_of(row)[2:], strict=True))
 
 
-def named_said(row: StateRow) -> dict[str, Any]:
-    """What is said, by the columns' names."""
-    columns = zip(COMPARED[row[0]], said_of(row), strict=True)
-    return {name: value for name, value in columns if value is not UNSAID}
+def named_values(row: StateRow) -> dict[str, Any]:
+    """The values of the columns `COMPARED`, by column, without those that are `NOT_COMPARED`."""
+    columns = zip(COMPARED[row[0]], values_of(row), strict=True)
+    return {name: value for name, value in columns if value is not NOT_COMPARED}
 
 
 def member_of(row: StateRow) -> str | None:
-    """The member that the row is of, if it is of one."""
+    """The member that the row belongs to; None for rows of `groups` and `offsets`."""
     return row[2] if row[0] in (MEMBERS, ASSIGNMENTS) else None
 
 
 def state_row(
-    table: str, group_id: str, row: Mapping[str, Any], unsaid: Collection[str] = ()
+    table: str, group_id: str, row: Mapping[str, Any], not_compared: Collection[str] = ()
 ) -> StateRow:
-    """A row of a table in the form in which rows are compared, without the columns ``unsaid``."""
-    said = {name: row.get(name) for name in COMPARED[table]}
+    """A row of a table in the form in which rows are compared. The columns in ``not_compared`` are
+    left out of the comparison."""
+    values = {name: row.get(name) for name in COMPARED[table]}
     key = [row[name] for name in KEYS[table]]
     if table == ASSIGNMENTS and row["topic_id"] is not None:
-        key[KEYS[table].index("topic")] = None  # a name is another word for the id
-    if table == GROUPS and row["type"] == "classic" and not said["protocol_type"]:
-        said["epoch"] = said["epoch"] or None  # a group of commits alone has no generation
+        key[KEYS[table].index("topic")] = None  # the id says it already
+    if table == GROUPS and row["type"] == "classic" and not values["protocol_type"]:
+        values["epoch"] = values["epoch"] or None  # a group of commits alone has no generation
     if table == GROUPS and row["type"] == "consumer":
-        said["metadata_hash"] = said["metadata_hash"] or 0
-    if table == MEMBERS:  # without its key 5 a member has none of these: unknown here, empty there
+        values["metadata_hash"] = values["metadata_hash"] or 0
+    if table == MEMBERS:  # of a member without key 5, the tables have null and the reference ""
         for name in ("client_id", "client_host"):
-            said[name] = said[name] or None
-        said["subscribed_topics"] = tuple(said["subscribed_topics"] or ()) or None
-    for name in unsaid:
-        said[name] = UNSAID
-    return (table, group_id, *key, *said.values())
+            values[name] = values[name] or None
+        values["subscribed_topics"] = tuple(values["subscribed_topics"] or ()) or None
+    for name in not_compared:
+        values[name] = NOT_COMPARED
+    return (table, group_id, *key, *values.values())
 
 
 def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list[StateRow]:
-    """Rows of a table, told by their columns `KEYS` and `COMPARED`, as `state_row` makes them."""
-    if table == ASSIGNMENTS:  # of which there are more than of all others
+    """Many rows of a table, each given by its columns `KEYS` and `COMPARED`, as `state_row` makes
+    them."""
+    if table == ASSIGNMENTS:  # most rows are of this table
         return [
             (table, group_id, member, role, id_, topic if id_ is None else None, number, epoch)
             for member, role, id_, topic, number, epoch in rows
@@ -133,25 +139,25 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
 
 
 class Reference:
-    """A group as the reference replays it, from all its records, into `shard`."""
+    """A group as the reference coordinator replays it, in a shard of its own."""
 
     def __init__(self, group_id: str, releases: tuple[Release, ...]) -> None:
         self.group_id = group_id
         self.fault: str | None = None
-        """Why a broker would not load the group; then there is nothing to compare with."""
+        """Why a broker would refuse to load the group; then there is no state to compare."""
         self.shard = Shard(releases[-1], BrokerConfig(releases[-1]))
         self._recorded: set[str] = set()
-        """Which of keys 3 and 6 the group has on record."""
+        """The key types of which the group has a value."""
 
-    def written_by(self, release: Release) -> None:
-        """The log goes on in this release."""
+    def set_release(self, release: Release) -> None:
+        """Sets the release that wrote the records from here on."""
         self.shard.release = release
         group = self.shard.groups.get(self.group_id)
         if isinstance(group, ConsumerGroup):
             group.release = release
 
-    def replay(self, entry: Entry) -> str | None:
-        """The next record; what a broker would say if it refused to load it."""
+    def replay(self, entry: LogEntry) -> str | None:
+        """Replays the next record. Returns why a broker would refuse to load it, or None."""
         self.shard.now = entry.timestamp
         fault: str | None = None
         try:
@@ -168,31 +174,32 @@ class Reference:
         return fault
 
     def rows(self) -> Iterator[StateRow]:
-        """The rows of the state tables; none if the group is not there, or can't be loaded."""
+        """The rows of `groups`, `members` and `assignments`; none if the group does not exist, or a
+        broker would refuse to load it."""
         group = self.shard.groups.get(self.group_id)
         if self.fault is not None or group is None:
             return
         rows = _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
-        unsaid = self._unsaid() if isinstance(group, ConsumerGroup) else ()
+        unknown = self._unknown_columns() if isinstance(group, ConsumerGroup) else ()
         for table, row in rows:
-            yield state_row(table, self.group_id, row, unsaid if table == GROUPS else ())
+            yield state_row(table, self.group_id, row, unknown if table == GROUPS else ())
         if isinstance(group, ConsumerGroup):
             yield from _assignments(group)
 
-    def _unsaid(self) -> Collection[str]:
-        """Columns of `groups` that stand for records that are not there: what an epoch is then
-        depends on the broker's release."""
-        unsaid = set()
+    def _unknown_columns(self) -> Collection[str]:
+        """Columns of `groups` that depend on a record which is not there: the epoch of a group
+        without key 3 or 6 is 0 or 1, by release."""
+        unknown = set()
         for kind, column in ((records.GROUP, "epoch"), (records.TARGET_EPOCH, "target_epoch")):
             if kind not in self._recorded:
-                unsaid |= {column, "state"}
-        return unsaid
+                unknown |= {column, "state"}
+        return unknown
 
     def offset_rows(self) -> Iterator[StateRow]:
-        """The rows of `offsets`, if all commits of the group were replayed."""
+        """The rows of `offsets`, for the keys whose commits were replayed."""
         for (topic, number), held in self.shard.offsets.group(self.group_id).items():
             if not topic:
-                continue  # stands for a commit that only had to make the group
+                continue  # a placeholder for a commit that creates the group
             row = {
                 "topic": topic,
                 "topic_partition": number,
@@ -236,7 +243,7 @@ def _member(member: Member) -> dict[str, Any]:
         "subscribed_topics": sorted(member.topic_names),
         "subscribed_regex": member.regex or None,
         "assignor": member.server_assignor,
-        # Without a key 8 both are 0 and -1, whether it is yet to come or was taken away.
+        # Without a key 8 the epochs are 0 and -1, whether it was deleted or not written yet.
         "member_epoch": JOIN if member.epoch == LEAVE else member.epoch,
         "previous_member_epoch": member.previous_epoch,
         "member_state": _STATES[member.state],

@@ -1,4 +1,4 @@
-"""Check 1: the rows of the state tables against those that the reference comes to."""
+"""Check `state`: the rows of the state tables against the rows of the reference's replay."""
 
 from __future__ import annotations
 
@@ -6,57 +6,68 @@ from collections.abc import Iterable
 
 from kip848_spark.checks.results import ERROR, STATE, Finding, Tally, as_json
 from kip848_spark.checks.state import (
-    UNSAID,
+    NOT_COMPARED,
     StateRow,
     identity_of,
     member_of,
     named_identity,
-    named_said,
-    said_of,
+    named_values,
+    values_of,
 )
 
-NOT_LOADED = "a broker would not load the group"
-OTHER_DIALECT = "records of a release before 4.0: not replayed by the reference"
-OTHER_TYPE = "a share or streams group: not replayed by the reference"
+NOT_LOADED = "a broker would refuse to load the group"
+OTHER_DIALECT = "records of a release before 4.0, which the reference does not replay"
+OTHER_TYPE = "a share or streams group, which the reference does not replay"
 _EXPLANATION = (
-    "The table {} and the reference's replay of the same records do not say the same of this row: "
-    "one of the two programs is wrong; please report it with these records."
+    "The table {} and the reference's replay of the same records differ in this row, so one of the "
+    "two programs is wrong. Please report it with these records."
 )
 
 
-def agree(
-    tally: Tally, ours: Iterable[StateRow], theirs: Iterable[StateRow], reason: str | None = None
+def compare_rows(
+    tally: Tally,
+    table_rows: Iterable[StateRow],
+    reference_rows: Iterable[StateRow],
+    reason: str | None = None,
 ) -> None:
-    """Counts the rows that either side has. ``reason``: why they can't be compared, if so."""
-    ours, theirs = list(ours), list(theirs)
-    same = set(ours)
-    if reason is None and len(same) == len(ours) == len(theirs) and same == set(theirs):
-        tally.verified[STATE] += len(ours)
+    """Compares the rows of one group, and counts each row that either side has. With ``reason``
+    they cannot be compared, and all count as unverifiable for it."""
+    table_rows, reference_rows = list(table_rows), list(reference_rows)
+    distinct = set(table_rows)
+    if (
+        reason is None
+        and len(distinct) == len(table_rows) == len(reference_rows)
+        and distinct == set(reference_rows)
+    ):
+        tally.verified[STATE] += len(table_rows)
         return
-    wanted = {identity_of(row): row for row in theirs}
-    for row in sorted(ours, key=repr):  # of two rows of one identity, the same one finds None
-        told = wanted.pop(identity_of(row), None)
+    missing = {identity_of(row): row for row in reference_rows}
+    for row in sorted(table_rows, key=repr):  # so that of duplicates always the same one is matched
+        expected = missing.pop(identity_of(row), None)
         if reason is not None:
-            tally.unknown(STATE, reason)
-        elif told is not None and _same(said_of(row), said_of(told)):
-            tally.right(STATE)
+            tally.add_unverifiable(STATE, reason)
+        elif expected is not None and _equal(values_of(row), values_of(expected)):
+            tally.add_verified(STATE)
         else:
-            _wrong(tally, row, told, row)
-    for row in wanted.values():
+            _add_difference(tally, row, expected, row)
+    for row in missing.values():
         if reason is not None:
-            tally.unknown(STATE, reason)
+            tally.add_unverifiable(STATE, reason)
         else:
-            _wrong(tally, row, row, None)
+            _add_difference(tally, row, row, None)
 
 
-def _same(row: StateRow, told: StateRow) -> bool:
-    """Whether a row says what the reference says of it, which may be less."""
-    return row == told or all(
-        theirs is UNSAID or ours == theirs for ours, theirs in zip(row, told, strict=True)
+def _equal(values: StateRow, expected: StateRow) -> bool:
+    """Whether the values of a row are those of the reference, as far as it knows them."""
+    return values == expected or all(
+        theirs is NOT_COMPARED or ours == theirs
+        for ours, theirs in zip(values, expected, strict=True)
     )
 
 
-def _wrong(tally: Tally, at: StateRow, told: StateRow | None, found: StateRow | None) -> None:
+def _add_difference(
+    tally: Tally, at: StateRow, expected: StateRow | None, found: StateRow | None
+) -> None:
     tally.disagreed[STATE] += 1
     tally.findings.append(
         Finding(
@@ -67,13 +78,13 @@ def _wrong(tally: Tally, at: StateRow, told: StateRow | None, found: StateRow | 
             partition=None,
             offset=None,
             timestamp=None,
-            expected=_side(at, told),
-            recorded=_side(at, found),
+            expected=_as_json(at, expected),
+            recorded=_as_json(at, found),
             explanation=_EXPLANATION.format(at[0]),
         )
     )
 
 
-def _side(at: StateRow, row: StateRow | None) -> str:
-    """A row of a state table, or its absence, as JSON."""
-    return as_json({"key": named_identity(at), "row": None if row is None else named_said(row)})
+def _as_json(at: StateRow, row: StateRow | None) -> str:
+    """A row of a state table as JSON; ``row`` is null if there is no such row."""
+    return as_json({"key": named_identity(at), "row": None if row is None else named_values(row)})

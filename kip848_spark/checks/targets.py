@@ -1,8 +1,9 @@
-"""Whether a target is what the assignor makes of the group (facts D).
+"""Compares a target with the one that the assignor computes (docs/kafka-facts.md#assignors).
 
-Where the order of a broker's tables follows from the records, the reference's assignors must give
-the very same target. Where it does not (members in one bucket, which after a restart of the broker
-come in an order that no record tells), the properties that every such target has must hold.
+A target depends on the order in which the broker iterates over its hash tables. Where the records
+determine that order, the reference's assignors must give the same target. Where they do not (member
+ids in one bucket, whose order changes when the broker restarts), the properties that every target
+of the assignor has must hold.
 """
 
 from __future__ import annotations
@@ -22,31 +23,34 @@ from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.target import GroupSnapshot, specification
 
 _MOST_ORDERS = 48
-_PLAIN_COUNT = 12
-"""Up to so many small numbers, a table lists them in their order, however it came about."""
+"""The most orders of members that are tried."""
+_MOST_SORTED = 12
+"""A hash table of up to this many small integers iterates over them in ascending order, whatever
+its history."""
 
-Shares = dict[str, dict[str, set[int]]]
+MemberShares = dict[str, dict[str, set[int]]]
 """Member -> topic id -> partitions."""
 
 
-class Verdict(NamedTuple):
-    """``fault`` is None if the target is right; ``exact`` if it had to be this very one."""
+class TargetVerdict(NamedTuple):
+    """``fault`` is None if the target is right. ``exact``: it was compared for equality, not just
+    by its properties. ``expected``: a right target."""
 
     fault: str | None
     exact: bool
-    expected: Shares | None = None
+    expected: MemberShares | None = None
 
 
-def shares_of(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> Shares:
-    """Targets without topics of no partitions."""
+def shares_of(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> MemberShares:
+    """Targets as sets, without topics that have no partitions."""
     return {
         member: {topic: set(numbers) for topic, numbers in target.items() if numbers}
         for member, target in targets.items()
     }
 
 
-def overlap(shares: Shares) -> tuple[str, int] | None:
-    """A partition that two members shall have."""
+def overlap(shares: MemberShares) -> tuple[str, int] | None:
+    """A partition that is in the targets of two members; None if there is none."""
     seen: dict[str, set[int]] = {}
     for share in shares.values():
         for topic, numbers in share.items():
@@ -58,7 +62,8 @@ def overlap(shares: Shares) -> tuple[str, int] | None:
 
 
 def assignors(group: ConsumerGroup) -> list[str]:
-    """The assignors that may have been asked: those with most votes, or a broker's defaults."""
+    """The assignors that the broker may have used: those with the most votes, or all if no member
+    votes, since the broker's configuration decides then."""
     votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
     if not votes:
         return list(ASSIGNORS)
@@ -66,39 +71,42 @@ def assignors(group: ConsumerGroup) -> list[str]:
     return sorted(name for name, count in votes.items() if count == most)
 
 
-def judge(
+def compare(
     shard: Shard,
     group: ConsumerGroup,
-    recorded: Shares,
+    recorded: MemberShares,
     before: GroupSnapshot,
     old: dict[str, dict[str, dict[int, None]]],
     topics: Proven,
     names: list[str],
-) -> Verdict:
-    """The group's target now, ``recorded`` for each member, against ``old`` and the members and
-    topics it was made from."""
+) -> TargetVerdict:
+    """Compares the ``recorded`` target with the one that an assignor in ``names`` computes.
+
+    ``before`` and ``old``: the group and its target before the operation; ``topics``: the topics
+    that the group subscribes to.
+    """
     specs = list(_specifications(shard, group, before, old, topics))
-    expected: Shares | None = None
+    expected: MemberShares | None = None
     for spec in specs:
         for name in names:
-            shares = _assigned(name, spec)
+            shares = _compute(name, spec)
             if shares == recorded:
-                return Verdict(None, exact=True)
+                return TargetVerdict(None, exact=True)
             expected = expected or shares
     spec = specs[0]
-    broken = _broken(spec, recorded) if "uniform" in names else "is not the range assignor's"
-    if broken is None:
+    fault = _property_fault(spec, recorded) if "uniform" in names else "is not the range assignor's"
+    if fault is None:
         orders = _orders(spec)
         if orders is None:
-            return Verdict(None, exact=False)
+            return TargetVerdict(None, exact=False)
         for members, uniform in itertools.product(orders, specs):
             order = tuple(sorted(uniform.members, key=lambda m: members.index(m.member_id)))
-            if _assigned("uniform", replace(uniform, members=order)) == recorded:
-                return Verdict(None, exact=True)
-    return Verdict(broken or "is not the uniform assignor's", exact=True, expected=expected)
+            if _compute("uniform", replace(uniform, members=order)) == recorded:
+                return TargetVerdict(None, exact=True)
+    return TargetVerdict(fault or "is not the uniform assignor's", exact=True, expected=expected)
 
 
-def _assigned(name: str, spec: AssignmentSpec) -> Shares:
+def _compute(name: str, spec: AssignmentSpec) -> MemberShares:
     return shares_of(ASSIGNORS[name](spec))
 
 
@@ -109,16 +117,17 @@ def _specifications(
     old: dict[str, dict[str, dict[int, None]]],
     topics: Proven,
 ) -> Iterator[AssignmentSpec]:
-    """The group as the assignor may have seen it: by its subscriptions now, or as they were."""
+    """The inputs that the assignor may have been given: the members' subscriptions are the current
+    ones, but whether they count as equal may be as before the operation."""
     for name in shard.topics.names():
         if topics.get(name) != shard.topics.named(name):
             shard.topics.delete(name)
     for topic in topics.values():
         if shard.topics.named(topic.name) != topic:
             shard.topics.put(topic)
-    known = [member for member in before.member_order if member in group.members]
-    there = set(known)
-    order = string_order([*known, *(m for m in group.members if m not in there)])
+    remaining = [member for member in before.member_order if member in group.members]
+    old_members = set(remaining)
+    order = string_order([*remaining, *(m for m in group.members if m not in old_members)])
     new, group.targets = group.targets, old
     try:
         for homogeneous in dict.fromkeys((group.homogeneous(), before.homogeneous)):
@@ -128,13 +137,13 @@ def _specifications(
 
 
 def _orders(spec: AssignmentSpec) -> list[list[str]] | None:
-    """Every order the members may be visited in, whatever the history of the broker's tables; None
-    if there are too many, or if topics or partitions may come in more than one order."""
+    """Every order in which the broker may iterate over the members, whatever its hash tables'
+    history. None if there are too many, or if topics or partitions may have more than one order."""
     members = [member.member_id for member in spec.members]
     topics = list(spec.partitions)
     if uuid_order(topics) != uuid_order(topics[::-1]):
         return None
-    if any(count > _PLAIN_COUNT for count in spec.partitions.values()):
+    if any(count > _MOST_SORTED for count in spec.partitions.values()):
         return None
     buckets: dict[int, list[str]] = {}
     mask = grown_size(16, len(members)) - 1
@@ -147,31 +156,32 @@ def _orders(spec: AssignmentSpec) -> list[list[str]] | None:
     return [[member for tied in chosen for member in tied] for chosen in choices]
 
 
-def _broken(spec: AssignmentSpec, shares: Shares) -> str | None:
-    """The first property of a uniform target that does not hold."""
+def _property_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
+    """The first property of a uniform target that does not hold; None if all hold."""
     for member in spec.members:
         for topic, numbers in shares[member.member_id].items():
             if topic not in member.topics:
-                return f"gives {member.member_id} topic {topic}, which it does not ask for"
+                return f"gives {member.member_id} topic {topic}, to which it does not subscribe"
             if max(numbers) >= spec.partitions[topic]:
-                return f"gives out {topic}-{max(numbers)}, which does not exist"
+                return f"contains {topic}-{max(numbers)}, which does not exist"
     for topic, count in spec.partitions.items():
-        given = set().union(*(share.get(topic, ()) for share in shares.values()))
-        if len(given) < count:
-            return f"leaves out {topic}-{min(set(range(count)) - given)}"
+        assigned = set().union(*(share.get(topic, ()) for share in shares.values()))
+        if len(assigned) < count:
+            return f"leaves out {topic}-{min(set(range(count)) - assigned)}"
     if spec.homogeneous and spec.members:
-        return _uneven(spec, shares)
-    return _unlevel(spec, shares)
+        return _homogeneous_fault(spec, shares)
+    return _heterogeneous_fault(spec, shares)
 
 
-def _uneven(spec: AssignmentSpec, shares: Shares) -> str | None:
+def _homogeneous_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
+    """All members subscribe to the same topics: a target is even, and moves as little as it can."""
     sizes = {member: sum(map(len, share.values())) for member, share in shares.items()}
     quota, extras = divmod(sum(spec.partitions.values()), len(spec.members))
     if sorted(sizes.values(), reverse=True) != [quota + 1] * extras + [quota] * (
         len(sizes) - extras
     ):
         return "is not even"
-    old = [_olds(member) for member in spec.members]
+    old = [_old_target(member) for member in spec.members]
     kept = sum(
         len(olds & {(t, n) for t, ns in shares[member.member_id].items() for n in ns})
         for member, olds in zip(spec.members, old, strict=True)
@@ -182,16 +192,22 @@ def _uneven(spec: AssignmentSpec, shares: Shares) -> str | None:
     return None
 
 
-def _olds(member: MemberSpec) -> set[tuple[str, int]]:
+def _old_target(member: MemberSpec) -> set[tuple[str, int]]:
     return {(t, n) for t, ns in member.target.items() if t in member.topics for n in ns}
 
 
-def _unlevel(spec: AssignmentSpec, shares: Shares) -> str | None:
+def _heterogeneous_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
+    """Members subscribe to different topics: no partition can be moved to a member that has two
+    fewer."""
     loads = {member: sum(map(len, share.values())) for member, share in shares.items()}
     for topic in spec.partitions:
-        askers = [member.member_id for member in spec.members if topic in member.topics]
-        owners = [member for member in askers if shares[member].get(topic)]
-        for owner, asker in itertools.product(owners, [min(askers, key=loads.__getitem__)]):
-            if loads[owner] - loads[asker] > 1:
-                return f"gives {owner} {loads[owner]} partitions and {asker} {loads[asker]}"
+        subscribers = [member.member_id for member in spec.members if topic in member.topics]
+        owners = [member for member in subscribers if shares[member].get(topic)]
+        for owner, subscriber in itertools.product(
+            owners, [min(subscribers, key=loads.__getitem__)]
+        ):
+            if loads[owner] - loads[subscriber] > 1:
+                return (
+                    f"gives {owner} {loads[owner]} partitions and {subscriber} {loads[subscriber]}"
+                )
     return None

@@ -1,8 +1,9 @@
-"""The topics a group asked for, as they must have been: proven by record 4 or by the hash.
+"""The topics that a group subscribed to at some time: proven by a record of key 4, or by the hash.
 
-A hash says nothing by itself, but a set of topics that gives it is, for all practical purposes,
-the one it was made of. So what is known (names and ids, partition counts now, in targets, or
-before) is tried, and what fits is proven: its ids and counts then hold for the targets, too.
+A metadata hash cannot be inverted. But a set of topics that gives it is, for all practical
+purposes, the set it was computed from. So the known names, ids and partition counts (current ones,
+those in targets, earlier ones) are tried. Topics that give the hash are proven, and their ids and
+counts then serve to check the targets as well.
 """
 
 from __future__ import annotations
@@ -16,38 +17,39 @@ from functools import cached_property
 from kip848_spark.coordinator.topics import Topic, Topics
 
 _MOST_COUNTS = 64
-"""Partition counts that are tried for one topic, beside those that are known."""
+"""Partition counts that are tried for one topic, beside the known ones."""
 _MOST_TRIES = 4096
+"""Combinations of topics that are tried for one hash."""
 _LIKELY = 3
-"""Options of a topic that are tried first."""
+"""Options of each topic that are tried first."""
 MOST_PARTITIONS = 1_000_000
-"""More than a topic has: a number beyond comes from a damaged record, and is not counted up to."""
+"""More partitions than a topic has: a higher number comes from a damaged record."""
 
 Proven = dict[str, Topic]
-"""Name -> topic, for those of a group's topics that exist."""
+"""Name -> topic, for the topics that the group subscribes to and that exist."""
 
 
 @dataclass(frozen=True)
 class KnownTopics:
-    """What is known of the cluster's topics. ``listed`` are all there were when the cluster was
-    asked (empty if it never was); ``names`` tells ids that were seen anywhere."""
+    """What is known of the cluster's topics. ``listed``: all topics by name, as a run last listed
+    them (empty if none did). ``names``: topic id to name, for every id in the records."""
 
     listed: Mapping[str, Topic] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, listed: Iterable[Topic], pairs: Iterable[tuple[str, str]] = ()) -> KnownTopics:
-        """From the topics of the cluster and further (topic id, name) pairs."""
+        """From the topics that the cluster listed, and further (topic id, name) pairs."""
         by_name = {topic.name: topic for topic in listed}
         names = {topic.topic_id: topic.name for topic in by_name.values()}
         return cls(by_name, dict(pairs) | names)
 
     def name_of(self, topic_id: str) -> str | None:
-        """The name of a topic: an id never changes its name."""
+        """The name of a topic; None if it is not known. A topic id never changes its name."""
         return self.names.get(topic_id)
 
     def ids_of(self, name: str) -> list[str]:
-        """Every id that a topic of this name is known to have had."""
+        """Every known id of a topic of this name: a recreated topic has another id."""
         return self._ids.get(name, [])
 
     @cached_property
@@ -59,7 +61,7 @@ class KnownTopics:
 
 
 def hash_of(topics: Collection[Topic]) -> int:
-    """The metadata hash of these topics."""
+    """The metadata hash of these topics (docs/kafka-facts.md#hashes)."""
     image = Topics()
     for topic in topics:
         image.put(topic)
@@ -67,31 +69,31 @@ def hash_of(topics: Collection[Topic]) -> int:
 
 
 def on_racks(topics: Proven) -> bool:
-    """Whether replicas of these topics are on racks. They may be moved to others, and back."""
+    """Whether replicas of these topics are on racks; they may be moved between racks."""
     return any(any(topic.racks) for topic in topics.values())
 
 
 @dataclass
 class Prover:
-    """Finds the topics behind a group's metadata hashes, and remembers what it found."""
+    """Finds the topics behind a group's metadata hashes, and caches them."""
 
     known: KnownTopics
     proven: Proven | None = None
     """The topics of the newest hash; None if they could not be found."""
     rackless: bool = False
-    """A hash was right once, and without racks."""
+    """True once a hash was right without racks."""
 
     def __post_init__(self) -> None:
         self._last: Proven = {}
         self._found: dict[tuple[int, frozenset[str]], Proven] = {}
         self._missed: object = None
-        """What was last looked for in vain: with racks that nobody knows, every hash is."""
+        """The last search that failed. If racks are not known, every search fails."""
 
     def prove(
         self, metadata_hash: int, names: frozenset[str], counted: Callable[[], Mapping[str, int]]
     ) -> bool:
-        """Whether topics of these names give the hash. ``counted`` tells the partitions seen in
-        targets, by topic id."""
+        """Whether topics of these names give the hash. ``counted`` returns the partition
+        counts that the targets show, by topic id."""
         key = (metadata_hash, names)
         found = self._found.get(key)
         if found is None:
@@ -105,11 +107,11 @@ class Prover:
             return False
         self._last = found
         self.rackless = self.rackless or (bool(found) and not on_racks(found))
-        self._found = {key: found}  # the one that is most likely asked for next
+        self._found = {key: found}  # the next hash is most likely the same
         return True
 
     def take(self, topics: Iterable[Topic]) -> None:
-        """The topics are on record (key 4)."""
+        """Takes the topics of a record of key 4."""
         taken = {topic.name: topic for topic in topics}
         if any(topic.partitions > MOST_PARTITIONS for topic in taken.values()):
             self.proven = None
@@ -138,7 +140,7 @@ class Prover:
     def _options(
         self, name: str, counts: Mapping[str, int], strangers: list[str]
     ) -> Iterator[Topic | None]:
-        """What a topic may have been, the likeliest first; None: it did not exist."""
+        """What a topic may have been, the likeliest option first; None: it did not exist."""
         listed, last = self.known.listed.get(name), self._last.get(name)
         if last is not None:
             yield last

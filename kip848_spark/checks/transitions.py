@@ -1,8 +1,9 @@
-"""Whether a member's next assignment is one that the reconciliation can reach (facts B).
+"""Whether the reconciliation can lead to a member's recorded assignment (KIP-848, "Member
+Reconciliation"; docs/kafka-facts.md#reconciliation).
 
-What a client acknowledged is in no record. So every answer it may have given is tried on the
-reference's state machine, in every release that may have written the log: one must explain what
-is recorded.
+No record says what a client acknowledged. So every acknowledgement that it may have sent is tried
+on the reference's state machine, in every release that may have written the log: one of them must
+give the recorded assignment.
 """
 
 from __future__ import annotations
@@ -16,46 +17,47 @@ from kip848_spark.coordinator.reconcile import Goal, Owned, reconcile
 from kip848_spark.coordinator.records import Json, Partitions
 from kip848_spark.coordinator.releases import Release
 
-Places = dict[str, frozenset[int]]
-Gained = tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[int, int]]]
-"""Assignment epochs of what is assigned, and of what is pending revocation."""
+PartitionSets = dict[str, frozenset[int]]
+AssignmentEpochs = tuple[Mapping[str, Mapping[int, int]], Mapping[str, Mapping[int, int]]]
+"""Topic id -> partition -> assignment epoch, of the assigned partitions and of those that are
+pending revocation."""
 
 
-class Said(NamedTuple):
-    """What a record of key 8 says."""
+class RecordedAssignment(NamedTuple):
+    """A value of key 8, with its partitions by topic id."""
 
     value: Json
-    assigned: Places
-    pending: Places
+    assigned: PartitionSets
+    pending: PartitionSets
 
     @classmethod
-    def of(cls, value: Json) -> Said:
+    def of(cls, value: Json) -> RecordedAssignment:
         """From the record's value."""
-        assigned = places(value["assignedPartitions"])
-        return cls(value, assigned, places(value["partitionsPendingRevocation"]))
+        assigned = partitions_by_topic(value["assignedPartitions"])
+        return cls(value, assigned, partitions_by_topic(value["partitionsPendingRevocation"]))
 
 
 class Situation(NamedTuple):
-    """What a member stood before when its record was written."""
+    """What a member's assignment depended on when its record was written."""
 
     group: ConsumerGroup
     releases: Sequence[Release]
     subscription_changed: bool
     topics: set[str]
-    """Ids of those that the member has, or shall have."""
+    """Ids of the topics in the member's assignment or target."""
     must_mask: frozenset[str]
-    """Topic ids the member does not ask for."""
+    """Those to which the member does not subscribe."""
     may_mask: frozenset[str]
-    """Topic ids that may not have existed then, or whose names are not known."""
+    """Those that may not have existed at the time, or whose names are not known."""
 
 
-def places(rows: Sequence[Json]) -> Places:
-    """Partitions by topic, of a record's list."""
+def partitions_by_topic(rows: Sequence[Json]) -> PartitionSets:
+    """The partitions in a list of a record, by topic id."""
     return {row["topicId"]: frozenset(row["partitions"]) for row in rows if row["partitions"]}
 
 
 def epochs_of(rows: Sequence[Json]) -> dict[str, dict[int, int]]:
-    """Assignment epochs by partition, of a record's list; empty where none are kept."""
+    """The assignment epochs in a list of a record, by topic id and partition; empty before 4.3."""
     found = {}
     for row in rows:
         epochs = row.get("assignmentEpochs")
@@ -64,8 +66,9 @@ def epochs_of(rows: Sequence[Json]) -> dict[str, dict[int, int]]:
     return found
 
 
-def seen_as(member: Member, *, epochs: bool) -> Json:
-    """A member's assignment in a form that can be compared and shown."""
+def show_member(member: Member, *, epochs: bool) -> Json:
+    """A member's assignment as JSON that can be compared and shown. ``epochs``: with its assignment
+    epochs."""
     shown: Json = {
         "memberEpoch": member.epoch,
         "previousMemberEpoch": member.previous_epoch,
@@ -78,18 +81,18 @@ def seen_as(member: Member, *, epochs: bool) -> Json:
     return shown
 
 
-def recorded_as(value: Json, *, epochs: bool) -> Json:
-    """As `seen_as`, of the value of a record."""
+def show_recorded(value: Json, *, epochs: bool) -> Json:
+    """As `show_member`, of a value of key 8."""
     assigned, pending = value["assignedPartitions"], value["partitionsPendingRevocation"]
     shown: Json = {
         "memberEpoch": value["memberEpoch"],
         "previousMemberEpoch": value["previousMemberEpoch"],
         "state": value["state"],
-        "assigned": _sorted(places(assigned)),
-        "pendingRevocation": _sorted(places(pending)),
+        "assigned": _sorted(partitions_by_topic(assigned)),
+        "pendingRevocation": _sorted(partitions_by_topic(pending)),
     }
     if epochs:
-        shown["assignmentEpochs"] = _epochs(*_said_gained(value))
+        shown["assignmentEpochs"] = _epochs(*_recorded_epochs(value))
     return shown
 
 
@@ -101,85 +104,87 @@ def _epochs(*lists: Mapping[str, Mapping[int, int]]) -> list[tuple[str, int, int
     return sorted((t, n, at) for held in lists for t, ns in held.items() for n, at in ns.items())
 
 
-def reachable(member: Member, said: Said, situation: Situation) -> tuple[bool, list[Json]]:
-    """Whether what is ``said`` can follow ``member``; if not, all that can."""
-    value = said.value
+def reachable(
+    member: Member, recorded: RecordedAssignment, situation: Situation
+) -> tuple[bool, list[Json]]:
+    """Whether the ``recorded`` assignment can follow the member's current one; if not, also all
+    assignments that can."""
+    value = recorded.value
     epochs = all(release.partition_epochs for release in situation.releases)
     if value["memberEpoch"] == STATIC_LEAVE:
         if member.instance_id is None:
             return False, []
         left = _left(member, epochs=epochs)
-        return left == recorded_as(value, epochs=epochs), [left]
-    gained = _said_gained(value) if epochs else None
-    changes = not _is(member, said, gained)  # what changes nothing is not written
+        return left == show_recorded(value, epochs=epochs), [left]
+    since = _recorded_epochs(value) if epochs else None
+    changes = not _equals(member, recorded, since)  # a coordinator writes only changes
     tried = []
-    for after in _steps(member, said.assigned, situation):
-        if changes and _is(after, said, gained):
+    for after in _next_states(member, recorded.assigned, situation):
+        if changes and _equals(after, recorded, since):
             return True, []
         tried.append(after)
-    seen = [seen_as(member, epochs=epochs)]
+    shown = [show_member(member, epochs=epochs)]
     for after in tried:
-        shown = seen_as(after, epochs=epochs)
-        if shown not in seen:
-            seen.append(shown)
-    return False, seen[1:]
+        one = show_member(after, epochs=epochs)
+        if one not in shown:
+            shown.append(one)
+    return False, shown[1:]
 
 
-def _is(member: Member, said: Said, gained: Gained | None) -> bool:
-    """Whether a member is as it is ``said`` to be, as comparing `recorded_as` with `seen_as`, which
-    make more of it. ``gained``: since which epochs it has its partitions; None if that is not kept.
-    """
-    value = said.value
+def _equals(member: Member, recorded: RecordedAssignment, since: AssignmentEpochs | None) -> bool:
+    """Whether a member has the ``recorded`` assignment. The same as to compare `show_recorded` with
+    `show_member`, but faster. ``since``: the recorded assignment epochs; None before 4.3."""
+    value = recorded.value
     if (
         member.epoch != value["memberEpoch"]
         or member.state != value["state"]
         or member.previous_epoch != value["previousMemberEpoch"]
-        or not _are(member.assigned, said.assigned)
-        or not _are(member.pending, said.pending)
+        or not _same_partitions(member.assigned, recorded.assigned)
+        or not _same_partitions(member.pending, recorded.pending)
     ):
         return False
-    held = (member.assigned, member.pending)
-    return gained is None or held == gained or _epochs(*held) == _epochs(*gained)
+    owned = (member.assigned, member.pending)
+    return since is None or owned == since or _epochs(*owned) == _epochs(*since)
 
 
-def _are(held: Partitions, recorded: Places) -> bool:
-    return sum(map(bool, held.values())) == len(recorded) and all(
-        held.get(topic, _NONE).keys() == numbers for topic, numbers in recorded.items()
+def _same_partitions(owned: Partitions, recorded: PartitionSets) -> bool:
+    return sum(map(bool, owned.values())) == len(recorded) and all(
+        owned.get(topic, _NONE).keys() == numbers for topic, numbers in recorded.items()
     )
 
 
 _NONE: dict[int, int] = {}
 
 
-def _said_gained(value: Json) -> Gained:
+def _recorded_epochs(value: Json) -> AssignmentEpochs:
     return epochs_of(value["assignedPartitions"]), epochs_of(value["partitionsPendingRevocation"])
 
 
 def _left(member: Member, *, epochs: bool) -> Json:
-    """A static member that went for a while keeps what it has."""
-    shown = seen_as(member, epochs=epochs)
+    """A static member that leaves temporarily keeps its assignment."""
+    shown = show_member(member, epochs=epochs)
     shown |= {"memberEpoch": STATIC_LEAVE, "pendingRevocation": {}}
     if epochs:
         shown["assignmentEpochs"] = [(topic, n, 0) for topic, n, _ in _epochs(member.assigned)]
     return shown
 
 
-def _steps(member: Member, recorded: Places, situation: Situation) -> Iterator[Member]:
+def _next_states(member: Member, recorded: PartitionSets, situation: Situation) -> Iterator[Member]:
     group = situation.group
     target = group.target_of(member.member_id)
-    asked_for = situation.topics - situation.must_mask
-    asks = [asked_for]
-    doubtful = (situation.may_mask & asked_for) - recorded.keys()
-    if doubtful:
-        asks.append(asked_for - doubtful)
+    subscribed_topics = situation.topics - situation.must_mask
+    subscriptions = [subscribed_topics]
+    uncertain = (situation.may_mask & subscribed_topics) - recorded.keys()
+    if uncertain:
+        subscriptions.append(subscribed_topics - uncertain)
     changes = (False, True) if situation.subscription_changed else (False,)
     for release in situation.releases:
-        for subscribed in asks if release.masks_lost_topics else [None]:
+        for subscribed in subscriptions if release.masks_lost_topics else [None]:
             for changed in changes:
                 goal = Goal(
                     group.target_epoch, target, subscribed, changed, group.owner_epoch, release
                 )
-                for owned in _answers(member):
+                for owned in _acknowledgements(member):
                     try:
                         after = reconcile(member, goal, owned)
                     except GroupError:
@@ -188,8 +193,9 @@ def _steps(member: Member, recorded: Places, situation: Situation) -> Iterator[M
                         yield after
 
 
-def _answers(member: Member) -> Iterator[Owned]:
-    """What the client may have said that it owns, the likeliest first."""
+def _acknowledgements(member: Member) -> Iterator[Owned]:
+    """The partitions that the client may have sent as owned, the likeliest first; None if it sent
+    no list."""
     yield {}
     yield None
     yield {topic: set(numbers) for topic, numbers in member.assigned.items()}

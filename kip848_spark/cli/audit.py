@@ -18,7 +18,7 @@ from kip848_spark.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kip848_spark.checks.live_comparison import Comparison
+    from kip848_spark.checks.live_comparison import LiveComparison
 
 MOST_FINDINGS = 20
 """The number of findings that a terminal shows; `--json` and the table `findings` have all."""
@@ -63,7 +63,7 @@ def audit(
     """
     from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
-    from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
+    from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import LakeViews
 
@@ -72,7 +72,9 @@ def audit(
     invocation = Invocation.of(config, kafka_option, verbose, lake=lake)
     invocation.lake_path()
     cluster = invocation.cluster(source)
-    asked = Asked(list(group) if group else None, parse_time_option("--since", since), release)
+    request = AuditRequest(
+        list(group) if group else None, parse_time_option("--since", since), release
+    )
     place = invocation.place()
     without_spark = place.folder is not None and place.suits_delta_rs
     if group and without_spark:  # reported at once, without waiting for Spark
@@ -82,7 +84,7 @@ def audit(
         if group and not without_spark:
             display("finding the groups")
             check_groups(group, LakeViews(whole).group_ids)
-        outcome = run_audit(whole, asked, display, cluster)
+        outcome = run_audit(whole, request, display, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)
         findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_FINDINGS)
@@ -126,7 +128,7 @@ def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any
     _show_findings(findings, disagreed)
 
 
-def show_live(live: Comparison | None) -> None:
+def show_live(live: LiveComparison | None) -> None:
     """Prints the result of the comparison with the cluster."""
     if live is None:
         return
@@ -138,7 +140,7 @@ def show_live(live: Comparison | None) -> None:
         f"{done['offsets']} committed offsets; "
         f"[{colour}]{len(live.differences)} differences[/]."
     )
-    for why, number in sorted(live.unjudged.items()):
+    for why, number in sorted(live.not_compared.items()):
         out.print(f"  not judged: {number:,} × {printable(why)}")
 
 

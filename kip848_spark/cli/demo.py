@@ -21,7 +21,7 @@ from kip848_spark.lake.folders import LocalFolder, require_empty
 from kip848_spark.lake.location import locate
 
 if TYPE_CHECKING:
-    from kip848_spark.checks.live_comparison import Comparison
+    from kip848_spark.checks.live_comparison import LiveComparison
     from kip848_spark.lake.ledger import Run
     from kip848_spark.local.broker import Broker
 
@@ -86,7 +86,7 @@ def _show_scenario(display: StepDisplay, title: str, step: str) -> None:
 
 def _analyse(
     invocation: Invocation, broker: Broker, display: StepDisplay
-) -> tuple[Run, Comparison, Rows, Rows]:
+) -> tuple[Run, LiveComparison, Rows, Rows]:
     """Runs the nightly job on the broker's topic. Returns the last run, its comparison with the
     broker, the groups, and the rows of `agreement`."""
     from kip848_spark.checks.live_comparison import MOVING
@@ -106,12 +106,14 @@ def _analyse(
                 break
             run, comparison = outcome.run, outcome.live
             agreement += agreement_rows(lake, run.run_id)
-            if MOVING not in comparison.unjudged:
+            if MOVING not in comparison.not_compared:
                 break
         return run, comparison, invocation.state().rows("groups"), agreement
 
 
-def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, lake: str) -> None:
+def _summary(
+    run: Run, comparison: LiveComparison, groups: Rows, agreement: Rows, lake: str
+) -> None:
     from kip848_spark.checks.results import LIVE
 
     counts = run.counts
@@ -145,7 +147,7 @@ def _summary(run: Run, comparison: Comparison, groups: Rows, agreement: Rows, la
     )
     for difference in comparison.differences:
         out.print(f"  [red]{printable(str(difference))}[/]")
-    for why, number in sorted(comparison.unjudged.items()):
+    for why, number in sorted(comparison.not_compared.items()):
         out.print(f"  [yellow]not judged: {number:,} × {printable(why)}[/]")
     colour = "red" if comparison.differences else "green"
     out.print(f"[bold {colour}]{len(comparison.differences)} differences[/]")

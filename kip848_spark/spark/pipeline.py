@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from kip848_spark.checks.live_comparison import Comparison
+from kip848_spark.checks.live_comparison import LiveComparison
 from kip848_spark.checks.results import LIVE
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
@@ -21,7 +21,7 @@ from kip848_spark.lake.ledger import (
     new_run_id,
     plan_ranges,
 )
-from kip848_spark.spark.jobs.audit import Asked, audit
+from kip848_spark.spark.jobs.audit import AuditRequest, audit
 from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.jobs.ingest import ingest, topic_rows
 from kip848_spark.spark.jobs.integrity import (
@@ -30,7 +30,7 @@ from kip848_spark.spark.jobs.integrity import (
     find_damage,
     split_finished_runs,
 )
-from kip848_spark.spark.jobs.live_check import judge_live
+from kip848_spark.spark.jobs.live_check import check_live
 from kip848_spark.spark.jobs.repair import RepairResult, repair
 from kip848_spark.spark.jobs.replay import SCANS, replay
 from kip848_spark.spark.jobs.same_source import check_same_source
@@ -58,7 +58,7 @@ class RunOutcome:
     changed: bool
     recovered: str | None = None
     open_offsets: int = 0
-    live: Comparison | None = None
+    live: LiveComparison | None = None
 
 
 class _Steps:
@@ -146,10 +146,10 @@ def run_ingest(
                 steps.step(AUDIT, "judging what the coordinator decided"),
                 show_worker_progress(lake.spark, progress, "rows") as count,
             ):
-                audit(lake, plan, Asked(after=after, offsets=ends), count)
+                audit(lake, plan, AuditRequest(after=after, offsets=ends), count)
             if isinstance(source, KafkaSource):
                 with steps.step(LIVE, "comparing with what the broker says"):
-                    live = judge_live(lake, source, plan)
+                    live = check_live(lake, source, plan)
         return RunOutcome(_finish(ledger, plan, steps), True, recovered, opened, live)
 
 
@@ -177,7 +177,7 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
 @in_prepared_session
 def run_audit(
     lake: LakeTables,
-    asked: Asked,
+    request: AuditRequest,
     progress: Progress = lambda _: None,
     source: KafkaSource | None = None,
 ) -> RunOutcome:
@@ -208,15 +208,15 @@ def run_audit(
         ledger.write(plan)
         with (
             steps.step(
-                AUDIT if asked.is_whole else PARTIAL_AUDIT, "judging every recorded decision"
+                AUDIT if request.is_complete else PARTIAL_AUDIT, "judging every recorded decision"
             ),
             show_worker_progress(lake.spark, progress, "rows") as count,
         ):
-            audit(lake, plan, asked, count)
+            audit(lake, plan, request, count)
         live = None
         if source is not None:
             with steps.step(LIVE, "comparing with what the broker says"):
-                live = judge_live(lake, source, plan, asked.groups)
+                live = check_live(lake, source, plan, request.groups)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
         return RunOutcome(_finish(ledger, plan, steps), True, recovered, live=live)
 

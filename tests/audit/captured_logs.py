@@ -6,11 +6,11 @@ import copy
 from collections.abc import Iterable
 from functools import lru_cache
 
+from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
-from kip848_spark.checks.log_entries import Entry, entry
+from kip848_spark.checks.log_entries import LogEntry, log_entry
 from kip848_spark.checks.results import Tally
-from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.raw_records import entries_of, topics_of
 from tests.captures import COMMITTED, DUMP, LIVE, read_dump
@@ -29,10 +29,10 @@ __all__ = [
 
 
 @lru_cache
-def _entries(release: str) -> tuple[Entry, ...]:
+def _entries(release: str) -> tuple[LogEntry, ...]:
     lines = read_dump(DATA / f"kafka-{release}" / DUMP)
     return tuple(
-        entry(
+        log_entry(
             line["partition"],
             line["offset"],
             line["timestamp"],
@@ -43,7 +43,7 @@ def _entries(release: str) -> tuple[Entry, ...]:
     )
 
 
-def entries(release: str) -> list[Entry]:
+def entries(release: str) -> list[LogEntry]:
     """The control records of a capture, in offset order of each partition; free to be edited."""
     return copy.deepcopy(list(_entries(release)))
 
@@ -55,11 +55,11 @@ def topics(release: str) -> KnownTopics:
 
 
 @lru_cache
-def _churned(capture: str) -> tuple[Entry, ...]:
+def _churned(capture: str) -> tuple[LogEntry, ...]:
     return tuple(entries_of(DATA / capture / COMMITTED))
 
 
-def churned(capture: str) -> list[Entry]:
+def churned(capture: str) -> list[LogEntry]:
     """The control records of a capture of heavy churn; free to be edited."""
     return copy.deepcopy(list(_churned(capture)))
 
@@ -70,24 +70,24 @@ def churned_topics(capture: str) -> KnownTopics:
     return topics_of(DATA / capture / LIVE)
 
 
-def whole(log: Iterable[Entry]) -> Coverage:
+def whole(log: Iterable[LogEntry]) -> Coverage:
     """A log that is all there, and that was read in the middle of nothing."""
     return Coverage.of((), {})
 
 
 def audit(
-    log: Iterable[Entry],
+    log: Iterable[LogEntry],
     known: KnownTopics,
     coverage: Coverage | None = None,
     release: str | None = None,
 ) -> Tally:
     """What the audit of these records comes to."""
-    settings = Settings(coverage or Coverage(), known, release)
+    context = AuditContext(coverage or Coverage(), known, release)
     audits: dict[tuple[int, str], GroupAudit] = {}
     for item in log:
         key = item.partition, item.group
         if key not in audits:
-            audits[key] = GroupAudit(item.partition, item.group, settings)
+            audits[key] = GroupAudit(item.partition, item.group, context)
         audits[key].add(item)
     tally = Tally()
     for one in audits.values():

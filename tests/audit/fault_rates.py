@@ -1,8 +1,10 @@
-"""How many of the faults put into logs an audit finds.
+"""How many injected faults the audit finds, in logs of real brokers and in simulated logs.
 
-    python -m tests.audit.fault_rates 250
+    python -m tests.audit.fault_rates 100
 
-prints a Markdown table: so many instances of each kind, at random places, none of them twice.
+prints a Markdown table with the given number of instances of each kind of fault. A simulated log
+was written by the same reference coordinator that the audit compares it with, so its rate says
+less and stands in a column of its own.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ import pickle
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
 
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import worst_first
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import (
@@ -34,50 +36,57 @@ from tests.audit.faults.injection import Log, NoPlaceError
 from tests.audit.simulated_logs import simulated_log
 
 SIMULATED = (1, 2, 5, 6, 9, 10, 13, 14)
-"""Clusters of much churn and of migrations, of each release, nothing cleaned away."""
+"""Seeds of clusters with much churn and with migrations, of each release, not compacted."""
 _GROUPS = 5
-"""Groups that are looked at for a place, at random."""
-_FIELDS = attrgetter(*Entry._fields)
-_VAIN = 30
-"""So many times round all logs without a new place, and there is none left."""
+"""A fault is injected into the records of this many groups, chosen at random."""
+_FIELDS = attrgetter(*LogEntry._fields)
+_MOST_VAIN_ROUNDS = 30
+"""After this many rounds over all logs without a new place, there is none left."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """A log that faults are put into."""
+class FaultyLog:
+    """A log that faults are injected into."""
 
     name: str
     topics: KnownTopics
     groups: dict[int, list[bytes]]
-    """By partition: the records of each group, as a pickle that gives fresh copies of them."""
+    """By partition: the records of each group, pickled, so that each use gets a fresh copy."""
 
     @classmethod
-    def of(cls, name: str, log: Iterable[Entry], topics: KnownTopics) -> Source:
+    def of(cls, name: str, log: Iterable[LogEntry], topics: KnownTopics) -> FaultyLog:
         """From all control records of a log."""
-        found: dict[int, dict[str, list[Entry]]] = {}
+        by_group: dict[int, dict[str, list[LogEntry]]] = {}
         for item in log:
-            found.setdefault(item.partition, {}).setdefault(item.group, []).append(item)
-        kept = {
+            by_group.setdefault(item.partition, {}).setdefault(item.group, []).append(item)
+        pickled = {
             partition: [pickle.dumps([_FIELDS(item) for item in own]) for own in logs.values()]
-            for partition, logs in found.items()
+            for partition, logs in by_group.items()
         }
-        return cls(name, topics, kept)
+        return cls(name, topics, pickled)
 
-    def part(self, rng: random.Random) -> Log:
-        """The records of a few groups of one partition, free to be edited."""
+    def some_groups(self, rng: random.Random) -> Log:
+        """The records of a few groups of one partition, as copies that may be edited."""
         groups = self.groups[rng.choice(sorted(self.groups))]
-        some = rng.sample(groups, min(_GROUPS, len(groups)))
-        log = [Entry(*told) for own in some for told in pickle.loads(own)]
+        chosen = rng.sample(groups, min(_GROUPS, len(groups)))
+        log = [LogEntry(*fields) for own in chosen for fields in pickle.loads(own)]
         return sorted(log, key=attrgetter("offset"))
 
 
 @lru_cache
-def sources() -> tuple[Source, ...]:
-    """The scenarios, the heavy churn, and the simulated clusters of all releases."""
-    found = [Source.of(name, entries(name), topics(name)) for name in RELEASES]
-    found += [Source.of(name, churned(name), churned_topics(name)) for name in (*CHURNED, *MOVING)]
+def real_logs() -> tuple[FaultyLog, ...]:
+    """Logs that brokers wrote: the scenarios, and the captures of heavy churn."""
+    logs = [FaultyLog.of(name, entries(name), topics(name)) for name in RELEASES]
+    captures = (*CHURNED, *MOVING)
+    logs += [FaultyLog.of(name, churned(name), churned_topics(name)) for name in captures]
+    return tuple(logs)
+
+
+@lru_cache
+def simulated_logs() -> tuple[FaultyLog, ...]:
+    """Logs that the reference coordinator wrote: simulated clusters of all releases."""
     clusters = map(simulated_log, SIMULATED)
-    return (*found, *(Source.of(one.name, one.log, one.topics) for one in clusters))
+    return tuple(FaultyLog.of(one.name, one.log, one.topics) for one in clusters)
 
 
 @dataclass
@@ -89,60 +98,73 @@ class Rate:
     checks: Counter[str] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return f"{100 * self.found / self.injected:.1f} %" if self.injected else "-"
 
-def rate(name: str, fault: Fault, instances: int) -> Rate:
-    """So many instances, out of the logs in turn, the real ones first; fewer if there are no more
-    places. No place is taken twice."""
+
+def rate(name: str, fault: Fault, instances: int, logs: Sequence[FaultyLog]) -> Rate:
+    """Injects a fault ``instances`` times, taking the logs in turn, and audits each result. No
+    place is used twice; there are fewer instances if the logs have fewer places."""
     result = Rate()
-    taken: set[tuple[str, int, int]] = set()
-    vain = seed = 0
-    while vain < _VAIN:
-        vain, seed = vain + 1, seed + 1
-        for source in sources():
-            rng = random.Random(f"{name} {source.name} {seed}")
+    used: set[tuple[str, int, int]] = set()
+    vain_rounds = seed = 0
+    while vain_rounds < _MOST_VAIN_ROUNDS:
+        vain_rounds, seed = vain_rounds + 1, seed + 1
+        for log in logs:
+            rng = random.Random(f"{name} {log.name} {seed}")
             try:
-                done = fault(source.part(rng), rng)
+                injection = fault(log.some_groups(rng), rng)
             except NoPlaceError:
                 continue
-            place = source.name, done.partition, done.place
-            if place in taken:
+            place = log.name, injection.partition, injection.place
+            if place in used:
                 continue
-            taken.add(place)
-            vain = 0
-            own = [item for item in done.log if item.group == done.group]
-            tally = audit(own, source.topics)
+            used.add(place)
+            vain_rounds = 0
+            own = [item for item in injection.log if item.group == injection.group]
+            tally = audit(own, log.topics)
             result.injected += 1
-            if done.found_by(tally):
+            if injection.found_by(tally):
                 result.found += 1
                 result.checks.update({finding.check for finding in tally.findings})
             else:
-                told = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
-                where = f"{source.name} {seed}: {done.group} {done.first}..{done.last}"
-                result.missed.append(f"{where}: {told}")
+                found = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
+                where = f"{log.name} {seed}: {injection.group} {injection.first}..{injection.last}"
+                result.missed.append(f"{where}: {found}")
             if result.injected == instances:
                 return result
     return result
 
 
 def main(instances: int) -> None:
-    """Print the table, and what it comes to for each module of faults."""
-    sums: dict[str, Counter[str]] = {}
-    print("| fault | instances | found | by the checks |")
-    print("|---|---|---|---|")
+    """Print the table, and totals for real and for simulated logs."""
+    totals: dict[str, Counter[str]] = {"real": Counter(), "simulated": Counter()}
+    print("| fault | real logs: instances | found | simulated: instances | found | checks |")
+    print("|---|---|---|---|---|---|", flush=True)
     for name, fault in FAULTS.items():
-        line = rate(name, fault, instances)
-        share = f"{100 * line.found / line.injected:.1f} %" if line.injected else "-"
-        checks = ", ".join(check for check, _ in line.checks.most_common())
-        print(f"| {name.replace('_', ' ')} | {line.injected} | {share} | {checks} |", flush=True)
-        for missed in line.missed[:5]:
-            print(f"  missed: {name} {missed}", file=sys.stderr, flush=True)
-        counted = sums.setdefault(fault.__module__, Counter())
-        counted.update(kinds=1, instances=line.injected, found=line.found)
+        real = _measure(name, fault, instances, real_logs(), totals["real"])
+        simulated = _measure(name, fault, instances, simulated_logs(), totals["simulated"])
+        checks = ", ".join(check for check, _ in (real.checks + simulated.checks).most_common())
+        print(
+            f"| {name.replace('_', ' ')} | {real.injected} | {real} "
+            f"| {simulated.injected} | {simulated} | {checks} |",
+            flush=True,
+        )
+    for origin, total in totals.items():
+        print(f"{origin}: {dict(total)}", flush=True)
     for name, (fault, _) in UNDETECTABLE.items():
-        line = rate(name, fault, instances)
-        print(f"| *{name.replace('_', ' ')}* | {line.injected} | {line.found} | |", flush=True)
-    for module, counted in sums.items():
-        print(module.rpartition(".")[2], dict(counted))
+        real = rate(name, fault, instances, real_logs())
+        print(f"undetectable: {name} {real.found} of {real.injected} in real logs", flush=True)
+
+
+def _measure(
+    name: str, fault: Fault, instances: int, logs: Sequence[FaultyLog], total: Counter[str]
+) -> Rate:
+    result = rate(name, fault, instances, logs)
+    for missed in result.missed[:5]:
+        print(f"  missed: {name} {missed}", file=sys.stderr, flush=True)
+    total.update(kinds=bool(result.injected), instances=result.injected, found=result.found)
+    return result
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 
 
-def ends_of(log: Iterable[Entry]) -> dict[int, int]:
+def ends_of(log: Iterable[LogEntry]) -> dict[int, int]:
     """The last offset of each partition."""
     ends: dict[int, int] = {}
     for item in log:
@@ -17,8 +17,8 @@ def ends_of(log: Iterable[Entry]) -> dict[int, int]:
 
 
 def cleaned(
-    log: list[Entry], upto: Mapping[int, int], *, tombstones: bool = True
-) -> tuple[list[Entry], Coverage]:
+    log: list[LogEntry], upto: Mapping[int, int], *, tombstones: bool = True
+) -> tuple[list[LogEntry], Coverage]:
     """The log as the cleaner leaves it: below ``upto`` the last record of each key (and the last
     tombstones, until they are deleted, too). Every hole is told, as the gaps of a lake are."""
     last = {
@@ -38,12 +38,12 @@ def cleaned(
 
 
 def read_twice(
-    log: list[Entry],
+    log: list[LogEntry],
     first: Mapping[int, int],
     upto: Mapping[int, int],
     *,
     tombstones: bool = True,
-) -> tuple[list[Entry], Coverage]:
+) -> tuple[list[LogEntry], Coverage]:
     """The log as read up to ``first`` before the cleaner came, and from there on after it had been
     up to ``upto``."""
     later, _ = cleaned(log, upto, tombstones=tombstones)
@@ -54,14 +54,14 @@ def read_twice(
     return kept, Coverage.of(holes, ends_of(log), first.items())
 
 
-def begun_at(log: list[Entry], first: Mapping[int, int]) -> tuple[list[Entry], Coverage]:
+def begun_at(log: list[LogEntry], first: Mapping[int, int]) -> tuple[list[LogEntry], Coverage]:
     """The log from an offset of each partition on."""
     kept = [e for e in log if e.offset >= first.get(e.partition, 0)]
     holes = [(p, offset - 1) for p, offset in first.items() if offset > 0]
     return kept, Coverage.of(holes, ends_of(log))
 
 
-def cut_at(log: list[Entry], last: Mapping[int, int]) -> tuple[list[Entry], Coverage]:
+def cut_at(log: list[LogEntry], last: Mapping[int, int]) -> tuple[list[LogEntry], Coverage]:
     """The log up to an offset of each partition, wherever in an operation that is."""
     kept = [e for e in log if e.offset <= last.get(e.partition, -1)]
     return kept, Coverage.of((), ends_of(kept))

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.checks.log_entries import Entry, control_entry
+from kip848_spark.checks.log_entries import LogEntry, control_entry
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
@@ -47,18 +47,18 @@ def raw_control(capture: pa.Table) -> pa.Table:
     return raw.rename_columns(["partition", "offset", "timestamp", "raw_key", "raw_value"])
 
 
-def entries_of(path: Path) -> list[Entry]:
+def entries_of(path: Path) -> list[LogEntry]:
     """The entries that an audit of a capture's file would judge."""
     return entries_in(pq.read_table(path))
 
 
-def entries_in(capture: pa.Table) -> list[Entry]:
+def entries_in(capture: pa.Table) -> list[LogEntry]:
     """The entries that an audit of a capture would judge."""
     found = (entry_of(row) for row in _control(capture).to_pylist())
     return [item for item in found if item is not None]
 
 
-def entry_of(row: Mapping[str, Any]) -> Entry | None:
+def entry_of(row: Mapping[str, Any]) -> LogEntry | None:
     """The entry of a row of `group_records`."""
     millis = round(row["timestamp"].timestamp() * 1000)
     value = None if row["tombstone"] else _camel(row[row["kind"]])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.simulation import plan_cluster, simulate
@@ -29,7 +29,7 @@ class SimulatedLog:
     such records may be missing; ``topics``: all there are at the end."""
 
     name: str
-    log: list[Entry]
+    log: list[LogEntry]
     holes: list[tuple[int, int]]
     ends: dict[int, int]
     topics: KnownTopics

@@ -11,10 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.group_task import FAILED, RECORDS, UNREADABLE, VERIFIED, judge
+from kip848_spark.checks.group_task import (
+    AUDIT_FAILED,
+    GROUP_RECORDS,
+    UNREADABLE_RECORD,
+    VERIFIED,
+    audit_groups,
+)
 from kip848_spark.checks.results import WARNING
-from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.record_stream import control_decoder, decode_batches
@@ -63,7 +69,7 @@ def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
         for row in decoded.to_pylist():
             if row["error"] is not None and row["group_id"] is not None:
                 told = {name: row.get(name) for name in NAMES}
-                yield {**told, "millis": 0, "kind": UNREADABLE, "last": RECORDS}
+                yield {**told, "millis": 0, "kind": UNREADABLE_RECORD, "stage": GROUP_RECORDS}
         good = [
             error is None and key is not None
             for error, key in zip(
@@ -77,12 +83,12 @@ def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
                 if row["kind"] != "offset_commit" and (item := entry_of(row)) is not None:
                     value = None if item.value is None else orjson.dumps(item.value).decode()
                     told = {name: row.get(name) for name in NAMES}
-                    yield {**told, "millis": item.timestamp, "value": value, "last": RECORDS}
+                    yield {**told, "millis": item.timestamp, "value": value, "stage": GROUP_RECORDS}
 
 
 def judged(capture: str, seed: int) -> None:
     rows = rows_for_a_task(flipped(capture, seed))
-    task = judge(Settings(Coverage(), KnownTopics()))
+    task = audit_groups(AuditContext(Coverage(), KnownTopics()))
     lines = [
         line
         for batch in task(iter([pa.RecordBatch.from_pylist(rows)]))
@@ -90,7 +96,7 @@ def judged(capture: str, seed: int) -> None:
     ]
     failed = [line["recorded"] for line in lines if line["severity"] == WARNING]
     assert not any("Error" in text for text in failed), failed
-    assert not any(line["reason"] == FAILED for line in lines)
+    assert not any(line["reason"] == AUDIT_FAILED for line in lines)
     assert any(line["verdict"] == VERIFIED for line in lines)
 
 

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from kip848_spark.checks import group_task
+from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import LOADING, WARNING
-from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit import captured_logs
 from tests.audit.raw_records import entries_of
-from tests.audit.test_share_streams import CAPTURES as OTHERS
+from tests.audit.test_share_streams import CAPTURES as SHARE_STREAMS_KEY_TYPES
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 
@@ -78,17 +78,17 @@ def test_what_could_not_be_read_is_no_disagreement(release: str, seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("capture", OTHERS)
+@pytest.mark.parametrize("capture", SHARE_STREAMS_KEY_TYPES)
 def test_nor_in_share_and_streams_groups(capture: str, seed: int) -> None:
     _lose_some(entries_of(DATA / capture / COMMITTED), KnownTopics(), 10 * seed)
 
 
-def _lose_some(log: list[Entry], topics: KnownTopics, number: int) -> None:
+def _lose_some(log: list[LogEntry], topics: KnownTopics, number: int) -> None:
     lost = set(random.Random(number).sample(range(len(log)), 1 + number))
-    settings = Settings(Coverage(), topics)
+    context = AuditContext(Coverage(), topics)
     audits: dict[str, GroupAudit] = {}
     for at, item in enumerate(log):
-        audit = audits.setdefault(item.group, GroupAudit(item.partition, item.group, settings))
+        audit = audits.setdefault(item.group, GroupAudit(item.partition, item.group, context))
         if at in lost:
             audit.unreadable(item.offset, item.timestamp)
         else:
@@ -110,7 +110,7 @@ def two_groups() -> pa.RecordBatch:
             "member_id": None,
             "regular_expression": None,
             "dialect": "shipped",
-            "last": group_task.RECORDS,
+            "stage": group_task.GROUP_RECORDS,
             "value": '{"epoch": 1, "metadataHash": 0}',
         }
         for at, name in enumerate(("bad", "good"))
@@ -126,7 +126,7 @@ def test_rows_that_cannot_be_read_are_no_groups_failure() -> None:
         raise OSError("the stream ended")
 
     with pytest.raises(OSError, match="the stream ended"):
-        list(group_task.judge(Settings(Coverage(), KnownTopics()))(rows()))
+        list(group_task.audit_groups(AuditContext(Coverage(), KnownTopics()))(rows()))
 
 
 def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +139,9 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
         add(self, item)
 
     monkeypatch.setattr(group_task.GroupAudit, "add", refuse)
-    task = group_task.judge(Settings(Coverage(), KnownTopics()))
+    task = group_task.audit_groups(AuditContext(Coverage(), KnownTopics()))
     lines = [line for batch in task(iter([two_groups()])) for line in batch.to_pylist()]
-    failed = [line for line in lines if line["reason"] == group_task.FAILED]
+    failed = [line for line in lines if line["reason"] == group_task.AUDIT_FAILED]
     assert [(line["verdict"], line["check"], line["number"]) for line in failed] == [
         (group_task.UNVERIFIABLE, LOADING, 1)
     ]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kip848_spark.checks import live_comparison as judged
-from kip848_spark.checks.live_comparison import Moved, Rebuilt, compare
+from kip848_spark.checks import live_comparison
+from kip848_spark.checks.live_comparison import ChangedSince, LakeState, compare
 from kip848_spark.checks.results import LIVE
 from kip848_spark.kafka.snapshot import (
     ClusterSnapshot,
@@ -40,8 +40,8 @@ SAID = LiveGroup(
 )  # fmt: skip
 
 
-def rebuilt(*groups: dict[str, Any], **changed: Any) -> Rebuilt:
-    return Rebuilt(groups or (GROUP,), (MEMBER,), ASSIGNED, ({**OFFSET, **changed},))
+def rebuilt(*groups: dict[str, Any], **changed: Any) -> LakeState:
+    return LakeState(groups or (GROUP,), (MEMBER,), ASSIGNED, ({**OFFSET, **changed},))
 
 
 def snapshot(*groups: LiveGroup, offsets: tuple[LiveOffset, ...] | None = None) -> ClusterSnapshot:
@@ -57,9 +57,9 @@ def snapshot(*groups: LiveGroup, offsets: tuple[LiveOffset, ...] | None = None) 
 
 
 def test_equal_states_agree() -> None:
-    result = compare(rebuilt(), snapshot(SAID), Moved())
+    result = compare(rebuilt(), snapshot(SAID), ChangedSince())
     assert result.differences == []
-    assert result.unjudged == {}
+    assert result.not_compared == {}
     assert result.compared == {"groups": 1, "members": 1, "partitions": 2, "offsets": 1}
     assert result.tally().rows()[0]["check"] == LIVE
 
@@ -75,22 +75,22 @@ def test_equal_states_agree() -> None:
     ],
 )
 def test_a_difference_is_a_finding_where_the_lake_saw_it_last(said: LiveGroup, what: str) -> None:
-    result = compare(rebuilt(), snapshot(said), Moved())
+    result = compare(rebuilt(), snapshot(said), ChangedSince())
     assert [difference.what for difference in result.differences] == [what]
     finding = result.tally().findings[0]
     assert (finding.group_id, finding.partition, finding.offset) == ("g", 3, 90)
-    assert compare(rebuilt(), snapshot(said), Moved(groups={"g"})).differences == []
-    assert compare(rebuilt(), snapshot(said), Moved(partitions={3})).differences == []
-    assert compare(rebuilt(), snapshot(said), Moved(partitions={4})).differences != []
+    assert compare(rebuilt(), snapshot(said), ChangedSince(groups={"g"})).differences == []
+    assert compare(rebuilt(), snapshot(said), ChangedSince(partitions={3})).differences == []
+    assert compare(rebuilt(), snapshot(said), ChangedSince(partitions={4})).differences != []
 
 
 def test_a_commit_since_then_excuses_its_offset_alone() -> None:
     behind = rebuilt(committed_offset=5)
-    result = compare(behind, snapshot(SAID), Moved())
+    result = compare(behind, snapshot(SAID), ChangedSince())
     assert [(d.what, d.offset) for d in result.differences] == [("committed offset of foo-0", 88)]
-    moved = Moved(offsets={("g", "foo", 0)})
+    moved = ChangedSince(offsets={("g", "foo", 0)})
     assert compare(behind, snapshot(SAID), moved).differences == []
-    assert compare(behind, snapshot(SAID), moved).unjudged == {judged.MOVING: 1}
+    assert compare(behind, snapshot(SAID), moved).not_compared == {live_comparison.MOVING: 1}
     other = compare(behind, snapshot(replace(SAID, state="Empty")), moved)
     assert [difference.what for difference in other.differences] == ["state"]
 
@@ -100,14 +100,17 @@ def test_text_without_an_end_is_compared_as_far_as_it_was_committed(said: str | 
     """Java's clients write no zero byte behind it: what the library reads there may be anything."""
     offsets = (LiveOffset("foo", 0, 7, None, said),)
     assert (
-        compare(rebuilt(metadata="abc"), snapshot(SAID, offsets=offsets), Moved()).differences == []
+        compare(
+            rebuilt(metadata="abc"), snapshot(SAID, offsets=offsets), ChangedSince()
+        ).differences
+        == []
     )
-    other = compare(rebuilt(metadata=""), snapshot(SAID, offsets=offsets), Moved())
+    other = compare(rebuilt(metadata=""), snapshot(SAID, offsets=offsets), ChangedSince())
     assert [difference.what for difference in other.differences] == ["committed offset of foo-0"]
 
 
 def test_text_that_cannot_be_read() -> None:
-    class Said:
+    class RecordedAssignment:
         topic, partition, offset, leader_epoch = "foo", 0, 7, None
 
         @property
@@ -115,37 +118,37 @@ def test_text_that_cannot_be_read() -> None:
             return b"abcd\xfb".decode()
 
     class Answer:
-        topic_partitions = (Said(),)
+        topic_partitions = (RecordedAssignment(),)
 
     assert offsets_of(Answer()) == (LiveOffset("foo", 0, 7, None, None),)
 
 
 def test_a_group_that_one_side_lacks() -> None:
-    assert [d.what for d in compare(rebuilt(), snapshot(), Moved()).differences] == ["group"]
+    assert [d.what for d in compare(rebuilt(), snapshot(), ChangedSince()).differences] == ["group"]
     new = replace(SAID, group_id="new")
-    both = compare(rebuilt(), snapshot(SAID, new), Moved())
+    both = compare(rebuilt(), snapshot(SAID, new), ChangedSince())
     assert [(d.group_id, d.what) for d in both.differences] == [("new", "group")]
-    first_commit = Moved(offsets={("new", "foo", 0)})
+    first_commit = ChangedSince(offsets={("new", "foo", 0)})
     assert compare(rebuilt(), snapshot(SAID, new), first_commit).differences == []
 
 
 @pytest.mark.parametrize(
     ("state", "why"),
-    [("Empty", judged.IN_MEMORY), ("PreparingRebalance", judged.IN_REBALANCE)],
+    [("Empty", live_comparison.IN_MEMORY), ("PreparingRebalance", live_comparison.IN_REBALANCE)],
 )
 def test_a_classic_group_that_was_never_recorded(state: str, why: str) -> None:
     said = replace(SAID, group_id="new", type="classic", state=state, members=())
-    result = compare(rebuilt(), replace(snapshot(SAID, said), offsets={}), Moved())
+    result = compare(rebuilt(), replace(snapshot(SAID, said), offsets={}), ChangedSince())
     assert {d.group_id for d in result.differences} == {"g"}  # whose offset is not there
-    assert result.unjudged == {why: 1}
+    assert result.not_compared == {why: 1}
 
 
 def test_what_the_client_may_not_see_is_not_judged() -> None:
     hidden = replace(snapshot(SAID, offsets=()), topics={})
-    result = compare(rebuilt(), hidden, Moved())
+    result = compare(rebuilt(), hidden, ChangedSince())
     assert result.differences == []
-    assert result.unjudged == {judged.INVISIBLE: 1}
+    assert result.not_compared == {live_comparison.INVISIBLE: 1}
     refused = replace(snapshot(), refused={"g": "Group authorization failed"})
-    result = compare(rebuilt(), refused, Moved())
+    result = compare(rebuilt(), refused, ChangedSince())
     assert result.differences == []
-    assert result.unjudged == {judged.REFUSED: 1}
+    assert result.not_compared == {live_comparison.REFUSED: 1}

@@ -15,7 +15,7 @@ from kip848_spark.checks.results import STATE, Tally
 from kip848_spark.coordinator import replay as reference
 from kip848_spark.state import assignments, fold, groups, kinds, members
 from tests.audit.captured_logs import topics
-from tests.audit.test_state import agree_on_groups, control_rows, referenced, vectorized
+from tests.audit.test_state import compare_by_group, control_rows, referenced, vectorized
 
 RELEASE = "4.3.1"
 Patch = pytest.MonkeyPatch
@@ -29,7 +29,7 @@ def disagreed() -> int:
     for share in (1, 0.6, 0.3):
         part = table.slice(0, round(rows * share))
         tally = Tally()
-        agree_on_groups(tally, vectorized(part), referenced(topics(RELEASE), part))
+        compare_by_group(tally, vectorized(part), referenced(topics(RELEASE), part))
         found += tally.disagreed[STATE]
     return found
 

@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kip848_spark.checks.context import BUCKETS, AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group_task import (
-    COMPARED_IN_BETWEEN,
+    COMPARED_AT_POINT_IN_TIME,
     DISAGREED,
-    IN_BETWEEN,
-    RECORDS,
-    judge,
+    GROUP_RECORDS,
+    STATE_AT_POINT_IN_TIME,
+    audit_groups,
 )
 from kip848_spark.checks.results import STATE
-from kip848_spark.checks.settings import BUCKETS, Settings
-from kip848_spark.spark.jobs.point_in_time import packed_then
+from kip848_spark.spark.jobs.point_in_time import pack_state
 from tests.audit.captured_logs import CHURNED, RELEASES, churned_topics, topics
 from tests.audit.raw_records import entry_of, raw_control, rows_of
 from tests.captures import COMMITTED
@@ -36,33 +36,39 @@ EMPTY = dict.fromkeys(
 )
 
 
-def rows_for_a_task(capture: str, cuts: dict[int, int]) -> list[Row]:
+def rows_for_a_task(capture: str, points_in_time: dict[int, int]) -> list[Row]:
     """What a task would get: of each group the state at the cut, then its records."""
     raw = raw_control(pq.read_table(DATA / capture / COMMITTED))
     places = zip(*(raw[name].to_pylist() for name in PLACE), strict=True)
-    upto = raw.filter(pa.array([offset <= cuts[partition] for partition, offset in places]))
+    upto = raw.filter(
+        pa.array([offset <= points_in_time[partition] for partition, offset in places])
+    )
     upto = upto.append_column("dialect", pa.repeat(pa.scalar("shipped"), len(upto)))
     rows: list[Row] = []
-    for batch in packed_then(iter(upto.to_batches())):
-        rows += [{**EMPTY, **row, "last": IN_BETWEEN} for row in batch.to_pylist()]
+    for batch in pack_state(iter(upto.to_batches())):
+        rows += [{**EMPTY, **row, "stage": STATE_AT_POINT_IN_TIME} for row in batch.to_pylist()]
     for row in rows_of(raw):
         if (item := entry_of(row)) is not None:
             value = None if item.value is None else orjson.dumps(item.value).decode()
             told = {name: row[name] for name in EMPTY if name in row}
             rows.append(
-                {**EMPTY, **told, "millis": item.timestamp, "value": value, "last": RECORDS}
+                {**EMPTY, **told, "millis": item.timestamp, "value": value, "stage": GROUP_RECORDS}
             )
-    return sorted(rows, key=lambda row: (row["group_id"], row["last"], row["offset"] or 0))
+    return sorted(rows, key=lambda row: (row["group_id"], row["stage"], row["offset"] or 0))
 
 
-def state_verdicts(rows: list[Row], capture: str, cuts: dict[int, int]) -> tuple[int, int]:
+def state_verdicts(
+    rows: list[Row], capture: str, points_in_time: dict[int, int]
+) -> tuple[int, int]:
     """Rows that were compared in between, and those that disagree. The tables of the end are not
     given here, so their absence is found: that many are left out."""
     known = churned_topics(capture) if capture in CHURNED else topics(capture[len("kafka-") :])
 
     def verdicts(share: int) -> list[Row]:
-        settings = Settings(Coverage(), known, cuts=cuts, share=share)
-        task = judge(settings)(iter([pa.RecordBatch.from_pylist(rows)]))
+        context = AuditContext(
+            Coverage(), known, points_in_time=points_in_time, sampled_buckets=share
+        )
+        task = audit_groups(context)(iter([pa.RecordBatch.from_pylist(rows)]))
         return [line for batch in task for line in batch.to_pylist()]
 
     def wrong(lines: list[Row]) -> int:
@@ -70,7 +76,7 @@ def state_verdicts(rows: list[Row], capture: str, cuts: dict[int, int]) -> tuple
         return sum(line["number"] for line in told)
 
     lines = verdicts(BUCKETS)
-    compared = sum(line["number"] for line in lines if line["reason"] == COMPARED_IN_BETWEEN)
+    compared = sum(line["number"] for line in lines if line["reason"] == COMPARED_AT_POINT_IN_TIME)
     return compared, wrong(lines) - wrong(verdicts(0))
 
 
@@ -83,9 +89,9 @@ def test_both_programs_say_the_same_in_between(capture: str) -> None:
     total = 0
     for seed in range(2):
         rng = random.Random(seed)
-        cuts = {partition: rng.randint(0, end) for partition, end in ends.items()}
-        rows = rows_for_a_task(capture, cuts)
-        compared, wrong = state_verdicts(rows, capture, cuts)
+        points_in_time = {partition: rng.randint(0, end) for partition, end in ends.items()}
+        rows = rows_for_a_task(capture, points_in_time)
+        compared, wrong = state_verdicts(rows, capture, points_in_time)
         assert wrong == 0, seed
         total += compared
     assert total > 20 or capture == TINY
@@ -96,15 +102,15 @@ def test_a_row_that_is_not_there_in_between_is_found(capture: str) -> None:
     found = 0
     for seed in range(2):
         rng = random.Random(seed)
-        cuts = {partition: rng.randint(20, 60) for partition in range(50)}
-        rows = rows_for_a_task(capture, cuts)
-        then = [at for at, row in enumerate(rows) if row["last"] == IN_BETWEEN]
+        points_in_time = {partition: rng.randint(20, 60) for partition in range(50)}
+        rows = rows_for_a_task(capture, points_in_time)
+        then = [at for at, row in enumerate(rows) if row["stage"] == STATE_AT_POINT_IN_TIME]
         at = rng.choice([at for at in then if rows[at]["kind"] != "groups"])
         told = orjson.loads(rows[at]["value"])
         told.pop(rng.randrange(len(told)))
         less = {**rows[at], "value": orjson.dumps(told).decode()}
-        compared, _ = state_verdicts(rows, capture, cuts)
-        left, wrong = state_verdicts([*rows[:at], less, *rows[at + 1 :]], capture, cuts)
+        compared, _ = state_verdicts(rows, capture, points_in_time)
+        left, wrong = state_verdicts([*rows[:at], less, *rows[at + 1 :]], capture, points_in_time)
         assert (compared - left, wrong) in ((1, 1), (0, 0))  # its group is at the cut right now
         found += wrong
     assert found

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import EPOCHS, ORDER, OWNERSHIP, Tally
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import audit
@@ -21,7 +21,7 @@ CAPTURES = ("others-4.3.1", "others-4.2.0")
 GROUP, CURRENT = ("11", "17"), ("14", "22")
 
 
-def log_of(capture: str) -> list[Entry]:
+def log_of(capture: str) -> list[LogEntry]:
     return entries_of(DATA / capture / COMMITTED)
 
 
@@ -44,11 +44,11 @@ def test_anything_missing(capture: str, way) -> None:  # type: ignore[no-untyped
     assert sweep(log_of(capture), KnownTopics(), way, 4).verified.total() > 500
 
 
-def _first(tally: Tally, item: Entry) -> bool:
+def _first(tally: Tally, item: LogEntry) -> bool:
     return any((f.group_id, f.offset) == (item.group, item.offset) for f in tally.findings)
 
 
-def _group_copy(log: list[Entry], at: int) -> tuple[list[Entry], dict[str, Any]]:
+def _group_copy(log: list[LogEntry], at: int) -> tuple[list[LogEntry], dict[str, Any]]:
     """A copy of the log of one group, and the value in it of the entry ``log[at]``."""
     own = copy.deepcopy([e for e in log if e.group == log[at].group])
     value = own[sum(e.group == log[at].group for e in log[:at])].value

@@ -75,7 +75,7 @@ def _with(
 
 def _and(cluster: SimulatedLog, cut: Coverage) -> Coverage:
     """The holes of a cut beside those that the cleaner left."""
-    more = [(p, doubt.last) for p, doubts in cut.doubts.items() for doubt in doubts]
+    more = [(p, doubt.last) for p, doubts in cut.suspect_ranges.items() for doubt in doubts]
     return Coverage.of([*cluster.holes, *more], cut.ends)
 
 

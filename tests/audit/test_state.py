@@ -13,20 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
-from kip848_spark.checks.log_entries import control_entry, entry
+from kip848_spark.checks.log_entries import control_entry, log_entry
 from kip848_spark.checks.results import Tally
-from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.state import (
     ASSIGNMENTS,
     GROUPS,
-    JUDGED_TYPES,
     MEMBERS,
+    REPLAYED_TYPES,
     StateRow,
     state_row,
 )
-from kip848_spark.checks.state_comparison import agree
+from kip848_spark.checks.state_comparison import compare_rows
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.state.assignments import assignments
 from kip848_spark.state.fold import Fold
@@ -58,7 +58,7 @@ def vectorized(table: pa.Table) -> set[StateRow]:
         if carried is None or not carried.num_rows:
             continue
         own = groups(carried).to_pylist()
-        judged = {row["group_id"] for row in own if row["type"] in JUDGED_TYPES}
+        judged = {row["group_id"] for row in own if row["type"] in REPLAYED_TYPES}
         derived: list[tuple[str, list[dict[str, Any]]]] = [
             (GROUPS, own),
             (MEMBERS, members(carried).to_pylist()),
@@ -79,8 +79,8 @@ def audits_of(known: KnownTopics, table: pa.Table) -> list[GroupAudit]:
         if item is None:
             continue
         if item.group not in audits:
-            settings = Settings(Coverage(), known)
-            audits[item.group] = GroupAudit(item.partition, item.group, settings)
+            context = AuditContext(Coverage(), known)
+            audits[item.group] = GroupAudit(item.partition, item.group, context)
         audits[item.group].add(item)
     for audit in audits.values():
         audit.finish()
@@ -127,14 +127,14 @@ def test_both_say_the_same_at_the_end_and_in_between(release: str) -> None:
     assert compared(table, topics(release)) > 500
 
 
-def agree_on_groups(tally: Tally, ours: Iterable[StateRow], theirs: Iterable[StateRow]) -> None:
-    """`agree`, group by group, as the workers do it."""
+def compare_by_group(tally: Tally, ours: Iterable[StateRow], theirs: Iterable[StateRow]) -> None:
+    """`compare_rows`, group by group, as the workers do it."""
     sides: dict[str, tuple[list[StateRow], list[StateRow]]] = {}
     for side, rows in enumerate((ours, theirs)):
         for row in rows:
             sides.setdefault(row[1], ([], []))[side].append(row)
     for own, other in sides.values():
-        agree(tally, own, other)
+        compare_rows(tally, own, other)
 
 
 def compared(table: pa.Table, known: KnownTopics) -> int:
@@ -148,7 +148,7 @@ def compared(table: pa.Table, known: KnownTopics) -> int:
         ours = vectorized(part)
         theirs = referenced(known, part)
         tally = Tally()
-        agree_on_groups(tally, ours, theirs)
+        compare_by_group(tally, ours, theirs)
         assert tally.findings == []
         rows += len(ours)
     return rows
@@ -183,7 +183,7 @@ def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, se
         theirs += audit.reference.rows()
     tally = Tally()
     ours = [row for row in vectorized(part) if row[1] not in refused]
-    agree_on_groups(tally, ours, theirs)
+    compare_by_group(tally, ours, theirs)
     assert tally.findings == []
     assert len(refused) <= 5
 
@@ -191,4 +191,4 @@ def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, se
 def test_an_entry_is_the_same_from_either_source() -> None:
     record = {"key": {"type": "8", "data": {"groupId": "g", "memberId": "m"}}, "value": None}
     kind = "consumer_group_current_member_assignment"
-    assert control_entry((1, 2, 3), kind, "g", "m", None, None) == entry(1, 2, 3, record)
+    assert control_entry((1, 2, 3), kind, "g", "m", None, None) == log_entry(1, 2, 3, record)

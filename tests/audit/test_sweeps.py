@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.log_entries import Entry
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Tally
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import (
@@ -23,9 +23,9 @@ from tests.audit.captured_logs import (
 )
 from tests.audit.log_cuts import cleaned, read_twice
 
-Log = list[Entry]
+Log = list[LogEntry]
 _MOST = 15
-"""Places of a group that are tried in the logs of heavy churn."""
+"""PartitionSets of a group that are tried in the logs of heavy churn."""
 
 
 def groups_of(log: Log) -> list[Log]:
@@ -57,7 +57,10 @@ def cleaned_anywhere(own: Log, at: int) -> Iterator[tuple[Log, Coverage]]:
         kept, coverage = cleaned(own, {partition: own[at].offset}, tombstones=tombstones)
         yield kept, coverage
         cut = random.Random(at).randrange(len(kept)) if kept else 0
-        yield kept[: cut + 1], Coverage(coverage.doubts, {p: e.offset for p, e in _last(kept, cut)})
+        yield (
+            kept[: cut + 1],
+            Coverage(coverage.suspect_ranges, {p: e.offset for p, e in _last(kept, cut)}),
+        )
 
 
 def read_before_cleaning(own: Log, at: int) -> Iterator[tuple[Log, Coverage]]:
@@ -70,7 +73,7 @@ def read_before_cleaning(own: Log, at: int) -> Iterator[tuple[Log, Coverage]]:
         yield read_twice(own, first, {own[0].partition: own[at].offset}, tombstones=tombstones)
 
 
-def _last(kept: Log, cut: int) -> Iterator[tuple[int, Entry]]:
+def _last(kept: Log, cut: int) -> Iterator[tuple[int, LogEntry]]:
     if kept:
         yield kept[cut].partition, kept[cut]
 

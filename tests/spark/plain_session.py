@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from kip848_spark.runtime import jars
-from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.jobs.capture import write_capture
 from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.query import query_rows
@@ -76,7 +76,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
         agreement[name] = agreement_rows(lake, outcome.run.run_id)
     now = datetime.now(UTC)
     as_of = [_as_of(lake, now + difference) for difference in (timedelta(0), -timedelta(hours=1))]
-    since = run_audit(lake, Asked(since=SINCE)).run
+    since = run_audit(lake, AuditRequest(since=SINCE)).run
     assert since is not None
     agreement["since"] = agreement_rows(lake, since.run_id)
     write_capture(source(capture), spark, str(folder / "copy"))

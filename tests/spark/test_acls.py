@@ -118,7 +118,7 @@ def test_what_the_readme_grants_is_enough(
     assert outcome.live.differences == []
     assert outcome.live.compared["groups"] == 2
     assert outcome.live.compared["offsets"] == 2
-    assert not outcome.live.unjudged
+    assert not outcome.live.not_compared
     assert [row["topic"] for row in lake.rows("topics")] == ["orders"]
 
 
@@ -185,7 +185,7 @@ def test_what_may_not_be_asked_is_not_judged(
     live = run_ingest(source(secured), lake, then_replay=True, then_audit=True).live
     assert live is not None
     assert live.differences == []
-    assert live.unjudged == {why: 2}
+    assert live.not_compared == {why: 2}
     assert "ACL DESCRIBE" in why
 
 

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.checks.group_task import COMPARED_IN_BETWEEN, OFFSETS_COMPARED
+from kip848_spark.checks.group_task import COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED
 from kip848_spark.checks.results import LOADING, ORDER, STATE, TRANSITIONS, UNREAD
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import Ledger
 from kip848_spark.spark.jobs import audit_input
-from kip848_spark.spark.jobs.audit import Asked, agreement_rows, findings_rows
+from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows, findings_rows
 from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
@@ -38,9 +38,9 @@ def lake_of(capture: Path, spark: SparkSession, folder: Path) -> LakeTables:
 
 
 def audited(
-    lake: LakeTables, asked: Asked | None = None
+    lake: LakeTables, asked: AuditRequest | None = None
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
-    outcome = run_audit(lake, asked or Asked())
+    outcome = run_audit(lake, asked or AuditRequest())
     assert outcome.run is not None
     found = findings_rows(lake, outcome.run.run_id)
     return (
@@ -58,7 +58,7 @@ def test_a_real_log_gives_no_alarm(capture: Path, spark: SparkSession, tmp_path:
     assert transitions["disagreed"] == 0
     assert transitions["verified"] + transitions["unverifiable"] == told.assignments
     states = sum(lake.read(t).count() for t in ("groups", "members", "assignments", "offsets"))
-    in_between = agreement[STATE]["reasons"].pop(COMPARED_IN_BETWEEN, 0)
+    in_between = agreement[STATE]["reasons"].pop(COMPARED_AT_POINT_IN_TIME, 0)
     assert agreement[STATE]["verified"] == states + in_between > 100
     assert in_between > 0
     committed = lake.read("records").where("kind = 'offset_commit'").select("group_id").distinct()
@@ -101,7 +101,7 @@ def test_wrong_state_tables_are_found(
     lake.overwrite("offsets", spark.createDataFrame([*rest, back], schema))
 
     groups = ["demo.range", "demo.three", "demo.manual", "demo.uniform"]
-    outcome = run_audit(lake, Asked(groups=groups))
+    outcome = run_audit(lake, AuditRequest(groups=groups))
     assert outcome.run is not None
     found = findings_rows(lake, outcome.run.run_id)
     assert len(found) == len(of["demo.range"]) + 3
@@ -200,4 +200,4 @@ def test_a_lake_without_state_is_not_audited(spark: SparkSession, tmp_path: Path
     lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(NEWEST / COMMITTED), lake)
     with pytest.raises(LakeError, match="replayed"):
-        run_audit(lake, Asked())
+        run_audit(lake, AuditRequest())

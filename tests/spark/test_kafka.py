@@ -17,8 +17,8 @@ from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
 from kip848_spark.spark import session_settings
-from kip848_spark.spark.jobs.audit import Asked, agreement_rows
-from kip848_spark.spark.jobs.live_check import Sample, compare_live
+from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
+from kip848_spark.spark.jobs.live_check import GroupSample, compare_live
 from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.opening import open_lake
@@ -39,10 +39,10 @@ def test_agrees_with_the_live_broker_night_after_night(
         first = run_ingest(source(broker), lake, then_replay=True)
         assert first.run is not None
         comparison = compare_live(lake, source(broker), first.run)
-        if MOVING not in comparison.unjudged:  # on a busy machine a session may end just now
+        if MOVING not in comparison.not_compared:  # on a busy machine a session may end just now
             break
     assert [str(difference) for difference in comparison.differences] == []
-    assert not comparison.unjudged.keys() - {NO_NAME}
+    assert not comparison.not_compared.keys() - {NO_NAME}
     assert comparison.compared["groups"] > 10
     assert first.run.identity.cluster_id == broker.cluster_id
     assert first.run.identity.topic_id
@@ -81,7 +81,7 @@ def test_what_moved_since_the_run_is_not_judged(
         assert told["verified"] == outcome.live.same > 100
         assert told["disagreed"] == 0
 
-        asked = Asked(groups=["spark.at-rest"])
+        asked = AuditRequest(groups=["spark.at-rest"])
         one = run_audit(lake, asked, source=source(broker)).live
         assert one is not None
         assert one.differences == []
@@ -98,7 +98,7 @@ def test_what_moved_since_the_run_is_not_judged(
         assert [str(d) for d in after.differences] == []
         assert {"spark.joined", "spark.born"} <= set(after.moving)
         assert "spark.commits" not in after.moving
-        assert after.unjudged[MOVING] == len(after.moving) + 1
+        assert after.not_compared[MOVING] == len(after.moving) + 1
 
         # A commit that the lake knows nothing of, and no record explains: the state is wrong.
         wrong = lake.read("offsets").withColumn("committed_offset", F.col("committed_offset") + 1)
@@ -115,7 +115,7 @@ def test_what_moved_since_the_run_is_not_judged(
 def test_a_sample_is_the_same_in_spark_and_here(spark: SparkSession) -> None:
     names = [f"group-{n}" for n in range(2000)] + ["", "grüße", "群"]
     rows = spark.createDataFrame([(name,) for name in names], "group_id string")
-    sample = Sample.of(20_000, None)
+    sample = GroupSample.of(20_000, None)
     there = {row[0] for row in rows.where(sample.rows()).collect()}
     assert there == {name for name in names if sample.has(name)}
     assert 400 < len(there) < 600

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from kip848_spark.checks.results import STATE
 from kip848_spark.config.storage import StorageSettings
-from kip848_spark.spark.jobs.audit import Asked, agreement_rows
+from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.session_settings import prepared_session, size_tasks, task_settings
 from kip848_spark.spark.storage.opening import open_lake
@@ -108,7 +108,7 @@ def test_a_session_of_others_gives_the_same_and_is_left_as_it_was(
     now, before = told["as of"]
     assert datetime.fromisoformat(now) in [run["finished_at"] for run in lake.rows("runs")]
     assert "had finished by" in before
-    since = run_audit(ours, Asked(since=SINCE)).run
+    since = run_audit(ours, AuditRequest(since=SINCE)).run
     assert since is not None
     expected = by_records(agreement_rows(ours, since.run_id))
     assert by_records(told["agreement"]["since"]) == expected

@@ -16,7 +16,7 @@ from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
-from kip848_spark.spark.jobs.audit import Asked
+from kip848_spark.spark.jobs.audit import AuditRequest
 from kip848_spark.spark.jobs.capture import write_capture
 from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.sources import KafkaSource
@@ -84,7 +84,9 @@ def test_a_capture_and_then_its_broker(
         assert again.run.counts is not None
         assert again.run.counts.records_read == 0
     assert lake.read("records").count() == pq.read_table(taken).num_rows
-    assert run_audit(lake, Asked(groups=["demo.three"]), source=live(broker)).live is not None
+    assert (
+        run_audit(lake, AuditRequest(groups=["demo.three"]), source=live(broker)).live is not None
+    )
 
     commit(broker, f"origin.{with_origin}")
     assert run_ingest(live(broker), lake, then_replay=True).changed
@@ -119,7 +121,7 @@ def test_a_broker_and_a_capture_of_another(
     with pytest.raises(LakeError, match=OTHER):
         run_ingest(live(broker), others, then_replay=True)
     with pytest.raises(LakeError, match=OTHER):
-        run_audit(others, Asked(), source=live(broker))
+        run_audit(others, AuditRequest(), source=live(broker))
     assert (own.versions(), others.versions()) == before
 
 

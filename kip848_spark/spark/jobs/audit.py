@@ -1,7 +1,7 @@
-"""The audit of a lake: every group's control records judged, and its state compared.
+"""The audit of a lake: checks the control records of every group, and compares its state.
 
-One job: the tasks get whole groups, for nothing that a group's verdict needs lies outside of it but
-where records are missing and what the topics are called, and both are small.
+One Spark job with one shuffle, by group. What a check needs beside its group's rows, the missing
+offsets and the names of topics, is small and sent to every task.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group_task import (
     DISAGREED,
     FINDING,
-    FOUND,
+    FINDING_COUNT,
     NOTE,
+    RESULT_SCHEMA,
     UNVERIFIABLE,
-    VERDICT,
     VERIFIED,
-    judge,
+    audit_groups,
 )
 from kip848_spark.checks.results import CHECKS, Tally
-from kip848_spark.checks.settings import Settings
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collect_rows
-from kip848_spark.spark.jobs.audit_input import gathered
-from kip848_spark.spark.jobs.point_in_time import cuts_of, share_of, state_then
+from kip848_spark.spark.jobs.audit_input import audit_input
+from kip848_spark.spark.jobs.point_in_time import points_in_time, sampled_buckets, state_at
 from kip848_spark.spark.jobs.replay import topic_names
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import WorkerCount, counted
@@ -41,17 +41,18 @@ from kip848_spark.spark.storage.tables import LakeTables, TableRow, with_constan
 from kip848_spark.wire.offset_gaps import TRANSACTION
 
 _COLLECTED = 10_000
-"""Findings up to which they are written by the driver, without another job."""
+"""Up to this many findings, the driver collects and writes them without another Spark job."""
 _COUNTED_AT_ONCE = 1_000
-"""Rows of a group's input: a worker judges some thousand a second."""
+"""Input rows after which a task reports progress: a worker checks some thousand rows a second."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an audit is asked for: groups (all if None), verdicts since a time, the release.
+class AuditRequest:
+    """What to audit: some groups (all if None), verdicts since a time, one release.
 
-    ``after``: only groups with records of later runs than this one are judged, and only verdicts
-    on those records are counted; then ``offsets`` are where these records begin.
+    With ``after``, a run id, the audit checks only groups with records of later runs, and counts
+    only verdicts on those records; ``offsets`` is then the first offset of each partition that
+    those runs read.
     """
 
     groups: Sequence[str] | None = None
@@ -61,34 +62,36 @@ class Asked:
     offsets: Mapping[int, int] = field(default_factory=dict)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all is judged that was not before."""
+    def is_complete(self) -> bool:
+        """Whether nothing that was not audited before is left out."""
         return self.groups is None and self.since is None and self.release is None
 
 
-def audit(lake: LakeTables, run: Run, asked: Asked, count: WorkerCount | None = None) -> None:
-    """Judges what the lake holds, and adds the rows of ``run`` to `agreement` and `findings`.
-    ``count`` counts the rows that the workers have judged."""
-    cuts = cuts_of(run) if asked.after is None else {}
-    share = share_of(lake, run) if cuts else 0
+def audit(
+    lake: LakeTables, run: Run, request: AuditRequest, count: WorkerCount | None = None
+) -> None:
+    """Audits the lake, and adds the rows of ``run`` to `agreement` and `findings`. ``count`` counts
+    the rows that the tasks have checked."""
+    offsets = points_in_time(run) if request.after is None else {}
+    buckets = sampled_buckets(lake, run) if offsets else 0
     runs = lake.rows("runs")
-    with ThreadPoolExecutor(1) as beside:  # a small job, meanwhile a large plan is made
-        topics = beside.submit(known_topics, lake)
-        then = state_then(lake, run, cuts, share) if cuts else None
-        rows = gathered(lake, run, runs, asked.groups, asked.after, then)
-        settings = Settings(
+    with ThreadPoolExecutor(1) as pool:  # Spark plans the input while a small job lists the topics
+        topics = pool.submit(known_topics, lake)
+        earlier = state_at(lake, run, offsets, buckets) if offsets else None
+        rows = audit_input(lake, run, runs, request.groups, request.after, earlier)
+        context = AuditContext(
             coverage(lake, run, runs),
             topics.result(),
-            asked.release,
-            None if asked.since is None else round(asked.since.timestamp() * 1000),
-            asked.offsets,
-            cuts,
-            share,
+            request.release,
+            None if request.since is None else round(request.since.timestamp() * 1000),
+            request.offsets,
+            offsets,
+            buckets,
         )
-    whole = rows.repartition("group_id")
-    ordered = whole.sortWithinPartitions("group_id", "last", "partition", "offset")
-    task = counted(judge(settings), count, _COUNTED_AT_ONCE)
-    verdicts = map_in_arrow(ordered, task, VERDICT).persist()
+    by_group = rows.repartition("group_id")
+    ordered = by_group.sortWithinPartitions("group_id", "stage", "partition", "offset")
+    task = counted(audit_groups(context), count, _COUNTED_AT_ONCE)
+    verdicts = map_in_arrow(ordered, task, RESULT_SCHEMA).persist()
     try:
         tally, findings = _counted(verdicts)
         cluster_id = run.identity.cluster_id
@@ -103,13 +106,13 @@ def audit(lake: LakeTables, run: Run, asked: Asked, count: WorkerCount | None = 
         verdicts.unpersist()
 
 
-# What is known beside the records
+# The context of the checks
 
 
 def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
-    """Where control records of the lake's topic may be missing: holes that no transaction left.
-    ``runs``: the rows of that table; ``run`` may not be done yet."""
-    holes = lake.max_by_key("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
+    """Where control records may be missing: the table `gaps`, without the gaps that transactions
+    left. ``runs``: the rows of that table, in which ``run`` may not be finished."""
+    gaps = lake.max_by_key("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
     ends: dict[int, int] = {}
     restarts: set[tuple[int, int]] = set()
     done = [Run.from_row(row) for row in runs if row["outcome"] == DONE]
@@ -118,15 +121,16 @@ def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
             ends[part.partition] = max(ends.get(part.partition, -1), part.end - 1)
             if 0 < part.start < part.end:
                 restarts.add((part.partition, part.start))
-    return Coverage.of(((key[0], last) for key, last in holes.items()), ends, restarts)
+    return Coverage.of(((key[0], last) for key, last in gaps.items()), ends, restarts)
 
 
 def known_topics(lake: LakeTables) -> KnownTopics:
-    """The cluster's topics when they were listed last, and every id the records name."""
+    """The cluster's topics when a run listed them last, and the name of every topic id in the
+    records."""
     table = lake.rows("topics")
     newest = max((row["run_id"] for row in table), default=None)
     pairs = topic_names(lake).where(F.col("topic").isNotNull()).collect()
-    # Spark gives them in any order, and ids of one name are tried in the order they are given.
+    # Sorted, since the search for a hash tries the ids of one name in this order.
     names = sorted((row["topic_id"], row["topic"]) for row in pairs)
     return KnownTopics.of(
         (
@@ -143,11 +147,11 @@ def known_topics(lake: LakeTables) -> KnownTopics:
     )
 
 
-# What is written
+# The results
 
 
 def _counted(verdicts: DataFrame) -> tuple[Tally, int]:
-    """The counts of all tasks, and how many findings there are."""
+    """The counts of all tasks, and the number of findings."""
     tally, findings = Tally(), 0
     counted = verdicts.where(F.col("verdict") != FINDING)
     for row in counted.select("verdict", "check", "reason", "number").collect():
@@ -160,7 +164,7 @@ def _counted(verdicts: DataFrame) -> tuple[Tally, int]:
             tally.unverifiable[check, row["reason"]] += number
         elif row["verdict"] == NOTE:
             tally.notes[check, row["reason"]] += number
-        elif row["verdict"] == FOUND:
+        elif row["verdict"] == FINDING_COUNT:
             findings += number
     return tally, findings
 
@@ -174,13 +178,13 @@ def _findings(verdicts: DataFrame) -> DataFrame:
 
 
 def agreement_rows(lake: LakeTables, run_id: str) -> list[dict[str, Any]]:
-    """What the audit of a run came to, a row a check, in the order of `CHECKS`."""
+    """The rows of `agreement` of a run, one for each check, in the order of `CHECKS`."""
     found = [dict(row) for row in lake.rows("agreement") if row["run_id"] == run_id]
     return sorted(found, key=lambda row: CHECKS.index(row["check"]))
 
 
 def findings_rows(lake: LakeTables, run_id: str, most: int | None = None) -> list[dict[str, Any]]:
-    """What the audit of a run found, the worst first."""
+    """The rows of `findings` of a run, the most severe first; at most ``most``."""
     order = F.array_position(
         F.array(*(F.lit(name) for name in ("critical", "error", "warning", "info"))),
         F.col("severity"),

@@ -1,7 +1,7 @@
-"""Which part of a large lake is audited where all of it would take too long.
+"""Which part of a large lake is audited where checking all of it would take too long.
 
-A sample follows from the data alone: two audits of one lake, or of a copy of it, take the same
-sample on any machine and come to the same numbers. Once there are new records it is another one.
+A sample follows from the end offsets of the partitions alone: two audits of one lake, or of a copy
+of it on another machine, take the same sample. After a run that read new records it is another one.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from kip848_spark.checks.settings import BUCKETS
+from kip848_spark.checks.context import BUCKETS
 from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.ledger import Run
 
-ENOUGH = 100_000
-"""Records that are looked at, about."""
+SAMPLE_RECORDS = 100_000
+"""Approximate number of records in a sample."""
 
 
 @dataclass(frozen=True)
-class Sampled:
-    """Partitions of the topic, and the offsets of each one that are looked at."""
+class PartitionSample:
+    """Ranges of offsets, at most one for each partition of the topic."""
 
     ranges: tuple[OffsetRange, ...]
 
     @classmethod
-    def of(cls, run: Run) -> Sampled:
-        """All there are, or from a partition that `drawn` chooses on as many as have `ENOUGH`
-        records; of a partition that has more by itself, the last ones.
+    def of(cls, run: Run) -> PartitionSample:
+        """All partitions, or as many adjacent ones as hold `SAMPLE_RECORDS` records, from one that
+        `choose` picks; of a larger partition, its last records.
 
-        Records of the rest need not be read; of neighbours, which stand side by side in the lake's
-        files, few others are.
+        The lake's files are sorted by partition, so a query that needs adjacent partitions skips
+        most of the others' files.
         """
-        there = _ends(run)
-        first = drawn(run, "partition", len(there)) if there else 0
+        ends = _ends(run)
+        first = choose(run, "partition", len(ends)) if ends else 0
         chosen: list[OffsetRange] = []
-        left = ENOUGH
-        for partition, end in there[first:] + there[:first]:
+        left = SAMPLE_RECORDS
+        for partition, end in ends[first:] + ends[:first]:
             if left > 0:
-                chosen.append(OffsetRange(partition, max(end - ENOUGH, 0), end))
+                chosen.append(OffsetRange(partition, max(end - SAMPLE_RECORDS, 0), end))
                 left -= end
         return cls(tuple(chosen))
 
     @property
-    def records(self) -> int:
-        """How many there may be."""
+    def offsets(self) -> int:
+        """The number of offsets in the sample: the most records that it can have."""
         return sum(r.end - r.start for r in self.ranges)
 
     @property
     def sql(self) -> str:
-        """Whether a row with a partition and an offset is looked at."""
+        """A SQL condition on the columns partition and offset: the row is in the sample."""
         if not self.ranges:
             return "false"
         tests = [f"partition IN ({', '.join(str(r.partition) for r in self.ranges)})"]
@@ -61,18 +61,20 @@ class Sampled:
         return " AND ".join(tests)
 
 
-def drawn(run: Run, what: str, below: int) -> int:
-    """A number from 0 to ``below`` - 1 for the choice ``what``. It follows from the end offsets of
-    the partitions that have records: not from the run's id, the clock or Python's own hashes."""
+def choose(run: Run, what: str, below: int) -> int:
+    """A number from 0 to ``below`` - 1 for the choice called ``what``. It follows from the end
+    offsets of the partitions that have records, not from the run's id, the clock or Python's hash
+    seed."""
     text = f"{what} {_ends(run)}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) % below
 
 
 def _ends(run: Run) -> list[tuple[int, int]]:
-    """Partition and end offset of each partition that has records, in their order."""
+    """Partition and end offset of each partition that has records, sorted."""
     return sorted((r.partition, r.end) for r in run.ranges if r.end)
 
 
-def sampled(share: int) -> Column:
-    """Whether the group of a row takes part; `audit.settings.bucket_of` says the same."""
-    return F.crc32(F.col("group_id").cast("binary")) % BUCKETS < share
+def in_sample(buckets: int) -> Column:
+    """Whether the bucket of a row's group is below ``buckets``, as `audit.context.bucket_of`
+    computes it."""
+    return F.crc32(F.col("group_id").cast("binary")) % BUCKETS < buckets

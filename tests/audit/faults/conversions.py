@@ -16,25 +16,25 @@ from kip848_spark.coordinator.consumer_protocol import (
 )
 from kip848_spark.coordinator.records import tombstone
 from tests.audit.faults.injection import (
-    Injected,
+    Injection,
     Log,
     NoPlaceError,
-    appended,
-    data,
-    dropped,
+    add_partition,
+    append_operation,
+    drop_record,
     fault,
-    given,
     group_of,
-    injected,
-    latest,
+    injection_at,
+    latest_values,
     operation_of,
     operations,
+    partitions_of,
     pick,
     previous,
-    rows_of,
+    remove_partition,
     undetectable,
+    value_at,
     values,
-    without,
 )
 
 
@@ -47,27 +47,29 @@ def _upgrades(log: Log) -> list[int]:
 
 
 @fault
-def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injected:
+def wrong_generation_at_upgrade(log: Log, rng: random.Random) -> Injection:
     start = pick(rng, _upgrades(log))
     for i in operation_of(log, start):
         if log[i].kind == "3":
-            data(log, i)["epoch"] += rng.choice((-1, 3))
-            return injected(log, i)
+            value_at(log, i)["epoch"] += rng.choice((-1, 3))
+            return injection_at(log, i)
     raise NoPlaceError
 
 
 @fault
-def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected:
+def upgrade_loses_a_partition(log: Log, rng: random.Random) -> Injection:
     start = pick(rng, _upgrades(log))
     group = operation_of(log, start)
     at = next(i for i in group if log[i].kind == "8")
-    value = data(log, at)
-    without(value, "assignedPartitions", pick(rng, rows_of(value, "assignedPartitions")))
-    return injected(log, at)
+    value = value_at(log, at)
+    remove_partition(
+        value, "assignedPartitions", pick(rng, partitions_of(value, "assignedPartitions"))
+    )
+    return injection_at(log, at)
 
 
 @fault
-def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected:
+def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injection:
     places = [
         i
         for i in values(log, "2")
@@ -75,12 +77,12 @@ def wrong_generation_at_downgrade(log: Log, rng: random.Random) -> Injected:
         and log[i - 1].group == log[i].group
     ]  # fmt: skip
     at = pick(rng, places)
-    data(log, at)["generation"] += rng.choice((-1, 1, 2))
-    return injected(log, at)
+    value_at(log, at)["generation"] += rng.choice((-1, 1, 2))
+    return injection_at(log, at)
 
 
 @fault
-def classic_generation_back(log: Log, rng: random.Random) -> Injected:
+def classic_generation_decreases(log: Log, rng: random.Random) -> Injection:
     places = [
         i
         for i in values(log, "2")
@@ -92,46 +94,46 @@ def classic_generation_back(log: Log, rng: random.Random) -> Injected:
     before = previous(log, at)
     assert before is not None
     assert before.value is not None
-    data(log, at)["generation"] = rng.randrange(before.value["generation"])
-    return injected(log, at)
+    value_at(log, at)["generation"] = rng.randrange(before.value["generation"])
+    return injection_at(log, at)
 
 
 def _downgrades(log: Log) -> list[int]:
-    """Places of classic records with members that end a conversion."""
+    """PartitionSets of classic records with members that end a conversion."""
     return [
         i
         for i in values(log, "2")
         if len(own := operation_of(log, i)) > 3
         and any(log[j].kind == "3" and log[j].value is None for j in own if j < i)
-        and data(log, i)["members"]
+        and value_at(log, i)["members"]
     ]
 
 
 @fault
-def upgrade_gains_a_partition(log: Log, rng: random.Random) -> Injected:
+def upgrade_gains_a_partition(log: Log, rng: random.Random) -> Injection:
     """A member is given one that it had not as a classic member."""
     start = pick(rng, _upgrades(log))
     group = operation_of(log, start)
     at = next(i for i in group if log[i].kind == "8")
-    rows = rows_of(data(log, at), "assignedPartitions")
-    epoch = data(log, at)["memberEpoch"]
+    rows = partitions_of(value_at(log, at), "assignedPartitions")
+    epoch = value_at(log, at)["memberEpoch"]
     topic = pick(rng, rows)[0]
-    given(data(log, at), "assignedPartitions", (topic, rng.randint(50, 90)), epoch)
-    return injected(log, at)
+    add_partition(value_at(log, at), "assignedPartitions", (topic, rng.randint(50, 90)), epoch)
+    return injection_at(log, at)
 
 
 @fault
-def upgrade_without_its_tombstone(log: Log, rng: random.Random) -> Injected:
+def upgrade_without_classic_tombstone(log: Log, rng: random.Random) -> Injection:
     """The classic group's tombstone is lost, the consumer group begins on top of it."""
     at = pick(rng, _upgrades(log))
     first = log[operation_of(log, at)[0]].offset
-    return injected(dropped(log, at), at, first)
+    return injection_at(drop_record(log, at), at, first)
 
 
 @fault
-def downgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected:
+def downgrade_loses_a_partition(log: Log, rng: random.Random) -> Injection:
     """A member is told less than its target was."""
-    at, member = pick(rng, [(i, m) for i in _downgrades(log) for m in data(log, i)["members"]])
+    at, member = pick(rng, [(i, m) for i in _downgrades(log) for m in value_at(log, i)["members"]])
     told = read_assignment(assignment_bytes(member["assignment"]))
     rows = [(topic, numbers) for topic, numbers in told.partitions if numbers]
     if not rows:
@@ -139,20 +141,20 @@ def downgrade_loses_a_partition(log: Log, rng: random.Random) -> Injected:
     short = pick(rng, rows)
     left = tuple((t, n[1:] if (t, n) == short else n) for t, n in told.partitions)
     _tell(member, replace(told, partitions=left))
-    return injected(log, at)
+    return injection_at(log, at)
 
 
 @fault
-def downgrade_gains_a_partition(log: Log, rng: random.Random) -> Injected:
+def downgrade_gains_a_partition(log: Log, rng: random.Random) -> Injection:
     """A member is told more than its target was."""
-    at, member = pick(rng, [(i, m) for i in _downgrades(log) for m in data(log, i)["members"]])
+    at, member = pick(rng, [(i, m) for i in _downgrades(log) for m in value_at(log, i)["members"]])
     told = read_assignment(assignment_bytes(member["assignment"]))
     if not told.partitions:
         raise NoPlaceError
     (topic, numbers), *others = told.partitions
     more = ((topic, (*numbers, rng.randint(50, 90))), *others)
     _tell(member, replace(told, partitions=more))
-    return injected(log, at)
+    return injection_at(log, at)
 
 
 def _tell(member: dict[str, Any], assignment: ClassicAssignment) -> None:
@@ -160,82 +162,82 @@ def _tell(member: dict[str, Any], assignment: ClassicAssignment) -> None:
 
 
 @fault
-def downgrade_loses_a_member(log: Log, rng: random.Random) -> Injected:
-    at = pick(rng, [i for i in _downgrades(log) if len(data(log, i)["members"]) > 1])
-    members = data(log, at)["members"]
-    leader = data(log, at)["leader"]
+def downgrade_loses_a_member(log: Log, rng: random.Random) -> Injection:
+    at = pick(rng, [i for i in _downgrades(log) if len(value_at(log, i)["members"]) > 1])
+    members = value_at(log, at)["members"]
+    leader = value_at(log, at)["leader"]
     members.remove(pick(rng, [m for m in members if m["memberId"] != leader]))
-    return injected(log, at)
+    return injection_at(log, at)
 
 
 @fault
-def downgrade_gains_a_member(log: Log, rng: random.Random) -> Injected:
+def downgrade_gains_a_member(log: Log, rng: random.Random) -> Injection:
     at = pick(rng, _downgrades(log))
-    members = data(log, at)["members"]
+    members = value_at(log, at)["members"]
     again = dict(pick(rng, members))
     members.append(again | {"memberId": f"nobody-{rng.randrange(1000)}", "groupInstanceId": None})
-    return injected(log, at)
+    return injection_at(log, at)
 
 
 @fault
-def leader_is_nobody(log: Log, rng: random.Random) -> Injected:
+def leader_not_a_member(log: Log, rng: random.Random) -> Injection:
     """A classic group's leader is none of its members."""
-    at = pick(rng, [i for i in values(log, "2") if data(log, i)["members"]])
-    data(log, at)["leader"] = f"nobody-{rng.randrange(1000)}"
-    return injected(log, at)
+    at = pick(rng, [i for i in values(log, "2") if value_at(log, i)["members"]])
+    value_at(log, at)["leader"] = f"nobody-{rng.randrange(1000)}"
+    return injection_at(log, at)
 
 
 @fault
-def downgrade_keeps_the_leaver(log: Log, rng: random.Random) -> Injected:
+def downgrade_keeps_leaving_member(log: Log, rng: random.Random) -> Injection:
     """The member whose leave ended the consumer group is in the classic one."""
     places = []
     for i in _downgrades(log):
-        members = {m["memberId"] for m in data(log, i)["members"]}
-        last = latest(log, operation_of(log, i)[0], log[i].group, "5")
+        members = {m["memberId"] for m in value_at(log, i)["members"]}
+        last = latest_values(log, operation_of(log, i)[0], log[i].group, "5")
         new = {e for e, item in last.items() if not (item.value or {})["classicMemberMetadata"]}
         places += [(i, member) for member in sorted(new - members)]
     at, leaver = pick(rng, places)
-    members = data(log, at)["members"]
+    members = value_at(log, at)["members"]
     members.append(dict(members[0]) | {"memberId": leaver, "groupInstanceId": None})
-    return injected(log, at)
+    return injection_at(log, at)
 
 
 @fault
-def classic_instance_twice(log: Log, rng: random.Random) -> Injected:
+def duplicate_classic_instance_id(log: Log, rng: random.Random) -> Injection:
     """Two members of a classic group are one instance."""
-    at = pick(rng, [i for i in values(log, "2") if len(data(log, i)["members"]) > 1])
-    for member in data(log, at)["members"][:2]:
+    at = pick(rng, [i for i in values(log, "2") if len(value_at(log, i)["members"]) > 1])
+    for member in value_at(log, at)["members"][:2]:
         member["groupInstanceId"] = "one"
-    return injected(log, at)
+    return injection_at(log, at)
 
 
 def _at_rest(log: Log) -> list[int]:
-    """Places of assignments that end an operation of a consumer group."""
+    """PartitionSets of assignments that end an operation of a consumer group."""
     found = [operation[-1] for operation in operations(log)]
     return [i for i in found if log[i].kind == "8" and log[i].value is not None]
 
 
 @fault
-def classic_record_over_a_consumer_group(log: Log, rng: random.Random) -> Injected:
+def classic_record_over_a_consumer_group(log: Log, rng: random.Random) -> Injection:
     """A classic record of the group, as it once was, comes while it is of the new protocol."""
     places = []
     for i in _at_rest(log):
         before = [e for e in log[:i] if (e.group, e.kind) == (log[i].group, "2") and e.value]
         places += [(i, e.record) for e in before[-1:]]
     at, record = pick(rng, places)
-    return injected(*appended(log, at, copy.deepcopy(record)))
+    return injection_at(*append_operation(log, at, copy.deepcopy(record)))
 
 
 @fault
-def classic_tombstone_over_a_consumer_group(log: Log, rng: random.Random) -> Injected:
+def classic_tombstone_over_a_consumer_group(log: Log, rng: random.Random) -> Injection:
     at = pick(rng, _at_rest(log))
-    return injected(*appended(log, at, tombstone("2", group=log[at].group)))
+    return injection_at(*append_operation(log, at, tombstone("2", group=log[at].group)))
 
 
 @undetectable("of a classic group's generations not every one is on record")
-def generation_jump(log: Log, rng: random.Random) -> Injected:
+def classic_generation_skips(log: Log, rng: random.Random) -> Injection:
     """The last one of a classic group."""
     own = [i for i in values(log, "2") if group_of(log, i)[-1] == i and previous(log, i)]
     at = pick(rng, [i for i in own if len(operation_of(log, i)) == 1])
-    data(log, at)["generation"] += rng.randint(1, 5)
-    return injected(log, at)
+    value_at(log, at)["generation"] += rng.randint(1, 5)
+    return injection_at(log, at)

@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kip848_spark.checks.log_entries import Entry, entry
+from kip848_spark.checks.log_entries import LogEntry, log_entry
 from kip848_spark.checks.operations import same_operation
 from kip848_spark.checks.results import Tally
 from kip848_spark.coordinator.records import Record
 
-Log = list[Entry]
+Log = list[LogEntry]
 
 
 @dataclass(frozen=True)
-class Injected:
+class Injection:
     """Where a fault was put, and the log with it."""
 
     log: Log
@@ -43,7 +43,7 @@ class NoPlaceError(Exception):
     """The log has no place for a kind of fault."""
 
 
-Fault = Callable[[Log, random.Random], Injected]
+Fault = Callable[[Log, random.Random], Injection]
 """Edits a log (a fresh copy) and says where. Raises NoPlaceError."""
 FAULTS: dict[str, Fault] = {}
 UNDETECTABLE: dict[str, tuple[Fault, str]] = {}
@@ -103,12 +103,12 @@ def operations(log: Log) -> list[list[int]]:
     return found
 
 
-def begin(log: Log, at: int) -> int:
+def operation_start(log: Log, at: int) -> int:
     """The offset at which the operation of the record at ``at`` begins."""
     return log[operation_of(log, at)[0]].offset
 
 
-def previous(log: Log, at: int) -> Entry | None:
+def previous(log: Log, at: int) -> LogEntry | None:
     """The record of the same key before this one."""
     for item in reversed(log[:at]):
         if (item.group, item.key) == (log[at].group, log[at].key):
@@ -116,9 +116,9 @@ def previous(log: Log, at: int) -> Entry | None:
     return None
 
 
-def latest(log: Log, at: int, group: str, kind: str) -> dict[str, Entry]:
+def latest_values(log: Log, at: int, group: str, kind: str) -> dict[str, LogEntry]:
     """The newest value of each key of a kind before ``at``, in a group."""
-    found: dict[str, Entry] = {}
+    found: dict[str, LogEntry] = {}
     for item in log[:at]:
         if item.group == group and item.kind == "3" and item.value is None:
             found.clear()
@@ -129,7 +129,7 @@ def latest(log: Log, at: int, group: str, kind: str) -> dict[str, Entry]:
     return found
 
 
-def injected(log: Log, at: int, first: int | None = None) -> Injected:
+def injection_at(log: Log, at: int, first: int | None = None) -> Injection:
     """What was done at ``at`` in ``log``, after the edit; ``first``: where the operation began."""
     own = group_of(log, at)
     edited = operation_of(log, at)
@@ -139,47 +139,47 @@ def injected(log: Log, at: int, first: int | None = None) -> Injected:
     until = max(next_ones, default=own[-1])
     item = log[at]
     begin = log[edited[0]].offset if first is None else first
-    return Injected(log, item.group, item.partition, item.offset, begin, log[until].offset)
+    return Injection(log, item.group, item.partition, item.offset, begin, log[until].offset)
 
 
-def shifted(log: Log, at: int, by: int, partition: int) -> Log:
+def shift_offsets(log: Log, at: int, by: int, partition: int) -> Log:
     """The log with the offsets of a partition from the place ``at`` on moved by ``by``."""
     return log[:at] + [
         e._replace(offset=e.offset + by) if e.partition == partition else e for e in log[at:]
     ]
 
 
-def inserted(log: Log, at: int, item: Entry) -> Log:
+def insert_record(log: Log, at: int, item: LogEntry) -> Log:
     """The log with another record before the place ``at``."""
-    return [*log[:at], item, *shifted(log, at, 1, item.partition)[at:]]
+    return [*log[:at], item, *shift_offsets(log, at, 1, item.partition)[at:]]
 
 
-def appended(log: Log, at: int, record: Record) -> tuple[Log, int]:
+def append_operation(log: Log, at: int, record: Record) -> tuple[Log, int]:
     """The log with a record as an operation of its own behind that of the record at ``at``, and
     its place."""
     end = operation_of(log, at)[-1]
     last = log[end]
-    item = entry(last.partition, last.offset + 1, last.timestamp + 1, record)
-    return inserted(log, end + 1, item), end + 1
+    item = log_entry(last.partition, last.offset + 1, last.timestamp + 1, record)
+    return insert_record(log, end + 1, item), end + 1
 
 
-def dropped(log: Log, at: int) -> Log:
+def drop_record(log: Log, at: int) -> Log:
     """The log without a record, and without a hole where it was."""
-    return log[:at] + shifted(log, at + 1, -1, log[at].partition)[at + 1 :]
+    return log[:at] + shift_offsets(log, at + 1, -1, log[at].partition)[at + 1 :]
 
 
-def data(log: Log, at: int) -> dict[str, Any]:
+def value_at(log: Log, at: int) -> dict[str, Any]:
     """The value at a place, to be edited."""
     found = log[at].value
     assert found is not None
     return found
 
 
-def rows_of(value: dict[str, Any], field: str) -> list[tuple[str, int]]:
+def partitions_of(value: dict[str, Any], field: str) -> list[tuple[str, int]]:
     return [(row["topicId"], n) for row in value[field] for n in row["partitions"]]
 
 
-def without(value: dict[str, Any], field: str, place: tuple[str, int]) -> int | None:
+def remove_partition(value: dict[str, Any], field: str, place: tuple[str, int]) -> int | None:
     """Take a partition out of a list; its assignment epoch, where one is kept."""
     epoch = None
     for row in value[field]:
@@ -192,7 +192,9 @@ def without(value: dict[str, Any], field: str, place: tuple[str, int]) -> int | 
     return epoch
 
 
-def given(value: dict[str, Any], field: str, place: tuple[str, int], epoch: int = 0) -> None:
+def add_partition(
+    value: dict[str, Any], field: str, place: tuple[str, int], epoch: int = 0
+) -> None:
     """Put a partition into a list."""
     row = next((row for row in value[field] if row["topicId"] == place[0]), None)
     if row is None:
@@ -212,9 +214,9 @@ def pick(rng: random.Random, found: Sequence[Any]) -> Any:
     return rng.choice(found)
 
 
-def after_it(log: Log, at: int) -> int | None:
+def next_value_of_key(log: Log, at: int) -> int | None:
     """The place of the next value of the same key, if nothing ends it before."""
     later = [j for j in group_of(log, at) if j > at and log[j].key == log[at].key]
-    if not later or log[later[0]].value is None or data(log, later[0])["memberEpoch"] < 0:
+    if not later or log[later[0]].value is None or value_at(log, later[0])["memberEpoch"] < 0:
         return None
     return later[0]

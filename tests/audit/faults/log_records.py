@@ -7,35 +7,35 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from kip848_spark.checks.log_entries import entry
+from kip848_spark.checks.log_entries import log_entry
 from kip848_spark.checks.operations import same_operation
 from kip848_spark.coordinator.records import tombstone
 from tests.audit.faults.injection import (
     FAULTS,
     Fault,
-    Injected,
+    Injection,
     Log,
     NoPlaceError,
-    after_it,
-    appended,
-    begin,
-    data,
-    dropped,
+    append_operation,
+    drop_record,
     fault,
     group_of,
-    injected,
-    inserted,
-    latest,
+    injection_at,
+    insert_record,
+    latest_values,
+    next_value_of_key,
     operation_of,
+    operation_start,
     operations,
     pick,
     previous,
+    value_at,
     values,
 )
 
 
 @fault
-def swapped(log: Log, rng: random.Random) -> Injected:
+def swapped_records(log: Log, rng: random.Random) -> Injection:
     """Two neighbours of one operation, of different kinds, change places."""
     pairs = [
         (i, i + 1)
@@ -52,11 +52,11 @@ def swapped(log: Log, rng: random.Random) -> Injected:
     one, other = pick(rng, pairs)
     a, b = log[one], log[other]
     log[one], log[other] = b._replace(offset=a.offset), a._replace(offset=b.offset)
-    return injected(log, other)
+    return injection_at(log, other)
 
 
 @fault
-def duplicated(log: Log, rng: random.Random) -> Injected:
+def duplicated_record(log: Log, rng: random.Random) -> Injection:
     """A record of a consumer group is there twice, side by side. Not a static member's leave: it
     may say so twice."""
     places = [
@@ -66,11 +66,11 @@ def duplicated(log: Log, rng: random.Random) -> Injected:
     ]
     at = pick(rng, places)
     again = copy.deepcopy(log[at])._replace(offset=log[at].offset + 1)
-    return injected(inserted(log, at + 1, again), at + 1)
+    return injection_at(insert_record(log, at + 1, again), at + 1)
 
 
 @fault
-def replayed_later(log: Log, rng: random.Random) -> Injected:
+def old_assignment_appended_again(log: Log, rng: random.Random) -> Injection:
     """An old assignment is appended again behind a newer one."""
     places = []
     for i in values(log, "8"):
@@ -80,11 +80,13 @@ def replayed_later(log: Log, rng: random.Random) -> Injected:
     again = copy.deepcopy(log[one])._replace(
         offset=log[other].offset + 1, timestamp=log[other].timestamp + 1
     )
-    return injected(inserted(log, other + 1, again), other + 1, begin(log, other))
+    return injection_at(
+        insert_record(log, other + 1, again), other + 1, operation_start(log, other)
+    )
 
 
 def _drop(kind: str, value: bool) -> Fault:
-    def drop(log: Log, rng: random.Random) -> Injected:
+    def drop(log: Log, rng: random.Random) -> Injection:
         places = [
             i
             for i, e in enumerate(log)
@@ -92,13 +94,13 @@ def _drop(kind: str, value: bool) -> Fault:
         ]
         at = pick(rng, places)
         following = next(i for i in group_of(log, at) if i > at) - 1
-        return injected(dropped(log, at), following, begin(log, at))
+        return injection_at(drop_record(log, at), following, operation_start(log, at))
 
     return drop
 
 
 for _kind, _name in (("3", "group_epoch"), ("6", "target_epoch"), ("7", "target")):
-    FAULTS[f"dropped_{_name}"] = _drop(_kind, value=True)
+    FAULTS[f"lost_{_name}"] = _drop(_kind, value=True)
 for _kind, _name in (
     ("3", "group"), ("5", "member"), ("6", "target_epoch"), ("7", "target"), ("8", "assignment"),
 ):  # fmt: skip
@@ -106,7 +108,7 @@ for _kind, _name in (
 
 
 @fault
-def dropped_member(log: Log, rng: random.Random) -> Injected:
+def lost_member(log: Log, rng: random.Random) -> Injection:
     """The record by which a member joined is lost."""
     places = []
     for i in values(log, "5"):
@@ -115,62 +117,62 @@ def dropped_member(log: Log, rng: random.Random) -> Injected:
             places.append(i)
     at = pick(rng, places)
     following = next(i for i in group_of(log, at) if i > at) - 1
-    return injected(dropped(log, at), following, begin(log, at))
+    return injection_at(drop_record(log, at), following, operation_start(log, at))
 
 
 @fault
-def dropped_assignment(log: Log, rng: random.Random) -> Injected:
+def lost_assignment(log: Log, rng: random.Random) -> Injection:
     """An assignment is lost whose epoch the member's next one names as the previous one."""
     places = []
     for i in values(log, "8"):
-        after = after_it(log, i)
+        after = next_value_of_key(log, i)
         before = previous(log, i)
         then = before.value["memberEpoch"] if before is not None and before.value else 0
-        if after is not None and data(log, after)["previousMemberEpoch"] != then:
+        if after is not None and value_at(log, after)["previousMemberEpoch"] != then:
             places.append((i, after))
     at, after = pick(rng, places)
-    return injected(dropped(log, at), after - 1, begin(log, at))
+    return injection_at(drop_record(log, at), after - 1, operation_start(log, at))
 
 
 @fault
-def orphan_tombstone(log: Log, rng: random.Random) -> Injected:
+def orphan_tombstone(log: Log, rng: random.Random) -> Injection:
     at = pick(rng, values(log, "8"))
     key = {"groupId": log[at].group, "memberId": f"nobody-{rng.randrange(1000)}"}
-    lost = entry(
+    lost = log_entry(
         log[at].partition,
         log[at].offset + 1,
         log[at].timestamp + 1,
         tombstone(rng.choice("578"), **key),
     )
-    return injected(inserted(log, at + 1, lost), at + 1, begin(log, at))
+    return injection_at(insert_record(log, at + 1, lost), at + 1, operation_start(log, at))
 
 
 @fault
-def bump_without_cause(log: Log, rng: random.Random) -> Injected:
+def epoch_bump_without_cause(log: Log, rng: random.Random) -> Injection:
     """A new epoch that nothing called for, at a time of rest; all later ones are one higher."""
     places = []
     for operation in operations(log):
         at = operation[-1]
         if log[at].kind in ("6", "8") and log[at].value is not None:
-            epochs = latest(log, at + 1, log[at].group, "3").values()
-            targets = latest(log, at + 1, log[at].group, "6").values()
+            epochs = latest_values(log, at + 1, log[at].group, "3").values()
+            targets = latest_values(log, at + 1, log[at].group, "6").values()
             now = {(e.value or {}).get("epoch") for e in epochs}
             if now and now == {(e.value or {}).get("assignmentEpoch") for e in targets}:
                 places.append((at, *epochs))
     at, newest = pick(rng, places)
     record = copy.deepcopy(newest.record)
     record["value"]["data"]["epoch"] += 1
-    log, bump = appended(log, at, record)
+    log, bump = append_operation(log, at, record)
     for i in group_of(log, bump):
         if i > bump and log[i].kind in ("2", "3") and log[i].value is None:
             # What becomes of the group goes on from the epoch it had.
             for j in operation_of(log, i):
-                if log[j].kind == "2" and log[j].value is not None and data(log, j)["members"]:
-                    data(log, j)["generation"] += 1
+                if log[j].kind == "2" and log[j].value is not None and value_at(log, j)["members"]:
+                    value_at(log, j)["generation"] += 1
             break
         if i > bump and log[i].value is not None:
-            _raise(data(log, i), record["value"]["data"]["epoch"])
-    return injected(log, bump)
+            _raise(value_at(log, i), record["value"]["data"]["epoch"])
+    return injection_at(log, bump)
 
 
 def _raise(value: dict[str, Any], least: int) -> None:
@@ -185,7 +187,7 @@ def _raise(value: dict[str, Any], least: int) -> None:
 
 
 @fault
-def of_another_group(log: Log, rng: random.Random) -> Injected:
+def assignment_of_another_group(log: Log, rng: random.Random) -> Injection:
     """A member's assignment bears the name of another consumer group of the partition."""
     at = pick(rng, values(log, "8"))
     groups = {
@@ -198,25 +200,25 @@ def of_another_group(log: Log, rng: random.Random) -> Injected:
     record = copy.deepcopy(log[at].record)
     record["key"]["data"]["groupId"] = name
     item = log[at]
-    log[at] = entry(item.partition, item.offset, item.timestamp, record)
-    return injected(log, at)
+    log[at] = log_entry(item.partition, item.offset, item.timestamp, record)
+    return injection_at(log, at)
 
 
 @fault
-def of_another_member(log: Log, rng: random.Random) -> Injected:
+def assignment_of_another_member(log: Log, rng: random.Random) -> Injection:
     """A member's assignment bears the id of another member of the group. Not a static member's
     leave: it may be any static one that goes."""
-    at = pick(rng, [i for i in values(log, "8") if data(log, i)["memberEpoch"] != -2])
-    others = latest(log, at, log[at].group, "5").keys() - {log[at].member}
+    at = pick(rng, [i for i in values(log, "8") if value_at(log, i)["memberEpoch"] != -2])
+    others = latest_values(log, at, log[at].group, "5").keys() - {log[at].member}
     record = copy.deepcopy(log[at].record)
     record["key"]["data"]["memberId"] = pick(rng, sorted(others))
     item = log[at]
-    log[at] = entry(item.partition, item.offset, item.timestamp, record)
-    return injected(log, at)
+    log[at] = log_entry(item.partition, item.offset, item.timestamp, record)
+    return injection_at(log, at)
 
 
 @fault
-def exchanged_between_groups(log: Log, rng: random.Random) -> Injected:
+def group_ids_swapped(log: Log, rng: random.Random) -> Injection:
     """Two groups' records of one kind bear each other's group id."""
     one = pick(rng, [i for k in "35678" for i in values(log, k)])
     others = [
@@ -228,12 +230,12 @@ def exchanged_between_groups(log: Log, rng: random.Random) -> Injected:
     for at, group in ((one, log[other].group), (other, log[one].group)):
         item, record = log[at], copy.deepcopy(log[at].record)
         record["key"]["data"].update(groupId=group)
-        log[at] = entry(item.partition, item.offset, item.timestamp, record)
-    return injected(log, one)
+        log[at] = log_entry(item.partition, item.offset, item.timestamp, record)
+    return injection_at(log, one)
 
 
 @fault
-def torn(log: Log, rng: random.Random) -> Injected:
+def split_operation(log: Log, rng: random.Random) -> Injection:
     """A record within an operation bears another time. Not the last one: a member's assignment may
     be an operation by itself."""
     places = [o for o in operations(log) if len(o) > 2]
@@ -241,12 +243,12 @@ def torn(log: Log, rng: random.Random) -> Injected:
     at = pick(rng, operation[1:-1])
     first, last = log[operation[0]].offset, log[operation[-1]].offset
     log[at] = log[at]._replace(timestamp=log[at].timestamp + rng.choice((-1, 1)) * 86_400_000)
-    found = injected(log, at, first)
+    found = injection_at(log, at, first)
     return replace(found, last=max(found.last, last))
 
 
 @fault
-def lost_operation(log: Log, rng: random.Random) -> Injected:
+def lost_operation(log: Log, rng: random.Random) -> Injection:
     """All that was written at once is lost, a new epoch among it, and a later one is there."""
     places = []
     for operation in operations(log):
@@ -258,9 +260,9 @@ def lost_operation(log: Log, rng: random.Random) -> Injected:
     after = _epoch_after(log, operation)
     assert after is not None
     for i in reversed(operation):
-        log = dropped(log, i)
+        log = drop_record(log, i)
     after -= len(operation)
-    return replace(injected(log, after, first), place=first)
+    return replace(injection_at(log, after, first), place=first)
 
 
 def _epoch_after(log: Log, operation: list[int]) -> int | None:
@@ -272,7 +274,7 @@ def _epoch_after(log: Log, operation: list[int]) -> int | None:
 
 
 @fault
-def operation_twice(log: Log, rng: random.Random) -> Injected:
+def duplicated_operation(log: Log, rng: random.Random) -> Injection:
     """All that was written at once, a new epoch among it, is there once more, a moment later."""
     places = [
         operation
@@ -284,12 +286,12 @@ def operation_twice(log: Log, rng: random.Random) -> Injected:
     end = operation[-1]
     for n, item in enumerate(again, 1):
         moved = item._replace(offset=log[end].offset + n, timestamp=item.timestamp + 1)
-        log = inserted(log, end + n, moved)
-    return injected(log, end + 1)
+        log = insert_record(log, end + n, moved)
+    return injection_at(log, end + 1)
 
 
 @fault
-def zombie(log: Log, rng: random.Random) -> Injected:
+def assignment_of_departed_member(log: Log, rng: random.Random) -> Injection:
     """A member that left is given its last assignment again."""
     places = []
     for i, item in enumerate(log):
@@ -301,12 +303,12 @@ def zombie(log: Log, rng: random.Random) -> Injected:
     at, record = pick(rng, places)
     if any(log[j].member == log[at].member and j > at for j in operation_of(log, at)):
         raise NoPlaceError  # it is back under its old id
-    return injected(*appended(log, at, copy.deepcopy(record)))
+    return injection_at(*append_operation(log, at, copy.deepcopy(record)))
 
 
 @fault
-def group_tombstone_alone(log: Log, rng: random.Random) -> Injected:
+def group_tombstone_alone(log: Log, rng: random.Random) -> Injection:
     """A group with members is ended by the tombstone of its epoch alone."""
     places = [o for o in operations(log) if log[o[-1]].kind == "8" and log[o[-1]].value is not None]
     at = pick(rng, places)[-1]
-    return injected(*appended(log, at, tombstone("3", groupId=log[at].group)))
+    return injection_at(*append_operation(log, at, tombstone("3", groupId=log[at].group)))

@@ -8,27 +8,27 @@ from dataclasses import replace
 
 from kip848_spark.coordinator.records import tombstone
 from tests.audit.faults.injection import (
-    Injected,
+    Injection,
     Log,
     NoPlaceError,
-    appended,
-    begin,
-    data,
-    dropped,
+    append_operation,
+    drop_record,
     fault,
     group_of,
-    injected,
-    latest,
+    injection_at,
+    latest_values,
     operation_of,
+    operation_start,
     operations,
     pick,
     previous,
+    value_at,
     values,
 )
 
 
 @fault
-def subscription_changed_without_a_bump(log: Log, rng: random.Random) -> Injected:
+def subscription_change_without_epoch_bump(log: Log, rng: random.Random) -> Injection:
     """A member asks for a topic more, or for one less, and the group's epoch stays."""
     at = pick(rng, values(log, "5"))
     record = copy.deepcopy(log[at].record)
@@ -37,25 +37,25 @@ def subscription_changed_without_a_bump(log: Log, rng: random.Random) -> Injecte
         names.remove(pick(rng, names))
     else:
         names.append("one-more")
-    return injected(*appended(log, at, record))
+    return injection_at(*append_operation(log, at, record))
 
 
 @fault
-def instance_taken_twice(log: Log, rng: random.Random) -> Injected:
+def duplicate_instance_id(log: Log, rng: random.Random) -> Injection:
     """A member joins as an instance that another member is."""
     places = []
     for i in values(log, "5"):
-        before = latest(log, i, log[i].group, "5")
+        before = latest_values(log, i, log[i].group, "5")
         if log[i].member not in before and log[operation_of(log, i)[0]].kind == "5":
             others = {(m.value or {}).get("instanceId") for m in before.values()} - {None}
             places += [(i, other) for other in sorted(others)]
     at, instance = pick(rng, places)
-    data(log, at)["instanceId"] = instance
-    return injected(log, at)
+    value_at(log, at)["instanceId"] = instance
+    return injection_at(log, at)
 
 
 def _rejoins(log: Log) -> list[int]:
-    """Places of the records of members that take a static member's place."""
+    """PartitionSets of the records of members that take a static member's place."""
     return [
         operation[3]
         for operation in operations(log)
@@ -65,42 +65,58 @@ def _rejoins(log: Log) -> list[int]:
 
 
 @fault
-def rejoined_under_another_instance(log: Log, rng: random.Random) -> Injected:
+def static_rejoin_with_another_instance_id(log: Log, rng: random.Random) -> Injection:
     at = pick(rng, _rejoins(log))
-    data(log, at)["instanceId"] = f"another-{rng.randrange(1000)}"
-    return injected(log, at)
+    value_at(log, at)["instanceId"] = f"another-{rng.randrange(1000)}"
+    return injection_at(log, at)
 
 
 @fault
-def expression_matches_not(log: Log, rng: random.Random) -> Injected:
+def regex_resolved_to_unmatched_topic(log: Log, rng: random.Random) -> Injection:
     """A topic is said to be matched by an expression that does not match it."""
     at = pick(rng, values(log, "16"))
-    data(log, at)["topics"].append(f"+{rng.randrange(1000)}")
-    return injected(log, at)
+    value_at(log, at)["topics"].append(f"+{rng.randrange(1000)}")
+    return injection_at(log, at)
 
 
 @fault
-def expression_unresolved(log: Log, rng: random.Random) -> Injected:
-    """What an expression came to is lost, the epoch it made is there."""
-    places = [
-        operation[0]
-        for operation in operations(log)
-        if "".join(log[i].kind for i in operation) in ("163", "1643")
-        and log[operation[0]].value is not None
-        and _resolved_before(log, operation[0]) != set(data(log, operation[0])["topics"])
-    ]
+def lost_regex_resolution(log: Log, rng: random.Random) -> Injection:
+    """The topics of an expression are lost, the epoch that they caused is there.
+
+    With a record of key 4 (4.0), the topics themselves may have been the cause of the epoch, unless
+    nobody but the expression subscribes to one of them.
+    """
+    places = []
+    for operation in operations(log):
+        at = operation[0]
+        kinds = "".join(log[i].kind for i in operation)
+        if kinds not in ("163", "1643") or log[at].value is None:
+            continue
+        resolved = set(value_at(log, at)["topics"])
+        if resolved == _resolved_before(log, at):
+            continue
+        if kinds == "163" or resolved - _subscribed_before(log, at):
+            places.append(at)
     at = pick(rng, places)
-    return injected(dropped(log, at), at, begin(log, at))
+    return injection_at(drop_record(log, at), at, operation_start(log, at))
+
+
+def _subscribed_before(log: Log, at: int) -> set[str]:
+    """Every topic that members of the group subscribe to, by name or by expression."""
+    members = latest_values(log, at, log[at].group, "5").values()
+    expressions = latest_values(log, at, log[at].group, "16").values()
+    by_name = {name for m in members for name in (m.value or {})["subscribedTopicNames"]}
+    return by_name | {topic for e in expressions for topic in (e.value or {})["topics"]}
 
 
 def _resolved_before(log: Log, at: int) -> set[str]:
-    """The topics that an expression stood for until now."""
-    last = latest(log, at, log[at].group, "16").get(log[at].member)
+    """The topics to which an expression was resolved before."""
+    last = latest_values(log, at, log[at].group, "16").get(log[at].member)
     return set() if last is None else set((last.value or {})["topics"])
 
 
 @fault
-def lost_expression_tombstone(log: Log, rng: random.Random) -> Injected:
+def lost_regex_tombstone(log: Log, rng: random.Random) -> Injection:
     """Nobody subscribes by an expression any more, but what it came to stays."""
     places = [
         (operation, i)
@@ -110,30 +126,30 @@ def lost_expression_tombstone(log: Log, rng: random.Random) -> Injected:
         and log[i].value is None
         and log[operation[-1]].kind != "2"
         and not any(log[j].kind == "3" and log[j].value is None for j in operation)
-        and log[i].member in latest(log, i, log[i].group, "16")
+        and log[i].member in latest_values(log, i, log[i].group, "16")
     ]
     operation, gone = pick(rng, places)
     first, place = log[operation[0]].offset, log[gone].offset
     at = gone if gone != operation[-1] else gone - 1
-    return replace(injected(dropped(log, gone), at, first), place=place)
+    return replace(injection_at(drop_record(log, gone), at, first), place=place)
 
 
 @fault
-def topic_metadata_off(log: Log, rng: random.Random) -> Injected:
+def wrong_topic_metadata(log: Log, rng: random.Random) -> Injection:
     """A topic's partitions in key 4 (4.0) are one more than there are."""
-    places = [i for i in values(log, "4") if data(log, i)["topics"]]
+    places = [i for i in values(log, "4") if value_at(log, i)["topics"]]
     at = pick(rng, [i for i in places if _next_target(log, i) is not None])
     last = _next_target(log, at)
     assert last is not None
     given_out = {
         row["topicId"]
-        for item in latest(log, last, log[at].group, "7").values()
+        for item in latest_values(log, last, log[at].group, "7").values()
         for row in (item.value or {})["topicPartitions"]
     }
-    row = pick(rng, [row for row in data(log, at)["topics"] if row["topicId"] in given_out])
+    row = pick(rng, [row for row in value_at(log, at)["topics"] if row["topicId"] in given_out])
     row["numPartitions"] += 1
-    found = injected(log, at)
-    return Injected(**(vars(found) | {"last": max(found.last, log[last].offset)}))
+    found = injection_at(log, at)
+    return Injection(**(vars(found) | {"last": max(found.last, log[last].offset)}))
 
 
 def _next_target(log: Log, at: int) -> int | None:
@@ -147,7 +163,7 @@ def _next_target(log: Log, at: int) -> int | None:
 
 
 @fault
-def lost_last_member(log: Log, rng: random.Random) -> Injected:
+def lost_leave_tombstones(log: Log, rng: random.Random) -> Injection:
     """A member's three tombstones are lost, the epoch that they made is there."""
     places = [
         operation
@@ -161,12 +177,12 @@ def lost_last_member(log: Log, rng: random.Random) -> Injected:
     operation = pick(rng, places)
     first = log[operation[0]].offset
     for i in operation[:3][::-1]:
-        log = dropped(log, i)
-    return injected(log, operation[0], first)
+        log = drop_record(log, i)
+    return injection_at(log, operation[0], first)
 
 
 @fault
-def ghost(log: Log, rng: random.Random) -> Injected:
+def join_without_epoch_bump(log: Log, rng: random.Random) -> Injection:
     """Somebody has joined of whom nothing else tells."""
     at = pick(rng, values(log, "5"))
     record = copy.deepcopy(log[at].record)
@@ -174,11 +190,11 @@ def ghost(log: Log, rng: random.Random) -> Injected:
     record["value"]["data"]["instanceId"] = None
     if not record["value"]["data"]["subscribedTopicNames"]:
         raise NoPlaceError
-    return injected(*appended(log, at, record))
+    return injection_at(*append_operation(log, at, record))
 
 
 @fault
-def vanished(log: Log, rng: random.Random) -> Injected:
+def member_tombstone_alone(log: Log, rng: random.Random) -> Injection:
     """A member's own record gets a tombstone, its assignment and target stay."""
     places = [
         i
@@ -187,4 +203,4 @@ def vanished(log: Log, rng: random.Random) -> Injected:
     ]
     at = pick(rng, places)
     key = log[at].record["key"]["data"]
-    return injected(*appended(log, at, tombstone("5", **key)))
+    return injection_at(*append_operation(log, at, tombstone("5", **key)))

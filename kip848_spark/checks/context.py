@@ -1,0 +1,57 @@
+"""What the audit of every group needs beside the group's own records."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.topics import KnownTopics
+
+BUCKETS = 10_000
+"""A sample of groups is all groups whose bucket is below some number."""
+
+
+def bucket_of(group_id: str) -> int:
+    """The bucket of a group, from 0 to `BUCKETS` - 1: a hash of its id."""
+    return zlib.crc32(group_id.encode()) % BUCKETS
+
+
+@dataclass(frozen=True)
+class AuditContext:
+    """What the audit of every group needs beside the group's own records.
+
+    ``release`` names the only release that wrote the log, such as "4.1"; None if it is to be found
+    from the records.
+    """
+
+    coverage: Coverage
+    topics: KnownTopics
+    release: str | None = None
+    since_ms: int | None = None
+    """Verdicts on operations before this time (ms since the epoch) are not counted. The operations
+    are replayed all the same."""
+    since_offsets: Mapping[int, int] = field(default_factory=dict)
+    """By partition: verdicts on operations that end before this offset are not counted either."""
+    points_in_time: Mapping[int, int] = field(default_factory=dict)
+    """By partition: an offset at which the state of a sample of groups is compared, too."""
+    sampled_buckets: int = 0
+    """Groups in this many of the `BUCKETS` are in that sample."""
+
+    def point_in_time(self, partition: int, group_id: str) -> int | None:
+        """The offset (inclusive) up to which the state of a group is compared; None if it is not
+        in the sample."""
+        in_sample = bucket_of(group_id) < self.sampled_buckets
+        return self.points_in_time.get(partition) if in_sample else None
+
+    def counts(self, last: LogEntry) -> bool:
+        """Whether verdicts on an operation that ends with this record are counted."""
+        return self.counts_at(last.partition, last.offset, last.timestamp)
+
+    def counts_at(self, partition: int, offset: int, timestamp: int) -> bool:
+        """As `counts`, of a record at this place and time (ms since the epoch)."""
+        if self.since_ms is not None and timestamp < self.since_ms:
+            return False
+        return offset >= self.since_offsets.get(partition, 0)
