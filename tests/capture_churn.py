@@ -83,7 +83,7 @@ class BrokerClients:
         time.sleep(0.3)
 
     def _retry(self, request: Callable[[], dict[str, Any]]) -> None:
-        """Retry until it succeeds; a restarting broker may refuse first, or have done it already."""
+        """Retry until it succeeds; a restarting broker may refuse first, or be done already."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
