@@ -30,7 +30,7 @@ STEPS = ("making the lake's tables", "reading and decoding", "rebuilding the gro
 def empty_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> LakeTables:
     """The tables as Spark creates them, which takes seconds. Tests only copy it."""
     lake = open_lake(spark, str(tmp_path_factory.mktemp("empty") / "lake"), by_spark=True)
-    lake.make()
+    lake.create()
     return lake
 
 
