@@ -1,1 +1,1 @@
-"""What a lake is before Spark comes into it: where it is, its small files, who may write to it."""
+"""A lake without Spark: its location, tables, ledger and lease, and reading it without a JVM."""

@@ -1,9 +1,9 @@
-"""Parquet files of a lake that are written without Spark, and what Delta has to be told of them.
+"""Writes Parquet files of a lake without Spark, and describes them for a Delta commit.
 
-Spark's Parquet writer takes rows, one at a time and every column of each, and that costs more than
-all the rest of an ingest. A Python worker has its rows in Arrow columns already and writes them as
-they are. A file counts only when a Delta commit names it (`direct`): what a failed or repeated task
-leaves behind belongs to no table, as with Spark's own writer.
+Spark's Parquet writer takes one row at a time, which costs more than the rest of an ingest. A
+Python worker already has its rows in Arrow columns and writes them as they are. A file belongs to a
+table only when a Delta commit names it (`delta_rs.commit`), so files that a failed or repeated task
+left belong to no table, as with Spark's own writer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import pyarrow.parquet as pq
 from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
-"""Rows of a file at most, about a hundred megabytes; the next ones go to another file."""
+"""The largest number of rows in a file, about 100 MB; further rows go to another file."""
 _CODECS = {"snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "none": "none"}
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of ``table``; ``stats`` are Delta's statistics of it, JSON."""
+    """A data file of ``table``: its ``name`` in the table's folder, its ``size`` in bytes, and its
+    Delta statistics ``stats`` as JSON text."""
 
     table: str
     name: str
@@ -46,14 +47,15 @@ DATA_FILE_TYPE = pa.struct(
         "stats": pa.string(),
     }
 )
-"""A `DataFile`."""
+"""The Arrow type of a `DataFile`."""
 
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """Where rows go: the folder of a table, its columns, and those that are the same in all rows.
+    """Where rows are written: the ``folder`` of a table, its ``fields`` (Arrow types by column),
+    and the text columns that have the same value in all rows (``constants``).
 
-    Statistics are kept of the columns ``stats``.
+    ``stats`` names the columns with statistics, ``codec`` is Parquet's compression codec.
     """
 
     table: str
@@ -65,12 +67,12 @@ class WriteTarget:
 
 
 def parquet_codec(spark_codec: str) -> str:
-    """The compression to use where Spark would use ``spark_codec``."""
+    """The Parquet codec of PyArrow for Spark's setting ``spark_codec``; snappy if it has none."""
     return _CODECS.get(spark_codec.lower().replace("uncompressed", "none"), "snappy")
 
 
 class TableWriter:
-    """Writes columns to files of one table, a row group a call."""
+    """Writes columns to files of one table, one row group for each call."""
 
     def __init__(self, target: WriteTarget) -> None:
         self.target = target
@@ -81,7 +83,11 @@ class TableWriter:
         self._footer: list[pq.FileMetaData] = []
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
-        """Adds rows. A column of text may come as a dictionary, if it does so in every call."""
+        """Appends rows, given as Arrow arrays of equal length by column.
+
+        A text column may be dictionary-encoded if it is so in every call. Raises TypeError if an
+        array does not have the type of its column.
+        """
         count = len(next(iter(columns.values())))
         if not count:
             return
@@ -109,12 +115,12 @@ class TableWriter:
             self._finish()
 
     def close(self) -> list[DataFile]:
-        """All files, complete."""
+        """Finishes the open file and returns all files."""
         self._finish()
         return self._files
 
     def discard(self) -> None:
-        """Takes back what has been written."""
+        """Deletes everything that was written."""
         if self._open is not None:
             self._open.close()
             self._path.unlink(missing_ok=True)
@@ -156,7 +162,8 @@ class TableWriter:
 
 @contextmanager
 def open_writers(targets: Sequence[WriteTarget]) -> Iterator[dict[str, TableWriter]]:
-    """A writer a target, by the table's name. After an exception nothing of theirs is left."""
+    """Opens a writer for each target, by table name. After an exception, deletes all their
+    files."""
     made = {target.table: TableWriter(target) for target in targets}
     try:
         yield made

@@ -1,8 +1,7 @@
-"""Tables of a lake on this machine, written without Spark: made, added to, put in the place of.
+"""Reads, creates and changes Delta tables in a local folder with delta-rs, without Spark.
 
-Each call is one Delta commit, by delta-rs. A small write through Spark takes a handful of jobs,
-most of them Delta's own look at its log; here it takes milliseconds. Spark's readers see the commit
-at once, as those of any other writer.
+Each write is one Delta commit. A small write through Spark takes several jobs, most of them to read
+Delta's log; here it takes milliseconds. Spark sees the commit at once.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.tables import TableDefinition
 
 _PLAIN = (1, 2)
-"""Reader and writer version of a table that needs no more than files and a log entry."""
+"""The protocol versions (reader, writer) of a table without special features."""
 _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+"""Old log entries stay, as the property `KEEP_VERSIONS` of the tables says."""
 
 
 def create_table(path: str, table: TableDefinition) -> None:
-    """Makes an empty table."""
+    """Creates an empty table in the folder ``path``. Raises DeltaError if there is a table."""
     DeltaTable.create(
         path,
         Schema.from_arrow(table.schema),
@@ -53,9 +53,20 @@ def is_plain(path: str, table: TableDefinition) -> bool:
     )
 
 
+def table_properties(path: str) -> dict[str, str]:
+    """The table properties of the newest version."""
+    configuration = DeltaTable(path).metadata().configuration
+    return {name: value for name, value in configuration.items() if value is not None}
+
+
+def set_properties(path: str, properties: Mapping[str, str]) -> None:
+    """Sets table properties, in a commit of its own."""
+    DeltaTable(path).alter.set_table_properties(dict(properties), post_commithook_properties=_HOOKS)
+
+
 def commit(path: str, version: int, files: Sequence[DataFile], mode: str = "append") -> None:
-    """Makes ``files`` part of the table, or all there is of it (``overwrite``), in the commit that
-    follows ``version``. Raises DeltaError if there is another such commit."""
+    """Adds ``files`` to the table, or replaces all its files by them (``overwrite``), in the commit
+    that follows ``version``. Raises DeltaError if another commit follows ``version`` already."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(quote(file.name), file.size, {}, file.modified_ms, True, file.stats)
         for file in files
@@ -66,7 +77,7 @@ def commit(path: str, version: int, files: Sequence[DataFile], mode: str = "appe
 def commit_actions(
     path: str, version: int, actions: Sequence[AddAction | RemoveAction], mode: str = "append"
 ) -> None:
-    """As `commit`, of ``actions``."""
+    """As `commit`, with Delta ``actions`` in place of files."""
     table = DeltaTable(path, version=version)
     table.create_write_transaction(
         list(actions),
@@ -83,26 +94,27 @@ def statistics_corrections(path: str, table: TableDefinition) -> list[AddAction]
 
 
 def file_paths(path: str) -> list[str]:
-    """The paths of the files that hold the rows of the table."""
+    """The paths of the data files of the newest version."""
     names = pa.table(DeltaTable(path).get_add_actions()).column("path").to_pylist()
     return [f"{path}/{name}" for name in names]
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
-    """All rows of a small table."""
+    """All rows of a small table as plain values."""
     found = DeltaTable(path).to_pyarrow_dataset().to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))
 
 
 def count_rows(path: str) -> int:
-    """How many rows a table has, by the statistics of its files."""
+    """The number of rows, from the statistics of the files."""
     return int(DeltaTable(path).count())
 
 
 def max_by_key(
     path: str, column: str, key: Sequence[str], unless: str, value: str
 ) -> dict[tuple[Any, ...], Any]:
-    """The largest ``column`` of each ``key``, of the rows in which ``unless`` is not ``value``."""
+    """The largest ``column`` for each ``key`` (a tuple of column values), among the rows in which
+    ``unless`` is not ``value``."""
     dataset = DeltaTable(path).to_pyarrow_dataset()
     wanted = pc.field(unless) != value
     newest: dict[tuple[Any, ...], Any] = {}
@@ -115,7 +127,7 @@ def max_by_key(
 
 
 def write_rows(target: WriteTarget, rows: Sequence[Mapping[str, Any]]) -> list[DataFile]:
-    """Writes ``rows`` as files of a table, without a commit."""
+    """Writes ``rows`` to data files of a table, and commits nothing."""
     names = [name for name in target.fields if name not in target.constants]
     with open_writers([target]) as made:
         columns = {

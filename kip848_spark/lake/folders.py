@@ -1,4 +1,4 @@
-"""Small files of a lake, on any file system: listed, read, created and replaced by the driver."""
+"""Small files of a lake on any file system: the driver lists, reads, creates and replaces them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from kip848_spark.errors import LakeError, UsageError
 
 LEASES = "_kip848_lease"
-"""The folder of a lake's leases, see `lease`."""
+"""The folder of a lake's lease files (`lake.lease`)."""
 _OLD_LOCK = ".kip848.lock"
 """The lock file of local lakes that earlier versions wrote."""
 
@@ -22,17 +22,17 @@ class Folder(Protocol):
     """
 
     def names(self, below: str = "") -> list[str]:
-        """The names of all entries of the folder ``below``; none if there is no such folder."""
+        """The names of all entries of the folder ``below``; empty if there is no such folder."""
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is no such file."""
 
     def create(self, name: str, content: bytes) -> bool:
-        """Makes a file, with the folders it needs, unless it exists: of several processes that
-        try, one gets True. Another process may see the file before its content."""
+        """Creates a file and its parent folders, unless the file exists. If several processes try,
+        exactly one gets True. Another process may see the file before its content."""
 
     def replace(self, name: str, content: bytes) -> None:
-        """Makes a file, or replaces it in one step."""
+        """Writes a file; an existing one is replaced atomically."""
 
     def remove(self, name: str) -> None:
         """Removes a file if it exists."""
@@ -78,31 +78,32 @@ class LocalFolder:
 
 
 def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
-    """True if there is a lake in the folder ``files``, False if there could be one of ``tables``.
+    """True if there is a lake in the folder ``files``; False if the folder is missing, empty, or
+    has only some of ``tables``.
 
-    ``path`` is what the user calls it. Raises LakeError if there is something else, OSError if
-    nothing can be seen.
+    ``path`` is the user's name for the folder. Raises LakeError if the folder holds other files,
+    and OSError if it can't be listed.
     """
     try:
         if "_delta_log" in files.names("runs"):
             return True
         names = files.names()
     except NotADirectoryError:
-        raise LakeError(f"{path} is a file, not a lake.", "Name a folder with --lake.") from None
+        raise LakeError(f"{path} is a file, not a lake.", "Pass a folder to --lake.") from None
     if any(name not in (*tables, LEASES, _OLD_LOCK) for name in names):
         raise LakeError(
             f"{path} is not a lake: it holds other files and no table of runs.",
-            "Name a new or empty folder with --lake.",
+            "Pass a new or empty folder to --lake.",
         )
     return False
 
 
 def require_empty(files: Folder, path: str) -> None:
-    """Raises UsageError unless the folder ``files``, which the user calls ``path``, is empty or
-    does not exist."""
+    """Raises UsageError unless the folder ``files`` is empty or missing. ``path`` is the user's
+    name for it."""
     try:
         taken = bool(files.names())
     except NotADirectoryError:
         taken = True
     if taken:
-        raise UsageError(f"{path} is there already.", "Name a new or empty folder.")
+        raise UsageError(f"{path} exists already.", "Pass a new or empty folder.")

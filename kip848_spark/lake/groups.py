@@ -1,4 +1,4 @@
-"""Questions about the groups of a lake: do they exist, and what is their current state."""
+"""Finds and describes the groups of a lake."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 
 
 def check_groups(names: Iterable[str], group_ids: Callable[[str], set[str]]) -> None:
-    """Raises NotFoundError if one of the groups ``names`` is neither in a lake's state nor, as one
-    that was deleted, in its records. ``group_ids`` gives the groups that a table names."""
+    """Raises NotFoundError if one of the groups ``names`` is neither in the state tables nor (if it
+    was deleted) in the records. ``group_ids`` returns the group ids in a table."""
     unknown, known = set(names), set[str]()
     for table in ("groups", "group_records", "records"):
         known |= group_ids(table)
@@ -24,10 +24,11 @@ def check_groups(names: Iterable[str], group_ids: Callable[[str], set[str]]) -> 
 def describe_groups(
     snapshot: LakeSnapshot, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The groups ``names`` (all if None), sorted: the columns of `groups`, with ``members_now``
-    (rows of `members`, each with its partitions by role) and ``offsets`` (rows of `offsets`).
+    """The groups ``names`` (all if None), sorted by id, one dict for each: the columns of `groups`,
+    ``members_now`` (rows of `members`, each with its partitions by role) and ``offsets`` (rows of
+    `offsets`).
 
-    Raises NotFoundError, with names that are near, if there is no such group.
+    Raises NotFoundError, with similar names in the hint, if there is no such group.
     """
 
     def rows(table: str, *order: str) -> list[dict[str, Any]]:

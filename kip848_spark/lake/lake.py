@@ -23,12 +23,13 @@ AsOf = datetime | str | None
 class Lake:
     """The lake at ``path``, a folder or a URI such as ``s3a://bucket/kip848``.
 
-    ``storage`` are the settings of an object store, by the names of the section ``[storage]``;
-    where they say nothing, the environment's ``AWS_*`` variables count. Nothing is read before a
-    method is called, and there need not be a lake yet: the jobs (`kip848_spark.run`, ...) make it.
+    ``storage`` has the settings of an object store, by the names in the section ``[storage]`` of
+    the configuration file. A setting that is missing is taken from the environment's ``AWS_*``
+    variables. Nothing is read until a method is called. The lake need not exist yet: the jobs
+    (`kip848_spark.run`, ...) create it.
 
     Every method that reads takes ``as_of`` and reads all tables as the last run that had finished
-    by then left them. Each raises LakeError if there is no such run or if the lake can't be read,
+    by then left them. They raise LakeError if there is no such run or the lake can't be read,
     and UsageError if ``as_of`` is not a time.
     """
 

@@ -1,14 +1,14 @@
-"""The lease of a lake: who may write to it now.
+"""The lease of a lake: the right of one process to write to it.
 
 A lease is a numbered file in the lake's folder `LEASES`; the highest number counts. It names its
 owner, and the owner rewrites it every `HEARTBEAT_S` seconds. To acquire a lease is to create the
-next file, which a file system lets only one process do. That is possible if the last lease was
-released, if its owner has not been heard of for `EXPIRY_S` seconds, or if the owner was a process
-of this machine that has ended.
+next file, which a file system lets only one process do. A process may do so if the last lease was
+released, if the last heartbeat is older than `EXPIRY_S` seconds, or if the owner was a process of
+this machine that has ended.
 
-Clocks of two machines may differ, so a lease that looks expired is watched for some heartbeats
-before it is taken over. An owner that was suspended for so long finds a lease with a higher number
-when it next writes, and stops.
+The clocks of two machines may differ, so a process observes a lease that looks expired for some
+heartbeats before it takes over. An owner that was suspended finds a lease with a higher number when
+it next writes, and stops.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ HEARTBEAT_S = 10.0
 EXPIRY_S = 60.0
 """Seconds without a heartbeat after which a lease may be taken over."""
 _START_TOLERANCE_S = 5.0
-"""Seconds by which a process's start may seem to move when the machine's clock is set."""
+"""Seconds by which the start time of a process can change when the machine's clock is set."""
 OBSERVATION_S = 3 * HEARTBEAT_S
-"""Seconds that a lease which looks expired is watched for a heartbeat."""
+"""Seconds for which a process waits for a heartbeat of a lease that looks expired."""
 _FILE = re.compile(r"\d{20}\.json")
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process. ``machine`` tells machines and containers apart; ``token`` is one lease's own."""
+    """The process that owns a lease. ``machine`` identifies its machine or container (see
+    `_machine_id`), ``token`` is unique to the lease."""
 
     host: str
     machine: str
@@ -53,7 +54,7 @@ class Owner:
 
     @classmethod
     def this_process(cls) -> Owner:
-        """The process that calls, with a new token."""
+        """This process, with a new token."""
         process = psutil.Process()
         return cls(
             platform.node(),
@@ -65,7 +66,7 @@ class Owner:
 
     @property
     def has_ended(self) -> bool:
-        """True if the owner was a process of this machine that runs no more."""
+        """True if the owner was a process of this machine and has ended."""
         if self.machine != _machine_id():
             return False
         try:
@@ -76,7 +77,8 @@ class Owner:
 
 
 def _machine_id() -> str:
-    """A name for the set of processes that see each other's numbers."""
+    """Identifies the machine's boot and process id namespace: equal if two processes see each
+    other's process ids."""
     boot, numbers = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     parts = [platform.node()]
     parts += [boot.read_text().strip()] if boot.exists() else []
@@ -98,7 +100,7 @@ class _LeaseRecord:
 
     @classmethod
     def of(cls, content: bytes) -> _LeaseRecord | None:
-        """None if the content is not (or not yet) that of a lease."""
+        """The record in a file's content; None if it is not, or not yet, a complete one."""
         try:
             fields = orjson.loads(content)
             return cls(**{**fields, "owner": Owner(**fields["owner"])})
@@ -107,7 +109,7 @@ class _LeaseRecord:
 
 
 class Lease:
-    """The right to write to a lake, while it is held."""
+    """The lease that this process holds."""
 
     def __init__(self, folder: Folder, lake: str, number: int, record: _LeaseRecord) -> None:
         self._folder = folder
@@ -119,8 +121,8 @@ class Lease:
     @classmethod
     @contextmanager
     def hold(cls, folder: Folder, lake: str) -> Iterator[Lease]:
-        """Acquires the lease of ``lake``, whose files are in ``folder``, keeps it alive, and
-        releases it at the end. Raises LakeError if another process has it."""
+        """Acquires the lease of ``lake``, whose files are in ``folder``, sends heartbeats from a
+        thread, and releases the lease at the end. Raises LakeError if another process holds it."""
         lease = cls._acquire(folder, lake)
         heart = threading.Thread(target=lease._beat, name="kip848-lease", daemon=True)
         heart.start()
@@ -132,13 +134,13 @@ class Lease:
             lease._release()
 
     def check(self) -> None:
-        """Raises LakeError if the lease was taken over meanwhile."""
+        """Raises LakeError if another process has taken over the lease."""
         number, record = _newest(self._folder)
         if number != self._number or record is None or record.owner != self._record.owner:
             raise LakeError(
-                f"This run no longer holds the lease of the lake {self._lake}: it gave no sign for "
-                f"{EXPIRY_S:.0f} s, and {_describe_owner(record)} took over.",
-                "Nothing more was written. Run it again once the other run is done.",
+                f"This run no longer holds the lease of the lake {self._lake}: it sent no "
+                f"heartbeat for {EXPIRY_S:.0f} s, and {_describe_owner(record)} took over.",
+                "This run has stopped writing. Start it again when the other run has finished.",
             )
 
     @classmethod
@@ -159,14 +161,14 @@ class Lease:
             record = replace(self._record, heartbeat=time.time())
             try:
                 self._folder.replace(_path(self._number), record.content())
-            except OSError:  # a store that does not answer now; `check` decides what it meant
+            except OSError:  # the store does not answer; `check` finds out if the lease was lost
                 continue
 
     def _release(self) -> None:
         record = replace(self._record, heartbeat=time.time(), released=True)
         try:
             self._folder.replace(_path(self._number), record.content())
-        except OSError:  # then it expires
+        except OSError:  # the lease expires instead
             return
 
 
@@ -179,17 +181,18 @@ def _numbers(folder: Folder) -> list[int]:
 
 
 def _newest(folder: Folder) -> tuple[int, _LeaseRecord | None]:
-    """The number of the lease that counts, 0 if there is none, and what it says."""
+    """The highest lease number (0 if there is none) and the record in that file, if it is
+    readable."""
     number = max(_numbers(folder), default=0)
     content = folder.read(_path(number)) if number else None
     return number, None if content is None else _LeaseRecord.of(content)
 
 
 def _may_take_over(folder: Folder, lake: str, number: int, last: _LeaseRecord | None) -> bool:
-    """True if the lease ``number`` may be taken over, False if it has changed meanwhile.
+    """True if the lease ``number`` may be taken over, False if it has changed since it was read.
 
-    Raises LakeError if its owner is alive. A lease that has expired by this machine's clock, or
-    that can't be read (its owner may be writing it), is watched first.
+    Raises LakeError if its owner is alive. If the lease has expired by this machine's clock, or
+    can't be read (its owner may be writing it), it is observed first.
     """
     if last is not None:
         if last.released or last.owner.has_ended:
@@ -214,7 +217,7 @@ def _in_use_error(lake: str, record: _LeaseRecord) -> LakeError:
     return LakeError(
         f"Another run is writing to the lake {lake}: {_describe_owner(record)}, since "
         f"{since:%Y-%m-%d %H:%M:%S} UTC, with its last heartbeat {silent:.0f} s ago.",
-        f"Wait until it is done. A run that was killed on another machine blocks the lake for "
+        f"Wait until it has finished. A run that was killed on another machine blocks the lake for "
         f"{EXPIRY_S:.0f} s.",
     )
 

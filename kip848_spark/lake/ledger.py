@@ -1,8 +1,8 @@
-"""The ledger: the table `runs`, the commit point of everything a run writes.
+"""The ledger, which is the table `runs`: the commit point of everything that a run writes.
 
 A run's plan (its offsets, and the Delta version each table had) is stored before anything else is
-written. A run that was killed therefore leaves a plan behind; the next one restores the tables to
-those versions and repeats it. Readers see the tables as the last finished run left them.
+written. A run that was killed therefore leaves a plan; the next run restores the tables to those
+versions and repeats the plan. Readers see the tables as the last finished run left them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,17 @@ from kip848_spark.lake.tables import TABLES
 PLANNED = "planned"
 DONE = "done"
 AUDIT = "audit"
-"""The step of an audit that left nothing out."""
+"""The name of the step of a complete audit."""
 
 
 @dataclass(frozen=True)
 class RecordCounts:
-    """What became of the records of a run. ``missing`` offsets were not there to be read."""
+    """The number of records that a run read, and of those that were decoded, tombstones, of an
+    unknown (newer) version, or quarantined.
+
+    ``missing`` is the number of offsets without a record. ``errors`` counts records by reason,
+    ``unknown_tags`` counts unknown tagged fields by record kind.
+    """
 
     records_read: int = 0
     decoded: int = 0
@@ -38,14 +43,14 @@ class RecordCounts:
 
     @property
     def adds_up(self) -> bool:
-        """True if every record read is accounted for."""
+        """True if every record that was read is in one of the four kinds."""
         kinds = self.decoded + self.tombstones + self.unknown + self.quarantined
         return self.records_read == kinds
 
 
 @dataclass(frozen=True)
 class Run:
-    """One row of `runs`. Times are UTC, durations in ms."""
+    """One row of `runs`. Times are in UTC, durations in ms."""
 
     run_id: str
     source: str
@@ -62,16 +67,16 @@ class Run:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing new to read."""
+        """True if the run reads no offsets."""
         return all(r.start == r.end for r in self.ranges)
 
     @property
     def audited(self) -> bool:
-        """True if all that was in the lake at its end has been audited, then or before."""
+        """True if everything in the lake at the end of this run has been audited."""
         return AUDIT in self.durations_ms
 
     def row(self) -> dict[str, Any]:
-        """The columns of `runs`."""
+        """The row of `runs`: plain values by column."""
         counts = self.counts
         return {
             "run_id": self.run_id,
@@ -100,7 +105,7 @@ class Run:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Run:
-        """The run that a row of `runs` describes."""
+        """The run in a row of `runs`."""
         counts = None
         if row["records_read"] is not None:
             counts = RecordCounts(
@@ -128,7 +133,7 @@ class Run:
 
 
 class LedgerTables(Protocol):
-    """What the ledger needs of a lake."""
+    """The access to a lake's tables that the ledger needs."""
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of ``table``."""
@@ -156,8 +161,8 @@ class Ledger:
         return self._newest(DONE)
 
     def last_audited(self) -> tuple[str | None, dict[int, int]]:
-        """The last run whose end was audited (None if there is none), and the first offset of each
-        partition that was read after it."""
+        """The id of the last run that was audited completely (None if there is none), and the end
+        offset of each partition in that run: the audit continues there."""
         done = sorted(
             (Run.from_row(row) for row in self.lake.rows("runs") if row["outcome"] == DONE),
             key=lambda run: run.run_id,
@@ -167,7 +172,7 @@ class Ledger:
         return after, ends
 
     def unfinished(self) -> Run | None:
-        """The run that was begun and not finished, if there is one."""
+        """The run that was planned and has not finished, if there is one."""
         return self._newest(PLANNED)
 
     def _newest(self, outcome: str) -> Run | None:
@@ -175,28 +180,29 @@ class Ledger:
         return Run.from_row(max(runs, key=lambda row: str(row["run_id"]))) if runs else None
 
     def write(self, run: Run) -> None:
-        """Stores ``run``, in the place of what was stored of it before."""
+        """Stores ``run`` and replaces its previous row."""
         self.lake.replace_rows("runs", [run.row()], "run_id", run.run_id)
 
     def restore(self, run: Run) -> None:
-        """Brings the tables back to what they were when ``run`` was planned."""
+        """Restores all tables but `runs` to the versions they had when ``run`` was planned."""
         versions = {n: v for n, v in run.table_versions.items() if n in TABLES and n != "runs"}
         self.lake.restore(versions)
 
     def delete(self, run: Run) -> None:
-        """Takes the row of an unfinished run out again."""
+        """Deletes the row of ``run``."""
         self.lake.replace_rows("runs", [], "run_id", run.run_id)
 
 
 def new_run_id(now: datetime) -> str:
-    """A name that sorts by time: ``20261121T101502.123456Z-9f3a``."""
+    """A new run id, which sorts by time: ``20261121T101502.123456Z-9f3a``."""
     return f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(2)}"
 
 
 def plan_ranges(
     last: Run | None, extents: Mapping[int, PartitionExtent]
 ) -> tuple[OffsetRange, ...]:
-    """What is new since ``last``: from its end (0 at first) to the end of each partition.
+    """The offsets to read after the run ``last``: from its end (0 without one) to the end of each
+    partition.
 
     Raises LakeError if a partition ends before the offset it was read up to.
     """
@@ -208,9 +214,9 @@ def plan_ranges(
         if extent.end < start and extent.end > 0:
             raise LakeError(
                 f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
-                f"to {start}.",
-                "The source is an older capture, or the topic was recreated: "
-                "read a newer capture, or use a lake of its own.",
+                f"to offset {start}.",
+                "The source is an older capture, or the topic was recreated. "
+                "Read a newer capture, or use a new lake.",
             )
         ranges.append(OffsetRange(partition, start, max(start, extent.end)))
     return tuple(ranges)

@@ -1,9 +1,9 @@
-"""Where a lake or a capture is: the one place that decides what a path means.
+"""Resolves the path of a lake or a capture to a folder or a URI.
 
 A path may be a folder (``/data/lake``, ``lake``), a ``file:`` URI of one, or a URI of another file
-system (``s3a://bucket/lake``, ``hdfs://host/lake``, ``dbfs:/lake``). Hadoop's rules hold: what
-comes before the first colon is a scheme unless a slash comes first, a path without a scheme belongs
-to the default file system, and a percent sign is part of a name.
+system (``s3a://bucket/lake``, ``hdfs://host/lake``, ``dbfs:/lake``). Hadoop's rules apply: the text
+before the first colon is a scheme unless a slash precedes it, a path without a scheme belongs to
+the default file system, and a percent sign is an ordinary character.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 @dataclass(frozen=True)
 class Location:
-    """A place for files. ``text`` is what the user wrote, without slashes at its end; ``folder`` is
-    set if it is on this machine, ``uri`` is how Hadoop names it."""
+    """A location of files. ``text`` is the user's path without trailing slashes, ``uri`` is
+    Hadoop's URI, and ``folder`` is set if the location is on this machine."""
 
     text: str
     uri: str
@@ -38,14 +38,14 @@ class Location:
 
     @property
     def suits_delta_rs(self) -> bool:
-        """False if delta-rs would look elsewhere: it takes ``%20`` in a path for a blank."""
+        """False if delta-rs would use another folder: it decodes ``%20`` in a path as a blank."""
         return not _ESCAPE.search(str(self.folder or self.uri))
 
     def __str__(self) -> str:
         return self.text
 
     def child(self, name: str) -> str:
-        """The URI of ``name`` below this place."""
+        """The URI of ``name`` in this location."""
         return f"{self.uri.rstrip('/')}/{name}"
 
 
@@ -56,10 +56,10 @@ def scheme_of(text: str) -> str | None:
 
 
 def locate(text: str, default: str = "file:///") -> Location:
-    """The place that ``text`` names, by the text alone: no JVM is asked.
+    """The location that ``text`` names, without a JVM.
 
     ``default`` is the URI of the file system that paths without a scheme belong to (Hadoop's
-    ``fs.defaultFS``). Raises UsageError if ``text`` names no place.
+    ``fs.defaultFS``). Raises UsageError if ``text`` names no location.
     """
     trimmed = text.rstrip("/") or text[:1]
     scheme = scheme_of(trimmed)
@@ -67,20 +67,20 @@ def locate(text: str, default: str = "file:///") -> Location:
         match = _FILE.match(trimmed)
         if match is None:
             raise UsageError(
-                f"{text!r} names no folder of this machine.",
-                "Write file:/FOLDER, or the folder alone.",
+                f"{text!r} does not name a folder of this machine.",
+                "Write file:/FOLDER or the folder alone.",
             )
         return Location.local(trimmed, Path(trimmed[match.end() :]))
     if scheme is not None:
         return Location(trimmed, trimmed)
     if not trimmed:
-        raise UsageError("An empty path names no place.", "Name a folder or a URI.")
+        raise UsageError("The path is empty.", "Pass a folder or a URI.")
     if scheme_of(default) in (None, "file"):
         return Location.local(trimmed, Path(trimmed))
     if not trimmed.startswith("/"):
         raise UsageError(
             f"{text!r} is a relative path, and the default file system is {default}.",
-            "Name it by its whole path or URI.",
+            "Pass an absolute path or a URI.",
         )
     parts = urlsplit(default)
     return Location(trimmed, f"{parts.scheme}://{parts.netloc}{trimmed}")

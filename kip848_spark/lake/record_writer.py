@@ -1,6 +1,6 @@
-"""Raw records to rows of `records`, `group_records` and `gaps`, in one pass.
+"""Writes raw records as rows of `records`, `group_records` and `gaps`, in one pass.
 
-Spark's Python workers call it. What a worker reports to the driver is a summary of its records.
+Spark's Python workers do this, and report a summary of their records to the driver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kip848_spark.wire.record_stream import POSITION_FIELDS, Columns, decode_bat
 from kip848_spark.wire.tables import OFFSET_COMMIT, kind_column, row_types
 
 RECORD_TABLES = ("records", "group_records", "gaps")
-"""The tables whose files the workers write."""
+"""The tables that one pass over the source writes."""
 
 _TALLY_KEY = ("partition", "type", "tombstone", "reason")
 _SUMS = [("records", "sum"), ("tags", "sum"), ("last", "max")]
@@ -38,9 +38,10 @@ def write_records(
 ) -> list[dict[str, object]]:
     """Decodes raw records (see `decode_batches`) and writes rows of `RECORD_TABLES`.
 
-    ``starts`` are the first offsets of the partitions. Returns a row for each partition, kind,
-    tombstone or not, and reason why a record could not be read (None if it was): the number of
-    ``records``, of their unknown ``tags``, and the ``last`` offset.
+    ``starts`` has the first offset of each partition. Returns a row for each ``partition``,
+    ``kind``, ``tombstone`` (true or false) and ``reason`` why records could not be decoded (None if
+    they were): the number of ``records``, the number of their unknown ``tags``, and the ``last``
+    offset.
     """
     commits = [key for key, record in plan.plan.records.items() if record.kind == OFFSET_COMMIT]
     tally: list[pa.Table] = []

@@ -1,7 +1,7 @@
 """A snapshot of a lake: every table at the version that one finished run left.
 
-Whoever reads a lake reads a snapshot: `LakeSnapshot` through delta-rs, without a JVM, and
-`spark.views.LakeViews` through Spark. Both choose the run by `finished_run`.
+`LakeSnapshot` reads through delta-rs, without a JVM, and `spark.views.LakeViews` reads through
+Spark. Both choose the run by `finished_run`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LakeSnapshot:
     """The tables of the lake at ``place`` as the last finished run left them, or the last run that
     had finished by ``as_of`` (UTC).
 
-    ``storage`` are delta-rs' options for an object store. Raises LakeError if there is no such run,
+    ``storage`` has the object store options of delta-rs. Raises LakeError if there is no such run,
     or if delta-rs can't read the lake.
     """
 
@@ -45,7 +45,7 @@ class LakeSnapshot:
         self.path = place.text
         self._storage = dict(storage or {})
         if place.folder is not None and not _is_lake(place.folder, self.path):
-            raise LakeError(f"There is no lake at {self.path}.", "`kip848 run` makes it.")
+            raise LakeError(f"There is no lake at {self.path}.", "Create one with `kip848 run`.")
         with self._translate_errors("runs"):
             runs = _dataset_without_statistics(self._delta_table("runs", None)).to_table(
                 use_threads=False
@@ -53,8 +53,9 @@ class LakeSnapshot:
         self.run = Run.from_row(finished_run(self.path, _plain(runs), as_of))
 
     def dataset(self, table: str) -> ds.Dataset:
-        """A table as an Arrow dataset, which is read batch by batch. Of `runs`, the runs that had
-        finished by then. Raises NotFoundError if there is no such table, and LakeError."""
+        """A table as an Arrow dataset, which is read batch by batch; for `runs`, the runs that had
+        finished by then. Raises NotFoundError if there is no such table, LakeError if the table
+        can't be read."""
         if table not in TABLES:
             raise NotFoundError(
                 f"A lake has no table {table}.", near(table, TABLES, f"It has {', '.join(TABLES)}.")
@@ -75,7 +76,7 @@ class LakeSnapshot:
             )
 
     def table(self, table: str, groups: Sequence[str] | None = None) -> pa.Table:
-        """A table, or its rows of ``groups``. Raises as `dataset` does."""
+        """A table as an Arrow table, or its rows of ``groups``. Raises as `dataset` does."""
         wanted = None if groups is None else pc.field("group_id").isin(list(groups))
         found = self.dataset(table)
         with self._translate_errors(table):
@@ -86,7 +87,7 @@ class LakeSnapshot:
         return _plain(self.table(table, groups))
 
     def group_ids(self, table: str) -> set[str]:
-        """The ids of all groups in a table, `records` included; only that column is read."""
+        """The ids of all groups in a table. Only the column ``group_id`` is read."""
         found = self.dataset(table)
         names: set[str | None] = set()
         with self._translate_errors(table):
@@ -135,8 +136,8 @@ def _plain(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def _dataset_without_statistics(table: DeltaTable) -> ds.Dataset:
-    """A dataset of ``table`` that ignores Delta's statistics of its files: the statistics that
-    earlier versions of this program wrote exclude rows that exist."""
+    """A dataset of ``table`` that ignores Delta's statistics of its files: statistics that earlier
+    versions of this program wrote make readers skip rows that exist."""
     dataset = table.to_pyarrow_dataset()
     fragments = [
         dataset.format.make_fragment(fragment.path, fragment.filesystem)
@@ -152,7 +153,9 @@ def finished_run(
     one that had finished by ``as_of`` (UTC). Raises LakeError if there is none."""
     done = sorted((run for run in runs if run["outcome"] == DONE), key=lambda run: run["run_id"])
     if not done:
-        raise LakeError(f"No run of the lake {path} has finished yet.", "`kip848 run` makes one.")
+        raise LakeError(
+            f"No run of the lake {path} has finished yet.", "Start one with `kip848 run`."
+        )
     ends = [run["finished_at"].astimezone(UTC) for run in done]  # Spark's are in local time
     early = [run for run, end in zip(done, ends, strict=True) if as_of is None or end <= as_of]
     if not early:

@@ -1,8 +1,8 @@
-"""Delta's statistics of a data file: how many rows, and the bounds of each column.
+"""Delta's statistics of a data file: the number of rows, and the bounds of each column.
 
-Readers skip a file whose bounds exclude what they look for, so a wrong bound loses rows. A reader
-may take a missing upper bound beside a lower one for "no upper limit" (Spark does) or for "nothing
-above" (delta-rs does). A column therefore has both bounds or neither.
+Readers skip a file if its bounds exclude the values they look for, so a wrong bound loses rows. If
+a column has a lower bound and no upper bound, Spark assumes that there is no upper limit, and
+delta-rs assumes that no value is larger. A column therefore has both bounds or neither.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 MAX_TEXT_LENGTH = 32
-"""Characters of a text that a bound keeps, as Spark's own statistics do."""
+"""The number of characters in a text bound, the same as in Spark's statistics."""
 _LAST_CODE_POINT = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
 def file_statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
-    """Delta's statistics (JSON) of the columns ``names``, from a Parquet file's footer."""
+    """Delta's statistics (JSON text) of the columns ``names``, from the footer of a Parquet
+    file."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     place = {groups[0].column(n).path_in_schema: n for n in range(groups[0].num_columns)}
     least: dict[str, Any] = {}
@@ -52,11 +53,11 @@ def file_statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
 
 
 def _bounds(low: Any, high: Any) -> tuple[Any, Any]:
-    """Both bounds in the form and the width that Delta's statistics have; None for no bound."""
+    """Both bounds in the form and length of Delta's statistics; None for no bound."""
     match low:
         case bool() | bytes():
             return None, None
-        case datetime():  # milliseconds: the lower bound is cut, the upper one rounded up
+        case datetime():  # in milliseconds: the lower bound is rounded down, the upper one up
             if high.microsecond % 1000:
                 high += timedelta(milliseconds=1)
             return _time(low), _time(high)
@@ -70,9 +71,10 @@ def _time(value: datetime) -> str:
 
 
 def upper_bound(text: str) -> str | None:
-    """``text``, or a shorter text that sorts after it (by code points, as UTF-8 bytes sort too).
+    """``text``, or if it is too long a shorter text that sorts after it (by code points, which is
+    also the order of UTF-8 bytes).
 
-    None if there is no such text: all of the characters that may stay are the last one there is.
+    None if there is no such text: all characters up to the limit are the last code point.
     """
     if len(text) <= MAX_TEXT_LENGTH:
         return text
@@ -85,10 +87,10 @@ def upper_bound(text: str) -> str | None:
 
 
 def statistics_corrections(table: DeltaTable, names: Sequence[str]) -> list[AddAction]:
-    """What to commit so that each file of ``table`` has both bounds of a column or neither.
+    """Delta actions after which every file of ``table`` has both bounds of a column or neither.
 
-    Earlier versions of this program left the upper bound out where a text was long. An action
-    names a file that is part of the table already; it changes its statistics and no data.
+    Earlier versions of this program left out the upper bound of a long text. Each action names a
+    file of the table and changes its statistics, not its data.
     """
     files = pa.table(table.get_add_actions(flatten=True))
     wrong = np.zeros(files.num_rows, bool)
@@ -106,7 +108,7 @@ def statistics_corrections(table: DeltaTable, names: Sequence[str]) -> list[AddA
 
 
 def _lacks_bound(files: pa.Table, column: str) -> npt.NDArray[np.bool_]:
-    """Which files have no such bound."""
+    """A mask of the files without this bound."""
     if column not in files.column_names:
         return np.ones(files.num_rows, bool)
     return np.asarray(files[column].is_null())

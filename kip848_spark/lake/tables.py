@@ -1,6 +1,6 @@
-"""The tables of a lake: names, columns, comments. Names are a contract for people's SQL.
+"""The tables of a lake: names, columns and comments. Names are a contract, for users' SQL.
 
-Column types come from where the rows come from: the codec (`wire`), the replay, or here.
+Columns of decoded records are defined in `wire`, those of state tables in `state`, the rest here.
 """
 
 from __future__ import annotations
@@ -26,10 +26,19 @@ _COUNTS = pa.map_(pa.string(), pa.int64())
 _OFFSETS = pa.map_(pa.int32(), pa.int64())
 
 
+KEEP_VERSIONS = {"delta.enableExpiredLogCleanup": "false"}
+"""The table property by which every writer keeps all versions of a table. By default Spark's writer
+deletes log entries that are older than 30 days; a reader with `--as-of`, and a run that restores
+the versions of an unfinished one, need them."""
+
+
 @dataclass(frozen=True)
 class TableDefinition:
-    """A table's name and columns. ``stats`` are the columns whose least and greatest values Delta
-    keeps a file, to skip files by (none named: Delta's own choice, the first 32)."""
+    """A table's name and columns (Arrow types by name).
+
+    ``stats`` names the columns for which Delta keeps the minimum and maximum of each file, so that
+    readers skip files. If it is empty, Delta's default applies: the first 32 columns.
+    """
 
     name: str
     fields: Mapping[str, pa.DataType]
@@ -37,14 +46,15 @@ class TableDefinition:
 
     @property
     def stats_columns(self) -> tuple[str, ...]:
-        """The columns that statistics are kept of."""
+        """The columns that have statistics."""
         flat = [name for name, type_ in self.fields.items() if not pa.types.is_nested(type_)]
         return self.stats or tuple(flat[:32])
 
     @property
     def properties(self) -> dict[str, str]:
         """Delta's table properties."""
-        return {"delta.dataSkippingStatsColumns": ",".join(self.stats)} if self.stats else {}
+        stats = {"delta.dataSkippingStatsColumns": ",".join(self.stats)} if self.stats else {}
+        return {**KEEP_VERSIONS, **stats}
 
     @property
     def comments(self) -> dict[str, str]:
@@ -57,7 +67,7 @@ class TableDefinition:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of a row; the metadata of each field has its comment, as ``comment``."""
+        """The Arrow schema of a row, with each column's comment as ``comment`` in its metadata."""
         comments = self.comments
         fields = (
             pa.field(name, type_, metadata={"comment": comments[name]})
@@ -74,7 +84,7 @@ TABLES: dict[str, TableDefinition] = {
         TableDefinition(
             "records",
             {**STREAM_FIELDS, **_RUN, **_CLUSTER},
-            # Every file holds all groups and topics: their extremes would skip nothing.
+            # Every file has records of all groups and topics: their bounds would skip no file.
             stats=("partition", "offset", "timestamp", "run_id"),
         ),
         TableDefinition("group_records", {**POSITION_FIELDS, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
@@ -177,4 +187,4 @@ TABLES: dict[str, TableDefinition] = {
         ),
     )
 }
-"""Every table of a lake by its name."""
+"""All tables of a lake by name."""

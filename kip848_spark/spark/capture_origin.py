@@ -1,4 +1,4 @@
-"""Reads and writes the origin of a capture wherever Spark can reach the capture."""
+"""Reads and writes the origin file of a capture, on any file system that Spark can reach."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_origin(spark: SparkSession, capture: str) -> Origin | None:
     except (OSError, ValidationError) as cause:
         raise CaptureError(
             f"The file {ORIGIN} of the capture {capture} can't be read: {_first_line(cause)}.",
-            "Write the capture again, or delete that file: the records are compared then.",
+            "Write the capture again, or delete that file. Without it, the records are compared.",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Rows that come to the driver."""
+"""Collects rows to the driver."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pyspark.sql import DataFrame
 
 
 def collect_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """All ``rows``, times in UTC.
+    """All ``rows`` as dicts, with times in UTC.
 
-    `DataFrame.collect` gives times without a zone, in that of the driver's process, where an hour
-    of the year is there twice.
+    `DataFrame.collect` returns naive times in the time zone of the driver's process, where one hour
+    of the year is ambiguous.
     """
     found: list[dict[str, Any]] = rows.toArrow().to_pylist(maps_as_pydicts="strict")
     return found

@@ -1,4 +1,4 @@
-"""Decoding a Spark DataFrame of raw records, without a lake."""
+"""Decodes a Spark DataFrame of raw records, without a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a source and of a lake: can the one be read, can the other be written."""
+"""Checks whether a source can be read and a lake can be written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from kip848_spark.spark.sources import RecordSource
 from kip848_spark.spark.storage.tables import LakeTables
 
 _PROBE = 1000
-"""Offsets at the end of the fullest partition that are read."""
+"""The number of offsets that are read, at the end of the fullest partition."""
 
 
 def check_source(source: RecordSource, spark: SparkSession) -> str:
-    """What a look at the source says. Raises SourceError or CaptureError if it can't be read."""
+    """Describes the source in a sentence. Raises SourceError or CaptureError if it can't be
+    read."""
     extents = source.extents(spark)
     offsets = sum(extent.end - extent.first for extent in extents.values())
     said = f"{source.identity().topic}: {len(extents)} partitions, {offsets:,} offsets"
@@ -35,12 +36,12 @@ def check_source(source: RecordSource, spark: SparkSession) -> str:
 
 
 def check_lake(lake: LakeTables) -> str:
-    """What a look at the lake says. Raises LakeError if it is none, is damaged or can't be
-    written."""
+    """Describes the lake in a sentence. Raises LakeError if it can't be written or is damaged, or
+    if its path holds something else."""
     there = lake.exists()
     with lake.hold_lease():
         if not there:
-            return f"{lake.path} can be made"
+            return f"{lake.path} can be created"
         ledger = Ledger(lake)
         last = ledger.last()
         if (unfinished := ledger.unfinished()) is not None:

@@ -1,4 +1,5 @@
-"""What Spark throws, as one sentence: its root cause, and what to do about the known ones."""
+"""Turns Spark's exceptions into errors of one sentence: the root cause, with a hint if it is
+known."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def spark_log() -> Path:
-    """Where the JVM and its Python workers write what they would write to the terminal."""
+    """The file that gets the terminal output of the JVM and its Python workers."""
     folder = cache_folder() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"spark-{os.getpid()}.log"
@@ -45,8 +46,8 @@ def _without_query_log() -> Iterator[None]:
 
 @contextmanager
 def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
-    """Turns what Spark throws into one of this program's errors; the rest of it goes to the log.
-    ``client``: who reads from Kafka, if anybody does."""
+    """Turns Spark's exceptions into errors of this program (`Kip848Error`), and writes their full
+    text to the log. ``client`` is the Kafka client of the job, if it has one."""
     try:
         with _without_query_log():
             yield
@@ -59,13 +60,13 @@ def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
 
 
 def full_text(cause: BaseException) -> str:
-    """The message with Java's stack, and the worker's Python traceback if there is one."""
+    """The message, Java's stack, and the worker's Python traceback if there is one."""
     stack = getattr(cause, "_stackTrace", None)
     return f"{cause}\n{stack}" if stack else str(cause)
 
 
 def translate_failure(text: str, log: Path, client: KafkaClient | None = None) -> Kip848Error:
-    """The error for an exception of Spark's whose ``text`` is in the file ``log``."""
+    """The error for a Spark exception with the full ``text``, which is in the file ``log``."""
     known = (
         one.error(found, client or KafkaClient("HOST:PORT"))
         for one in _KNOWN
@@ -78,7 +79,7 @@ def translate_failure(text: str, log: Path, client: KafkaClient | None = None) -
 
 
 def root_cause(text: str) -> str:
-    """The line that says what went wrong first, of a Java stack or of a worker's traceback."""
+    """The line of a Java stack or of a worker's traceback that names the root cause."""
     lines = text.splitlines()
     traces = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
     if traces:
@@ -95,7 +96,7 @@ def root_cause(text: str) -> str:
 
 
 def _short(line: str) -> str:
-    """``line`` without the packages of the exception's class."""
+    """``line`` without the package of the exception class."""
     return re.sub(r"^(?:[a-z_][\w$]*\.)+(?=[A-Z])", "", line.strip())
 
 
@@ -104,7 +105,7 @@ _CALLING = re.compile(r"An error occurred while calling \S+$")
 
 @dataclass(frozen=True)
 class _Known:
-    """A cause that has a sentence of its own."""
+    """A known cause and its error."""
 
     pattern: re.Pattern[str]
     error: Callable[[re.Match[str], KafkaClient], Kip848Error]
@@ -117,8 +118,8 @@ def _known(pattern: str, error: Callable[[re.Match[str], KafkaClient], Kip848Err
 def _no_module(found: re.Match[str], _: KafkaClient) -> Kip848Error:
     return EnvironmentFault(
         f"Spark's Python workers can't import {found.group(1)}.",
-        "The environment of kip848 has to be on every executor: an archive (--archives) or an "
-        "image with the package in it; see the README.",
+        "Every executor needs the environment of kip848: ship it as an archive (--archives), or "
+        "use an image that contains the package; see the README.",
     )
 
 
@@ -143,7 +144,7 @@ _KNOWN = (
     ),
     _known(
         r"Not authorized to access group: (\S+)",
-        # What Spark's consumer does in its group takes no more than that.
+        # Spark's consumer needs no more than DESCRIBE in its group.
         lambda found, client: client.denied("DESCRIBE", "group", found.group(1)),
     ),
     _known(
@@ -154,4 +155,4 @@ _KNOWN = (
     _known(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.S3AFileSystem", _no_s3),
     _known(r"No FileSystem for scheme \"?([\w+.-]+)\"?", _no_file_system),
 )
-"""The first that fits is told."""
+"""The first one that matches is used."""

@@ -1,4 +1,4 @@
-"""Paths and small files by Hadoop's file systems (HDFS, S3, GCS, ADLS, …) as a session has them."""
+"""Paths and small files on Hadoop's file systems (HDFS, S3, GCS, ADLS, …), through a session."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kip848_spark.lake.location import Location, locate, scheme_of
 
 
 def location_of(spark: SparkSession, text: str) -> Location:
-    """The place that ``text`` names, by the session's default file system.
+    """The location that ``text`` names, with the session's default file system.
 
-    Raises UsageError if it names none, LakeError if Spark has no file system for it.
+    Raises UsageError if it names no location, LakeError if Spark has no file system for it.
     """
     place = locate(text, str(_conf(spark).get("fs.defaultFS", "file:///")))
     if place.folder is None:
-        HadoopFolder(spark, place.uri)  # refuses what can't be served
+        HadoopFolder(spark, place.uri)  # raises if there is no such file system
     return place
 
 
@@ -30,12 +30,12 @@ def folder_of(spark: SparkSession, place: Location) -> Folder:
     return HadoopFolder(spark, place.uri) if place.folder is None else LocalFolder(place.folder)
 
 
-_REFUSED = ("FileAlreadyExistsException", "PathExistsException", "RemoteFileChangedException")
-"""What a file system throws if a file that must not exist does."""
+_FILE_EXISTS = ("FileAlreadyExistsException", "PathExistsException", "RemoteFileChangedException")
+"""Exceptions of a file system that finds an existing file where none may exist."""
 
 
 class HadoopFolder:
-    """A `Folder` of a file system that Hadoop serves: HDFS, S3, GCS, ADLS, …
+    """A `Folder` on a file system of Hadoop: HDFS, S3, GCS, ADLS, …
 
     `create` is atomic where the file system can create a file only if it does not exist: HDFS
     does, object stores do it by a conditional PUT (S3A since Hadoop 3.4.2).
@@ -54,7 +54,7 @@ class HadoopFolder:
             if _is(cause, "UnsupportedFileSystemException"):
                 raise LakeError(
                     f"Spark has no file system for {scheme_of(uri)}: paths ({uri}).",
-                    "Name a folder, or add the jars of that file system to the session.",
+                    "Pass a local folder, or add the jars of that file system to the session.",
                 ) from None
             raise
 
@@ -86,7 +86,7 @@ class HadoopFolder:
         return self._path(f"{self.uri}/{name}" if name else self.uri)
 
     def _call(self, method: str, path: Any) -> Any:
-        """What a method of the file system gives for ``path``; None if there is no such file."""
+        """Calls a method of the file system with ``path``; None if there is no such file."""
         with _os_errors():
             try:
                 return getattr(self._system, method)(path)
@@ -104,7 +104,7 @@ class HadoopFolder:
                     builder = builder.opt("fs.option.create.conditional.overwrite", True)
                 stream = builder.build()
                 stream.write(bytearray(content))
-                stream.close()  # an object store decides now
+                stream.close()  # an object store creates the file here, or refuses
             except Py4JJavaError as cause:
                 if not overwrite and self._exists(cause):
                     return False
@@ -112,13 +112,8 @@ class HadoopFolder:
         return True
 
     def _exists(self, cause: Py4JJavaError) -> bool:
-        """Whether a file could not be created because it is there already."""
-        refused = (
-            "FileAlreadyExistsException",
-            "PathExistsException",
-            "RemoteFileChangedException",
-        )
-        return any(_is(cause, name) for name in refused)
+        """True if a file could not be created because it exists."""
+        return any(_is(cause, name) for name in _FILE_EXISTS)
 
 
 def _conf(spark: SparkSession) -> Any:
@@ -131,7 +126,7 @@ def _is(cause: Py4JJavaError, name: str) -> bool:
 
 @contextmanager
 def _os_errors() -> Iterator[None]:
-    """Turns what Java throws into OSError, with Java's reason."""
+    """Turns Java's exceptions into OSError, with Java's message."""
     try:
         yield
     except Py4JJavaError as cause:

@@ -1,4 +1,4 @@
-"""Functions that Spark's Python workers apply: Arrow batches in, Arrow batches out."""
+"""Applies functions of Arrow batches in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from kip848_spark.wire.batches import Batches, BatchFunction
 def map_in_arrow(
     rows: DataFrame, function: BatchFunction, schema: pa.Schema | T.StructType
 ) -> DataFrame:
-    """What ``function`` gives for the batches of each partition of ``rows``, by ``schema``."""
+    """Applies ``function`` to the Arrow batches of each partition of ``rows``; its batches have the
+    columns of ``schema``."""
     type_ = schema if isinstance(schema, T.StructType) else from_arrow_schema(schema)
     return rows.mapInArrow(_with_frozen_heap(function), type_)
 
 
 def _with_frozen_heap(function: BatchFunction) -> BatchFunction:
     def run(batches: Batches) -> Batches:
-        # After a task PySpark looks for cycles among all that there is in a worker, most of it
-        # modules, which takes longer than a small task. What is there by now is left out of it.
+        # After each task, PySpark runs the garbage collector over all objects of the worker, most
+        # of them modules. That takes longer than a small task. Freezing excludes these objects.
         gc.freeze()
         yield from function(batches)
 

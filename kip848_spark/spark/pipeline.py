@@ -99,7 +99,8 @@ def run_ingest(
         if not lake.exists():
             with steps.step("make", "making the lake's tables"):
                 lake.create()
-        lake.correct_statistics()
+        else:
+            lake.upgrade()
         ledger = Ledger(lake)
         last = ledger.last()
         identity = check_same_source(lake, last, source, identity, extents)
@@ -159,6 +160,7 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
     steps = _Steps(progress)
     lake.require()
     with lake.hold_lease():
+        lake.upgrade()
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
         recovered = _undo(ledger, unfinished) if unfinished else None
@@ -191,6 +193,7 @@ def run_audit(
     identity = None if source is None else source.identity()
     with lake.hold_lease():
         lake.create()  # a lake of an earlier version lacks the two tables
+        lake.upgrade()
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
         recovered = _undo(ledger, unfinished) if unfinished else None
@@ -231,7 +234,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
     lake.require()
     with lake.hold_lease():
         lake.create()  # a lake of an earlier version may lack a table
-        lake.correct_statistics()
+        lake.upgrade()
         ledger = Ledger(lake)
         last = ledger.last()
         if last is None:

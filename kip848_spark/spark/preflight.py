@@ -1,4 +1,4 @@
-"""What is looked at before a job: the jars in the session's JVM, the package on its executors."""
+"""Checks before a job: the jars in the session's JVM, and the package on its executors."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _DELTA = "io/delta/tables/DeltaTable.class"
 _KAFKA = "org/apache/spark/sql/kafka010/KafkaSourceProvider.class"
 _JARS = 'Pass the jars that `kip848 jars` prints: spark-submit --jars "$(kip848 jars)".'
 _REQUIRED_PACKAGES = ("kip848_spark", "numpy", "numba", "pyarrow", "pandas", "deltalake", "xxhash")
-"""What the functions of the workers import."""
+"""The packages that the workers' functions import."""
 _MAX_TASKS = 64
 
 _checked_applications: set[str] = set()
-"""The applications whose executors were found to be fit."""
+"""The ids of the applications whose executors have passed the check."""
 
 
 def check_jars(spark: SparkSession, *, kafka: bool) -> None:
     """Raises EnvironmentFault if Delta's classes, or with ``kafka`` those of Spark's Kafka source,
-    are missing in the session's JVM or were made for another Spark or Scala."""
+    are missing in the session's JVM or were built for another release of Spark or Scala."""
     places = {"Delta Lake": _jar_of(spark, _DELTA)}
     if kafka:
         places["Spark's Kafka source"] = _jar_of(spark, _KAFKA)
@@ -33,14 +33,14 @@ def check_jars(spark: SparkSession, *, kafka: bool) -> None:
             raise EnvironmentFault(f"The Spark session lacks the classes of {what}.", _JARS)
         if wrong := jar_mismatch(jar, spark.version, _scala(spark)):
             raise EnvironmentFault(
-                f"The jar {jar} in the Spark session is made for {wrong}, "
+                f"The jar {jar} in the Spark session is built for {wrong}, "
                 f"and the session is Spark {spark.version} with Scala {_scala(spark)}.",
                 _JARS,
             )
 
 
 def _jar_of(spark: SparkSession, resource: str) -> str | None:
-    """The name of the jar, or the place, that has ``resource``; None if it is nowhere."""
+    """The name of the jar, or else the location, that has ``resource``; None if it is missing."""
     jvm: Any = spark._jvm
     found = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader().getResource(resource)
     if found is None:
@@ -55,8 +55,9 @@ def _scala(spark: SparkSession) -> str:
 
 
 def jar_mismatch(jar: str, spark: str, scala: str) -> str | None:
-    """What the jar is made for, by its name, if that is not this release of Spark (the first two
-    numbers count) and Scala. None for a jar whose name does not tell."""
+    """The release of Spark or Scala that the jar is built for, if it is another one than ``spark``
+    (compared by the first two numbers) or ``scala``. None if it is the same, or if the name of the
+    jar does not show it."""
     name = re.fullmatch(
         r"(delta-spark|spark-sql-kafka-0-10)_(?:(\d+\.\d+)_)?(\d+\.\d+)-(\d+\.\d+)\S*\.jar", jar
     )
@@ -70,10 +71,10 @@ def jar_mismatch(jar: str, spark: str, scala: str) -> str | None:
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Runs a tiny job, once an application, unless the executors are this very process' JVM.
+    """Runs a small job on the executors, once for each application, unless the session is local.
 
-    Raises EnvironmentFault if one of them lacks the package, another version of it is there, or
-    something that it needs can't be imported.
+    Raises EnvironmentFault if an executor lacks the package, has another version of it, or can't
+    import one of the packages that it needs.
     """
     context = spark.sparkContext
     master = context.master or ""
@@ -100,8 +101,7 @@ def check_executors(spark: SparkSession) -> None:
 
 
 def _probe(names: Iterable[str]) -> Any:
-    """A function for a task. It goes there as code and not by name, for the package that it is in
-    may not be there."""
+    """A function for a task. It is pickled by value, since the executor may lack this package."""
 
     def probe(_: Iterator[int]) -> Iterator[tuple[str, str, dict[str, tuple[bool, str]]]]:
         import importlib

@@ -1,4 +1,4 @@
-"""SQL over the lake's views, for people: what Spark does not accept is their mistake, not ours."""
+"""Runs a user's SQL over the lake's views. A query that Spark rejects is a usage error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _POSITION = re.compile(r"[;(]?\s*\(?line (\d+),? pos (\d+)\)?;?")
 _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: \w+;?")
 _DETAILS = ("== ", "'", "+-")
-"""Where Spark's message goes on with the query, or with the plan that it made of it."""
+"""How the lines begin with which Spark's message continues with the query or its plan."""
 
 
 def query_rows(spark: SparkSession, query: str, most: int | None = None) -> list[dict[str, Any]]:
-    """The rows that ``query`` gives, at most ``most``. Raises UsageError with Spark's reason."""
+    """The rows of ``query``, at most ``most`` (all if None). Raises UsageError with Spark's
+    reason."""
     try:
         with prepared_session(spark):
             frame = spark.sql(query.rstrip().rstrip(";"))
@@ -30,7 +31,7 @@ def query_rows(spark: SparkSession, query: str, most: int | None = None) -> list
 
 
 def _summarize_error(said: str) -> str:
-    """What Spark says of a query: the place in it, and the reason."""
+    """Spark's reason for rejecting a query, with the position in the query."""
     lines: list[str] = []
     for line in said.strip().splitlines():
         if lines and line.startswith(_DETAILS):

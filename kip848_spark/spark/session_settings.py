@@ -40,6 +40,9 @@ RUNTIME_SETTINGS = {
     # Without it Spark's Kafka source lists topics as a plain consumer does, internal ones left
     # out, and reads nothing from __consumer_offsets without a word.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+    # By default Delta refuses to read or restore a version that is older than a week, since VACUUM
+    # may have deleted its files. Readers need the version that a finished run left, however old.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }

@@ -1,4 +1,4 @@
-"""The lake as its readers see it: every table at the version of one finished run."""
+"""Reads a lake through Spark: every table at the version that one finished run left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from kip848_spark.spark.storage.tables import LakeTables
 
 
 class LakeViews:
-    """Tables of ``lake`` as of the last finished run, or the last one done by ``as_of`` (UTC)."""
+    """The tables of ``lake`` as the last finished run left them, or the last run that had finished
+    by ``as_of`` (UTC). Raises LakeError if there is no lake or no such run."""
 
     def __init__(self, lake: LakeTables, as_of: datetime | None = None) -> None:
         lake.require()
@@ -25,20 +26,21 @@ class LakeViews:
             self.run = Run.from_row(finished_run(lake.path, lake.rows("runs"), as_of))
 
     def table(self, name: str) -> DataFrame:
-        """The table ``name``. `runs` itself is read whole, without unfinished ones."""
+        """The table ``name`` as a DataFrame; for `runs`, the runs that had finished by then."""
         if name == "runs":
             return self.lake.read("runs").where(
                 (F.col("outcome") == DONE) & (F.col("run_id") <= self.run.run_id)
             )
         versions: Mapping[str, int] = self.run.table_versions
-        return self.lake.read(name, versions[name])
+        with prepared_session(self.lake.spark):  # the version is resolved here
+            return self.lake.read(name, versions[name])
 
     def group_ids(self, name: str) -> set[str]:
-        """The groups that the table ``name`` names."""
+        """The ids of all groups in the table ``name``."""
         rows = self.table(name).select("group_id").where("group_id IS NOT NULL").distinct()
         return {row.group_id for row in rows.collect()}
 
     def register(self) -> None:
-        """Makes every table a temporary view under its name, for SQL."""
+        """Registers every table as a temporary view under its name, for SQL."""
         for name in TABLES:
             self.table(name).createOrReplaceTempView(name)

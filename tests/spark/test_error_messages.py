@@ -74,7 +74,7 @@ def test_jars_of_another_spark(tmp_path: Path) -> None:
     said = told(tmp_path, {"spark.jars": ",".join(map(str, [*mine, other])), **DELTA})
     assert said["kind"] == "EnvironmentFault"
     assert f"The jar {other.name}" in said["message"]
-    assert "made for Spark 4.0" in said["message"]
+    assert "built for Spark 4.0" in said["message"]
 
 
 CATALOG = "spark.sql.catalog.spark_catalog"

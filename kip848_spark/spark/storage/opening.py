@@ -1,4 +1,4 @@
-"""Opens a lake: the only place that decides which implementation reads and writes it."""
+"""Opens a lake, and chooses the implementation that reads and writes it. No other code does."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 
 
 def open_lake(spark: SparkSession, path: str, *, by_spark: bool = False) -> LakeTables:
-    """The tables of the lake at ``path`` (a folder or a URI); there need not be a lake yet.
+    """The tables of the lake at ``path`` (a folder or a URI), which need not exist yet.
 
-    The Python workers write the tables if they run on this machine, the lake is a folder of it, and
-    nobody has altered the tables. Otherwise Spark writes them, as it does with ``by_spark``. Raises
-    UsageError or LakeError if Spark can't reach ``path``.
+    The Python workers write the tables if they run on this machine, the lake is a local folder, and
+    the tables are as this program creates them. Otherwise, or with ``by_spark``, Spark writes them.
+    Raises UsageError if ``path`` names no location, and LakeError if Spark has no file system for
+    it.
     """
     place = location_of(spark, path)
     local = (spark.sparkContext.master or "").startswith("local")
@@ -37,8 +38,8 @@ def _suits_delta_rs(place: Location) -> bool:
 
 
 def _is_plain(folder: Path, name: str) -> bool:
-    """True unless a table exists that has been altered. A table that can't be read counts as plain:
-    whoever reads it says why."""
+    """False if the table exists and has been altered. A table that can't be read counts as plain:
+    the error is raised where it is read."""
     try:
         if not (folder / "_delta_log").is_dir():
             return True

@@ -1,4 +1,4 @@
-"""Tables that Spark writes: on object stores, on clusters, and where a table was altered."""
+"""Tables that Spark writes: on object stores and clusters, and tables that were altered."""
 
 from __future__ import annotations
 
@@ -64,8 +64,18 @@ class SparkWrittenTables(LakeTables):
         frame = self._frame(table, rows, list(TABLES[table].fields))
         self._write(table, frame, "overwrite", {"replaceWhere": f"{column} = '{value}'"})
 
+    def table_properties(self, table: str) -> dict[str, str]:
+        with self._translate_errors("read"):
+            detail = DeltaTable.forPath(self.spark, self.location(table)).detail().head()
+        return {} if detail is None else dict(detail["properties"])
+
+    def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
+        pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        path = self.location(table).replace("`", "``")
+        self.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({pairs})")
+
     def correct_statistics(self) -> None:
-        """Statistics that Spark wrote need no correction."""
+        """Spark's statistics need no correction: only checks that all tables exist."""
         self.versions()
 
     def _frame(self, table: str, rows: Sequence[TableRow], names: Sequence[str]) -> DataFrame:

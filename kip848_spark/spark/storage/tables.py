@@ -1,4 +1,4 @@
-"""The interface of a lake's tables, and what its implementations share: lease and versions."""
+"""The interface of a lake's tables, and the shared part of its implementations: lease, versions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.folders import is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
-from kip848_spark.lake.tables import TABLES, TableDefinition
+from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.hadoop import folder_of
 from kip848_spark.wire.batches import Batches
 
 TableRow = Mapping[str, Any]
-"""A row of a table as plain values, by column."""
+"""A row of a table: plain values by column."""
 WriteMode = Literal["append", "overwrite"]
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
@@ -45,24 +45,25 @@ class TableJob(Protocol):
 
     @property
     def mode(self) -> WriteMode:
-        """Whether rows are appended, or replace all there are."""
+        """Whether rows are appended or replace all rows."""
 
     def write_tables(
         self, batches: Batches, writers: Mapping[str, TableWriter]
     ) -> list[dict[str, Any]]:
-        """Writes the rows that follow from ``batches``, and returns a report as JSON-compatible
-        rows. Runs in a Python worker, once for each partition of the DataFrame."""
+        """Turns ``batches`` into rows and writes them with ``writers`` (by table). Returns a report
+        of JSON-compatible rows. Runs in a Python worker, once for each partition of the
+        DataFrame."""
 
     def yield_tables(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
     ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
-        """Yields each table's name and rows, and returns the report. A table has been written when
-        the next one is asked for, and ``read`` reads it."""
+        """Yields the name and the rows of each table, and returns the report. Each table is written
+        before the generator continues, and ``read`` can then read it."""
 
 
 @dataclass(frozen=True)
 class TableJobResult:
-    """The reports of a job, and the number of rows by table if the files' footers tell."""
+    """The reports of a job, and the number of rows written by table, if it is known."""
 
     reports: list[dict[str, Any]]
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class TableJobResult:
 class LakeTables(ABC):
     """The tables of the lake at ``place``. Nothing is read or written before a method is called.
 
-    `open_lake` makes one.
+    `open_lake` creates one.
     """
 
     def __init__(self, spark: SparkSession, place: Location) -> None:
@@ -96,7 +97,7 @@ class LakeTables(ABC):
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
     ) -> TableJobResult:
-        """Writes what ``job`` makes of ``rows``, a commit for each table. Raises LakeError."""
+        """Runs ``job`` on ``rows`` and commits each table once. Raises LakeError."""
 
     @abstractmethod
     def append(self, table: str, rows: DataFrame) -> None:
@@ -114,8 +115,8 @@ class LakeTables(ABC):
 
     @abstractmethod
     def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
-        """Replaces the rows that have ``value`` in ``column`` by ``rows``. The table is small: all
-        of it may be rewritten. Raises LakeError."""
+        """Replaces the rows that have ``value`` in ``column`` by ``rows``. For small tables: the
+        whole table may be rewritten. Raises LakeError."""
 
     @abstractmethod
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -133,14 +134,22 @@ class LakeTables(ABC):
         ``value``. Raises LakeError."""
 
     @abstractmethod
+    def table_properties(self, table: str) -> dict[str, str]:
+        """Delta's table properties of a table, as they were set. Raises LakeError."""
+
+    @abstractmethod
+    def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
+        """Sets table properties, in one commit."""
+
+    @abstractmethod
     def correct_statistics(self) -> None:
-        """Corrects the statistics of files that an earlier version of this program wrote: they
-        made other Delta readers skip rows. Raises LakeError if a table is missing."""
+        """Corrects the statistics of files that an earlier version of this program wrote, which
+        make other Delta readers skip rows. Raises LakeError if a table is missing."""
 
     # -- creating ------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """True if there is a lake. Raises LakeError if there is something else at its path."""
+        """True if there is a lake. Raises LakeError if its path holds something else."""
         with self._translate_errors("read"):
             return is_lake(self.files, self.path, TABLES)
 
@@ -148,28 +157,50 @@ class LakeTables(ABC):
         """Raises LakeError unless there is a lake."""
         if not self.exists():
             raise LakeError(
-                f"There is no lake at {self.path}.", "`kip848 run` makes it, or name another."
+                f"There is no lake at {self.path}.",
+                "Create one with `kip848 run`, or pass another path.",
             )
 
     def create(self) -> None:
-        """Creates the tables that do not exist, empty. `runs` is the last one: a lake that has it
-        has all others."""
+        """Creates the tables that do not exist. `runs` comes last: a lake that has it has all other
+        tables."""
         for table in sorted(TABLES.values(), key=lambda t: t.name == "runs"):
             if not self._commits(table.name):
-                with self._translate_errors("made"):
+                with self._translate_errors("created"):
                     self._create(table)
                 self._expected[table.name] = self._version(table.name)
+
+    def upgrade(self) -> None:
+        """Brings tables of an earlier version of this program up to date: the statistics of files
+        and the property `KEEP_VERSIONS`.
+
+        `runs` gets the property last: if it has the property, all tables have it. Raises LakeError
+        if a table is missing.
+        """
+        self.correct_statistics()
+        if not self._keeps_versions("runs"):
+            for name in sorted(TABLES, key=lambda name: name == "runs"):
+                self._keep_versions(name)
+
+    def _keeps_versions(self, table: str) -> bool:
+        return KEEP_VERSIONS.items() <= self.table_properties(table).items()
+
+    def _keep_versions(self, table: str) -> None:
+        if not self._keeps_versions(table):
+            with self._commit(table):
+                self._set_properties(table, KEEP_VERSIONS)
 
     # -- lease and versions --------------------------------------------------------------------
 
     @contextmanager
     def hold_lease(self) -> Iterator[None]:
-        """Holds the lake's lease: no other run writes to it meanwhile, on any machine.
+        """Holds the lake's lease until the block ends: no other run writes to the lake, on any
+        machine.
 
-        From here on each table must have the versions that this process gives it. Raises LakeError
-        if another run has the lease, or if the path is no place for a lake.
+        In the block, every commit checks that no other program has committed to the table. Raises
+        LakeError if another run has the lease, or if the path holds something else than a lake.
         """
-        self.exists()  # no lease file goes into a folder that is something else
+        self.exists()  # so that no lease file is written to a folder of other files
         with ExitStack() as stack:
             with self._translate_errors("written"):
                 self._lease = stack.enter_context(Lease.hold(self.files, self.path))
@@ -181,10 +212,10 @@ class LakeTables(ABC):
 
     @contextmanager
     def _commit(self, table: str) -> Iterator[int]:
-        """One commit to ``table``: gives the version that it follows.
+        """Surrounds one commit to ``table`` and yields the version that it follows.
 
-        Under a lease it is refused if the lease was lost or if the table is not at the version
-        that this process last gave it. Raises LakeError.
+        Under a lease, raises LakeError if the lease was lost, or if the table is not at the version
+        of this process's last commit.
         """
         with self._translate_errors("written"):
             before = self._version(table)
@@ -202,19 +233,19 @@ class LakeTables(ABC):
             raise LakeError(
                 f"Another program wrote to the table {table} of the lake {self.path} during this "
                 f"run: it is at version {found}, expected {expected}.",
-                "Nothing more was written. Run it again when nothing else writes to the lake: it "
-                "restores the tables first.",
+                "This run has stopped writing. Start it again when nothing else writes to the "
+                "lake; it restores the tables first.",
             )
 
     def versions(self) -> dict[str, int]:
-        """The newest Delta version of each table: its last commit file's number.
+        """The newest Delta version of each table, which is the number of its last commit file.
 
-        `DESCRIBE HISTORY` says the same, a second a table.
+        `DESCRIBE HISTORY` takes a second for each table. Raises LakeError if a table is missing.
         """
         return {name: self._version(name) for name in TABLES}
 
     def _existing_versions(self) -> dict[str, int]:
-        """As `versions`, of the tables that exist."""
+        """As `versions`, for the tables that exist."""
         found = {name: self._commits(name) for name in TABLES}
         return {name: max(commits) for name, commits in found.items() if commits}
 
@@ -223,22 +254,24 @@ class LakeTables(ABC):
         if not commits:
             raise LakeError(
                 f"The lake {self.path} has no table {table}.",
-                "Put its folder back; what an earlier version did not have `kip848 audit` makes.",
+                "Restore its folder from a copy. If an earlier version created the lake, "
+                "`kip848 audit` adds the tables that it lacks.",
             )
         return max(commits)
 
     def _commits(self, table: str) -> list[int]:
-        """The versions of ``table`` that have a commit file; none if there is no such table."""
+        """The versions of ``table`` that have a commit file; empty if there is no such table."""
         names = self.files.names(f"{table}/_delta_log")
         return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
 
     def restore(self, versions: Mapping[str, int]) -> None:
-        """Brings each table back to what it was at its version."""
+        """Restores each table to its version in ``versions``. Raises LakeError."""
         now = self.versions()
         for name, version in versions.items():
             if now[name] != version:
                 with self._commit(name):
                     DeltaTable.forPath(self.spark, self.location(name)).restoreToVersion(version)
+                self._keep_versions(name)  # RESTORE also restores the properties of that version
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -252,7 +285,7 @@ class LakeTables(ABC):
 
     @contextmanager
     def _translate_errors(self, verb: str) -> Iterator[None]:
-        """Turns what Spark says of an unreachable or foreign folder into one sentence."""
+        """Turns exceptions about a folder that can't be read or written into a LakeError."""
         try:
             yield
         except (PySparkException, Py4JJavaError, DeltaError, OSError) as cause:
@@ -272,7 +305,7 @@ class LakeTables(ABC):
 
 
 def with_constants(table: str, rows: DataFrame, run_id: str, cluster_id: str | None) -> DataFrame:
-    """``rows`` with those of the columns ``run_id`` and ``cluster_id`` that ``table`` has."""
+    """``rows`` with the columns ``run_id`` and ``cluster_id``, as far as ``table`` has them."""
     constants = {"run_id": run_id, "cluster_id": cluster_id}
     return rows.withColumns(
         {

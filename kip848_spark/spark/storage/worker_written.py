@@ -1,7 +1,7 @@
 """Tables in a local folder: Python workers write Parquet files, and delta-rs commits them.
 
 Spark's own Parquet writer takes one row at a time, and a small Delta commit through Spark takes
-several jobs. Both are slower than what is done here.
+several jobs. Both are slower than this implementation.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from kip848_spark.spark.storage.tables import (
 from kip848_spark.wire.batches import Batches, BatchFunction
 
 _REPORT = pa.schema({"file": DATA_FILE_TYPE, "report": pa.string()})
-"""What a worker sends to the driver: a row for each file, and the job's report as JSON."""
+"""The rows that a worker sends to the driver: one for each file, and the job's report as JSON."""
 _GLOB = re.compile(r"[][*?{}\\]")
-"""What Spark takes for a pattern in the name of a file."""
+"""Characters that Spark treats as a pattern in a path."""
 
 
 class WorkerWrittenTables(LakeTables):
-    """See `LakeTables`. Needs a lake in a folder, workers on the same machine, and tables as this
-    program creates them."""
+    """See `LakeTables`. Needs a lake in a local folder, workers on the same machine, and tables as
+    this program creates them."""
 
     def _create(self, table: TableDefinition) -> None:
         delta_rs.create_table(self._folder(table.name), table)
@@ -93,6 +93,13 @@ class WorkerWrittenTables(LakeTables):
             files = delta_rs.write_rows(self._target(table), [*others, *rows])
             delta_rs.commit(self._folder(table), version, files, "overwrite")
 
+    def table_properties(self, table: str) -> dict[str, str]:
+        with self._translate_errors("read"):
+            return delta_rs.table_properties(self._folder(table))
+
+    def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
+        delta_rs.set_properties(self._folder(table), properties)
+
     def correct_statistics(self) -> None:
         for name in self.versions():
             if actions := delta_rs.statistics_corrections(self._folder(name), TABLES[name]):
@@ -102,8 +109,8 @@ class WorkerWrittenTables(LakeTables):
     def _target(
         self, table: str, run_id: str | None = None, cluster_id: str | None = None
     ) -> WriteTarget:
-        """Where files of ``table`` go. With a ``run_id``, it and ``cluster_id`` are those of all
-        rows; without one the rows have these columns."""
+        """The target of files of ``table``. With a ``run_id``, all rows get it and ``cluster_id``;
+        without one, the rows have these columns already."""
         codec = self.spark.conf.get("spark.sql.parquet.compression.codec")
         constants = {"run_id": run_id, "cluster_id": cluster_id} if run_id else {}
         return WriteTarget(
@@ -141,8 +148,8 @@ class WorkerWrittenTables(LakeTables):
             return delta_rs.max_by_key(self._folder(table), column, key, unless, value)
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
-        """As in `LakeTables`. Spark is given the files of the newest version: Delta needs several
-        jobs to find them."""
+        """As in `LakeTables`. For the newest version, Spark reads the Parquet files that delta-rs
+        lists: Delta's own reader takes several jobs to find them."""
         if version is not None or _GLOB.search(str(self.place.folder)):
             return super().read(table, version)
         with self._translate_errors("read"):
@@ -165,7 +172,7 @@ def _run_job_function(job: TableJob, targets: Sequence[WriteTarget]) -> BatchFun
 
 
 def _table_writer(target: WriteTarget) -> BatchFunction:
-    """Rows of one table to its files."""
+    """A function for workers that writes rows of one table to its files."""
 
     def run(batches: Batches) -> Batches:
         with open_writers([target]) as writers:

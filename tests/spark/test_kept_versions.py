@@ -1,0 +1,109 @@
+"""All versions of a lake's tables stay readable, whichever implementation writes them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from kip848_spark.lake.ledger import Ledger
+from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES
+from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+from tests.spark.lakes import source
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+EXPIRED_S = 60 * 24 * 3600
+"""Delta keeps log entries for 30 days by default."""
+TOPIC = {"topic": "foo", "topic_id": "id", "partitions": 1, "racks": None}
+
+
+@pytest.fixture(params=[False, True], ids=["workers", "spark"])
+def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LakeTables:
+    return open_lake(spark, str(tmp_path / "lake"), by_spark=request.param)
+
+
+def folder(lake: LakeTables, table: str) -> str:
+    return f"{lake.place.folder}/{table}"
+
+
+def properties(lake: LakeTables, table: str) -> dict[str, str | None]:
+    """As delta-rs reads them."""
+    return dict(DeltaTable(folder(lake, table)).metadata().configuration)
+
+
+def make_log_expire(table: str) -> None:
+    """Dates the log entries back: Delta goes by the modification times of their files."""
+    then = time.time() - EXPIRED_S
+    for file in Path(table, "_delta_log").glob("*"):
+        os.utime(file, (then, then))
+
+
+def test_both_writers_set_the_same_properties(lake: LakeTables) -> None:
+    lake.create()
+    for name, table in TABLES.items():
+        assert properties(lake, name) == table.properties == lake.table_properties(name), name
+        assert table.properties.items() >= KEEP_VERSIONS.items()
+
+
+def test_expired_versions_stay_readable(lake: LakeTables) -> None:
+    """A checkpoint is the time at which Delta deletes expired log entries."""
+    lake.create()
+    place = f"delta.`{lake.location('topics')}`"
+    lake.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.checkpointInterval' = '2')")
+    for _ in range(3):
+        lake.append_rows("topics", [TOPIC], "run", None)
+    make_log_expire(folder(lake, "topics"))
+    for _ in range(3):
+        lake.append_rows("topics", [TOPIC], "run", None)
+    log = Path(folder(lake, "topics"), "_delta_log")
+    assert len(list(log.glob("*.checkpoint*.parquet"))) > 1
+    assert {int(file.stem) for file in log.glob("*.json")} == set(range(8))
+    assert lake.read("topics", 2).count() == 1
+
+
+def test_a_run_sets_the_property_in_a_lake_of_an_earlier_version(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    assert isinstance(lake, WorkerWrittenTables)
+    run_ingest(source(CAPTURE), lake)
+    for name in ("gaps", "runs"):
+        place = f"delta.`{lake.location(name)}`"
+        spark.sql(f"ALTER TABLE {place} UNSET TBLPROPERTIES ('{next(iter(KEEP_VERSIONS))}')")
+        assert not properties(lake, name)
+    before = lake.versions()
+
+    assert isinstance(open_lake(spark, lake.path), WorkerWrittenTables)
+    assert not run_ingest(source(CAPTURE), lake).changed
+    for name, table in TABLES.items():
+        assert properties(lake, name) == table.properties, name
+    after = lake.versions()
+    assert {name for name in TABLES if after[name] != before[name]} == {"gaps", "runs"}
+    assert isinstance(open_lake(spark, lake.path), WorkerWrittenTables)
+    assert not run_ingest(source(CAPTURE), lake).changed
+    assert lake.versions() == after
+
+
+def test_a_restored_table_keeps_the_property(lake: LakeTables) -> None:
+    """A version from before the property was set is restored without it."""
+    lake.create()
+    name, value = next(iter(KEEP_VERSIONS.items()))
+    place = f"delta.`{lake.location('topics')}`"
+    lake.spark.sql(f"ALTER TABLE {place} UNSET TBLPROPERTIES ('{name}')")
+    version = lake.versions()["topics"]
+    lake.append_rows("topics", [TOPIC], "run", None)
+    with lake.hold_lease():
+        lake.upgrade()
+        lake.restore({"topics": version})
+    assert lake.count("topics") == 0
+    assert properties(lake, "topics")[name] == value
+    assert Ledger(lake).last() is None
