@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 class RunResult:
     """The result of a job.
 
-    ``changed`` is False if there was nothing new to do; ``run_id`` then names the last finished run
-    (None in an empty lake). ``recovered`` names an unfinished run that was undone first.
-    ``open_offsets`` is the number of offsets behind open transactions, which a later run reads.
-    ``ledger`` is the row of the table `runs`. ``agreement`` has a row for each check of the audit,
-    without rows if the job did not audit. ``differences`` lists where the lake and the running
-    cluster differ; it is None if they were not compared.
+    ``changed`` is False if there was nothing to do; ``run_id`` is then the last finished run (None
+    in an empty lake). ``recovered`` names an unfinished run that was undone first. ``open_offsets``
+    is the number of offsets behind open transactions, which a later run reads. ``ledger`` is the
+    row of the table `runs`. ``agreement`` has a row for each check of the audit, without rows if
+    the job did not audit. ``differences`` lists where the lake and the running cluster differ; it
+    is None if they were not compared.
     """
 
     lake: Lake

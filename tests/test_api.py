@@ -254,7 +254,7 @@ def test_mistakes_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
         Lake(tmp_path).groups()
     with pytest.raises(UsageError, match="has no port"):
         KafkaSource("broker")
-    with pytest.raises(UsageError, match="can't be of the format csv"):
+    with pytest.raises(UsageError, match="'csv' is not a format of captures"):
         CaptureSource(tmp_path, "csv")
     with pytest.raises(CaptureError, match="no capture at"):
         kip848_spark.run(CaptureSource(tmp_path / "none"), Lake(tmp_path / "lake"), spark=spark)

@@ -1,4 +1,4 @@
-"""A run: plan, ingest, replay, and the ledger's word that it is done."""
+"""Runs the jobs: plans a run, ingests, replays, audits, and marks the run as done in the ledger."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
 
 PARTIAL_AUDIT = "audit_of_a_part"
-"""The step of an audit of some groups, since a time, or by a release that was named."""
+"""The name of the step of an audit that is restricted to groups, a time, or a release."""
 Progress = Callable[[str], None]
 """Called with a few words as each step of a run begins. A `RecordProgress` is also called with the
 records done of records planned while a long step runs."""
@@ -50,9 +50,10 @@ records done of records planned while a long step runs."""
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run came to. ``run`` is the lake's newest finished run; ``changed`` is False if there
-    was nothing new to do. ``open_offsets``: behind a transaction that is not decided yet.
-    ``live``: what comparing with the cluster came to."""
+    """The result of a run. ``run`` is the lake's last finished run; ``changed`` is False if there
+    was nothing to do. ``recovered`` is the id of an unfinished run that was undone or repeated.
+    ``open_offsets`` is the number of offsets behind open transactions. ``live`` is the result of
+    the comparison with the cluster, if there was one."""
 
     run: Run | None
     changed: bool
@@ -62,7 +63,7 @@ class RunOutcome:
 
 
 class _Steps:
-    """Tells the progress and takes the time of each step."""
+    """Reports the progress, and measures the duration of each step in ms."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
@@ -86,11 +87,11 @@ def run_ingest(
     dialect: str = SHIPPED,
     then_audit: bool = False,
 ) -> RunOutcome:
-    """Reads what is new in ``source`` into ``lake``, with ``then_replay`` brings the state tables
-    up to it, and with ``then_audit`` judges it: the nightly job.
+    """Reads new records of ``source`` into ``lake``; with ``then_replay`` also updates the state
+    tables, and with ``then_audit`` also audits the new records (the nightly job).
 
-    Killed at any point, the next run repeats it; on the same offsets twice it changes nothing.
-    Raises SourceError, CaptureError or LakeError; then readers still see the run before.
+    If it is killed at any point, the next run repeats it. A second run on the same offsets changes
+    nothing. Raises SourceError, CaptureError or LakeError; readers then still see the previous run.
     """
     steps = _Steps(progress)
     identity = source.identity()
@@ -156,7 +157,7 @@ def run_ingest(
 
 @in_prepared_session
 def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutcome:
-    """Brings the state tables up to what has been ingested. Raises LakeError."""
+    """Updates the state tables with all ingested records. Raises LakeError."""
     steps = _Steps(progress)
     lake.require()
     with lake.hold_lease():
@@ -183,10 +184,10 @@ def run_audit(
     progress: Progress = lambda _: None,
     source: KafkaSource | None = None,
 ) -> RunOutcome:
-    """Judges all that was replayed into the lake: adds rows to `agreement` and `findings`. With
-    the ``source`` of the lake, its state is compared with what the cluster says, too.
+    """Audits the replayed records of the lake, and adds rows to `agreement` and `findings`. With
+    the ``source`` of the lake, also compares the state with the running cluster.
 
-    Raises LakeError if nothing was replayed yet, or not all that was ingested.
+    Raises LakeError if some ingested records were not replayed.
     """
     steps = _Steps(progress)
     lake.require()
@@ -201,7 +202,8 @@ def run_audit(
         last = ledger.last()
         if last is None or last.replayed_through != last.run_id:
             raise LakeError(
-                f"Not all of the lake {lake.path} was replayed yet.", "`kip848 replay` does it."
+                f"Not all records of the lake {lake.path} were replayed.",
+                "Run `kip848 replay` first.",
             )
         if source is not None and identity is not None:
             check_same_source(lake, last, source, identity, source.extents(lake.spark))
@@ -240,7 +242,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         if last is None:
             raise LakeError(
                 f"No run of the lake {lake.path} has ever finished.",
-                "Remove its folder, and run again.",
+                "Delete its folder, and start the run again.",
             )
         unsound = None
         if (unfinished := ledger.unfinished()) is not None:
@@ -286,17 +288,17 @@ def _plan(
 
 
 def _offset_count(run: Run) -> int:
-    """How many offsets of the topic the lake has at the end of ``run``."""
+    """The sum of the partitions' end offsets in ``run``."""
     return sum(part.end for part in run.ranges)
 
 
 def _new_offsets(run: Run) -> int:
-    """How many offsets ``run`` reads."""
+    """The number of offsets that ``run`` reads."""
     return sum(part.end - part.start for part in run.ranges)
 
 
 def _new_records(lake: LakeTables, run: Run, after: str | None) -> int:
-    """How many records ``run`` and the runs later than ``after`` have read."""
+    """The number of records that ``run`` and the runs later than ``after`` have read."""
     done = (row for row in lake.rows("runs") if row["outcome"] == DONE)
     later = (row for row in done if after is None or row["run_id"] > after)
     new = 0 if run.counts is None else run.counts.records_read
@@ -309,9 +311,9 @@ def _recover(
     identity: TopicIdentity,
     extents: dict[int, PartitionExtent],
 ) -> tuple[Run | None, str | None]:
-    """After a run that was killed: its plan, to be repeated, with the tables as they were before
-    it. The plan names the versions to restore, and keeps them however often it is repeated. If the
-    source is another one or no longer has those offsets, the plan is dropped."""
+    """Restores the tables after an unfinished run. Returns its plan, which is to be repeated with
+    the same table versions, and its id. If the source is another one or no longer has the planned
+    offsets, the plan is deleted (None is returned for it)."""
     unfinished = ledger.unfinished()
     if unfinished is None:
         return None, None

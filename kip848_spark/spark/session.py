@@ -1,4 +1,4 @@
-"""A Spark session that works at once: jars, worker Python, loopback, Delta, UTC, quiet."""
+"""Finds or starts the Spark session of a job, with its jars and settings."""
 
 from __future__ import annotations
 
@@ -46,29 +46,29 @@ LOCAL_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "kip848_spark.spark.daemon",
 }
-"""Further settings of a session on this machine alone."""
+"""Further settings of a local session."""
 
 _JVM = " ".join(
     (
-        # To compile well what runs for seconds only takes the cores that the Python workers need: a
-        # tenth of an audit.
+        # Optimizing code that runs for only seconds takes CPU time from the Python workers: a tenth
+        # of an audit.
         "-XX:+IgnoreUnrecognizedVMOptions",
         "-XX:Tier4InvocationThreshold=50000",
         "-XX:Tier4MinInvocationThreshold=6000",
         "-XX:Tier4CompileThreshold=150000",
         "-XX:Tier4BackEdgeThreshold=400000",
-        # The heap would be looked through each time so many more classes are loaded.
+        # With a smaller size, loading classes triggers several full garbage collections.
         "-XX:MetaspaceSize=256m",
     )
 )
-"""Of the JVM that a session starts. The thresholds are ten times the JVM's own."""
+"""Options of the JVM of a local session. The thresholds are ten times the JVM's defaults."""
 
 _ADDED = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.driver.extraJavaOptions": " "}
-"""Settings that are lists, with what is between two parts. A user's are added to ours."""
+"""Settings that are lists, with their separators. A user's values are appended to ours."""
 
 
 def merge_settings(ours: Mapping[str, str], users: Mapping[str, str]) -> dict[str, str]:
-    """``ours`` with the ``users``' settings, which win where both can't be."""
+    """``ours`` and the ``users``' settings. Lists are joined; otherwise the user's setting wins."""
     both = {
         name: between.join((ours[name], users[name]))
         for name, between in _ADDED.items()
@@ -86,17 +86,17 @@ def local_session(
     keep_classes: bool = False,
     s3: bool = False,
 ) -> SparkSession:
-    """A session on this machine's cores, with the jars it needs (fetched once), with ``s3`` those
-    for ``s3a://`` paths as well.
+    """Starts a local session with the jars that it needs, which are downloaded once; with ``s3``
+    also those for ``s3a://`` paths.
 
-    ``settings`` are Spark's own and win over ours (see `merge_settings`). ``keep_classes``: see
+    ``settings`` are Spark settings and override ours (see `merge_settings`). ``keep_classes``: see
     `ClassArchive.options`. Raises EnvironmentFault if Java or a jar is missing.
     """
     java = find_java()
     paths = [str(jar) for jar in jars.spark_jars(progress)]
     paths += [str(jar) for jar in jars.s3_jars(progress)] if s3 else []
     os.environ.setdefault("JAVA_HOME", str(java.resolve().parent.parent))
-    # Spark would start whatever `python3` is on PATH.
+    # Without these, Spark starts the `python3` on PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     level = "info" if verbose else "error"
@@ -109,7 +109,7 @@ def local_session(
         **OPTIONAL_SETTINGS,
         **REQUIRED_SETTINGS,
         **{f"spark.hadoop.{name}": value for name, value in stored.items()},
-        # Spark makes its own in the working folder, though nothing is ever put there.
+        # By default Spark creates a folder in the working folder, which stays empty.
         "spark.sql.warehouse.dir": (cache_folder() / "warehouse").as_uri(),
         "spark.jars": ",".join(paths),
         "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",

@@ -1,4 +1,4 @@
-"""What a job needs of a Spark session, whoever made it: set for the job, then put back."""
+"""Sets what a job needs in a Spark session, and restores the session's own settings at the end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 BATCH_ROWS = 200_000
-"""Rows of an Arrow batch: enough to spread NumPy's cost a call, few enough for the CPU's cache."""
+"""Rows of an Arrow batch: enough to amortize the cost of a NumPy call, few enough for the CPU's
+cache."""
 RECORDS_PER_TASK = 250_000
-"""Records that a task after a shuffle gets, about."""
+"""The approximate number of records for each task after a shuffle."""
 
 CATALOG = "spark.sql.catalog.spark_catalog"
 STATIC_SETTINGS = {
@@ -37,8 +38,8 @@ RUNTIME_SETTINGS = {
     # INT96, Spark's default, is unreadable for other Delta clients.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.binaryAsString": "false",
-    # Without it Spark's Kafka source lists topics as a plain consumer does, internal ones left
-    # out, and reads nothing from __consumer_offsets without a word.
+    # Without it, Spark's Kafka source does not list internal topics, and silently reads nothing
+    # from __consumer_offsets.
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     # By default Delta refuses to read or restore a version that is older than a week, since VACUUM
     # may have deleted its files. Readers need the version that a finished run left, however old.
@@ -49,24 +50,24 @@ RUNTIME_SETTINGS = {
 """Required settings that can be set at any time."""
 
 REQUIRED_SETTINGS = {**STATIC_SETTINGS, **RUNTIME_SETTINGS}
-"""Settings the program does not work without, wherever the session comes from."""
+"""All settings that a session needs."""
 
 DISCOVERY = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-OPTIONAL_SETTINGS = {DISCOVERY: "100000"}  # to look at a file is cheaper than to run a job for it
-"""Settings that make a job faster, whatever its size, unless the session has its own."""
+OPTIONAL_SETTINGS = {DISCOVERY: "100000"}  # listing files is cheaper than a job that lists them
+"""Settings that make every job faster, unless the session sets them itself."""
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _SNAPSHOT = "spark.databricks.delta.snapshotPartitions"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _TASK_SETTINGS = (_SHUFFLE, _SNAPSHOT, _ADAPTIVE)
 _ADJUSTABLE = "spark.kip848.sized"
-"""The session's note of a job: which of `_TASK_SETTINGS` its owner has not set."""
+"""A setting of ours that lists those of `_TASK_SETTINGS` which the session's owner has not set."""
 _SET_BY_DELTA = (
     "spark.databricks.delta.lastCommitVersionInSession",
     "spark.sql.parquet.fieldId.read.enabled",
     "spark.sql.parquet.fieldId.write.enabled",
 )
-"""What Delta leaves in a session that it has written in."""
+"""Settings that Delta changes in a session when it writes."""
 _MIN_PARTITION_LIMIT, _PARTITIONS_PER_CORE, _MAX_SNAPSHOT_PARTITIONS = 200, 3, 50
 
 
@@ -127,13 +128,13 @@ def size_tasks(spark: SparkSession, records: int) -> None:
 
 
 def task_settings(records: int, cores: int) -> dict[str, str]:
-    """The settings for a job on so many ``records`` where so many tasks run at once."""
+    """Spark's settings for a job on so many ``records``, if ``cores`` tasks run at once."""
     most = max(_MIN_PARTITION_LIMIT, _PARTITIONS_PER_CORE * cores)
     partitions = min(max(1, math.ceil(records / RECORDS_PER_TASK)), most)
     return {
         _SHUFFLE: str(partitions),
         _SNAPSHOT: str(min(partitions, _MAX_SNAPSHOT_PARTITIONS)),
-        # With few partitions there is little to adapt, and each stage would be a job.
+        # With few partitions there is little to adapt, and each stage becomes a job of its own.
         _ADAPTIVE: str(partitions > cores).lower(),
     }
 
@@ -158,13 +159,15 @@ def in_prepared_session(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _session_of(argument: Any) -> Any:
-    is_one = type(argument).__name__ == SparkSession.__name__  # Spark Connect's is named so, too
+    is_one = (
+        type(argument).__name__ == SparkSession.__name__
+    )  # the class of Spark Connect has the same name
     return argument if is_one else getattr(argument, "spark", None)
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raises UsageError if ``spark`` is of another kind than this program works with, or lacks a
-    setting that can't be set any more."""
+    """Raises UsageError if ``spark`` is a Spark Connect session, or lacks a setting that can't be
+    changed once it runs; EnvironmentFault if it lacks Delta's classes."""
     if not isinstance(spark, SparkSession):
         raise spark_connect_error()
     check_jars(spark, kafka=False)
@@ -173,15 +176,15 @@ def check_session(spark: SparkSession) -> None:
         # A catalog of another name (Unity Catalog's) may serve Delta tables as well.
         if value not in there and (name != CATALOG or there[0] in ("", "builtin")):
             raise UsageError(
-                f"The Spark session lacks {name}={value}, and it can't be set any more.",
-                f"Make the session with it: spark-submit --conf {name}={value}, or "
+                f"The Spark session lacks {name}={value}, which can't be set once it runs.",
+                f"Create the session with it: spark-submit --conf {name}={value}, or "
                 f'SparkSession.builder.config("{name}", "{value}").',
             )
 
 
 def spark_connect_error() -> UsageError:
-    """What is said of a session of Spark Connect."""
+    """The error for a Spark Connect session."""
     return UsageError(
-        "This is a Spark Connect session, and kip848 needs a classic one: it works in Spark's JVM.",
+        "This is a Spark Connect session. kip848 uses Spark's JVM and needs a classic session.",
         "Unset SPARK_REMOTE, or use spark-submit.",
     )

@@ -1,7 +1,7 @@
-"""Where records come from: a topic through Spark's Kafka source, or a capture of one.
+"""Sources of raw records: a topic, through Spark's Kafka source, or a capture of a topic.
 
-Both give the same columns, `COLUMNS`, and the same answers: whose topic it is, and how far each
-partition goes. Within a task, the records of a partition come in the order of their offsets.
+Both return the same columns (`COLUMNS`), the identity of the topic, and the extent of each
+partition. Within a task, the records of a partition are in offset order.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
 
 
 class RecordSource(Protocol):
-    """A place that records can be read from, in ranges of offsets."""
+    """A source of raw records, which are read by ranges of offsets."""
 
     name: str
 
     def identity(self) -> TopicIdentity:
-        """Whose topic it is. Raises SourceError or CaptureError."""
+        """The topic and its cluster. Raises SourceError or CaptureError."""
 
     def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
-        """How far each partition goes. Raises SourceError or CaptureError; an empty topic is no
-        error, a topic without partitions is."""
+        """The extent of each partition, by number. Raises SourceError or CaptureError if the source
+        can't be read; an empty topic is no error, but a topic without partitions is."""
 
     def read(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        """The records of ``ranges``, in `COLUMNS`."""
+        """The records of ``ranges`` with `COLUMNS`: partition int, offset long, timestamp
+        timestamp, key and value binary."""
 
 
 def parse_source(text: str, topic: str | None, settings: ClientSettings) -> RecordSource:
@@ -97,12 +98,12 @@ class KafkaSource:
 
     @property
     def client(self) -> KafkaClient:
-        """Who reads, for the sentences about what it may not."""
+        """The Kafka client, for error messages about missing permissions."""
         return KafkaClient.of(self.bootstrap, self.settings.librdkafka())
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster's admin side, asked for the first time when it is needed."""
+        """The cluster's admin client, which is created on first use."""
         if self._cluster is None:
             self._cluster = Cluster(self.bootstrap, self.settings.librdkafka())
         return self._cluster
@@ -115,15 +116,15 @@ class KafkaSource:
         ends = self.cluster.ends(self.topic)
         if not ends:
             raise SourceError(
-                f"The topic {self.topic} of {self.bootstrap} has no partition that can be seen.",
-                "Check that a consumer group has ever committed there, and the client's ACLs.",
+                f"The topic {self.topic} of {self.bootstrap} has no visible partition.",
+                "Check the ACLs of the client, and that a consumer group has ever committed.",
             )
         return {p: PartitionExtent(e.first, e.stable, e.end - e.stable) for p, e in ends.items()}
 
     def read(
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, committed: bool = True
     ) -> DataFrame:
-        """As of any source; if not ``committed``, what is in open transactions as well."""
+        """As `RecordSource.read`; if not ``committed``, also records of open transactions."""
         isolation = "read_committed" if committed else "read_uncommitted"
         wanted = [r for r in ranges if r.end > r.start]
         starts = {str(r.partition): r.start for r in wanted}
@@ -155,14 +156,14 @@ class CaptureSource:
         topic: str = OFFSETS_TOPIC,
     ) -> None:
         if format not in ("parquet", "delta"):
-            raise UsageError(f"A capture can't be of the format {format}.", "Use parquet or delta.")
+            raise UsageError(f"{format!r} is not a format of captures.", "Use parquet or delta.")
         self.path = os.fspath(path)
         self.format = format
         self.topic = topic
         self.name = f"{format}:{self.path}"
 
     def identity(self) -> TopicIdentity:
-        """What the origin of the capture says; without one, only the topic is known."""
+        """The identity in the capture's origin file; without one, only the topic is known."""
         with translate_capture_errors(self.path):
             origin = read_origin(SparkSession.active(), self.path)
         if origin is None:
@@ -183,7 +184,7 @@ class CaptureSource:
             raise CaptureError(
                 f"The capture {self.path} holds no record of {self.topic}, only of "
                 f"{', '.join(map(str, topics))}.",
-                "Name the topic with --topic.",
+                "Pass the topic to --topic.",
             )
         return {
             row["partition"]: PartitionExtent(row["first"], row["last"] + 1)
@@ -227,14 +228,14 @@ class CaptureSource:
             raise CaptureError(
                 f"The capture {self.path} lacks the column{'s' * (len(missing) > 1)} "
                 f"{_join_names(missing)}.",
-                f"It needs {', '.join(_CAPTURE_TYPES)}; `kip848 capture` makes such files.",
+                f"It needs {', '.join(_CAPTURE_TYPES)}; `kip848 capture` writes such files.",
             )
         for name, accepted in _CAPTURE_TYPES.items():
             if not isinstance(types[name], accepted):
                 raise CaptureError(
                     f"In the capture {self.path} the column {name} is of type "
                     f"{types[name].simpleString()}, not {accepted[0]().simpleString()}.",
-                    "A capture has the very columns of Spark's Kafka source.",
+                    "A capture has the same columns as Spark's Kafka source.",
                 )
         return frame
 
@@ -245,14 +246,16 @@ def _join_names(names: Sequence[str]) -> str:
 
 @contextmanager
 def translate_capture_errors(path: str) -> Iterator[None]:
-    """Turns what Spark says of an unreadable file into one sentence."""
+    """Turns Spark's exceptions about an unreadable capture into a CaptureError."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as cause:
         text = str(cause)
         for sign, meaning in _CAPTURE_ERRORS.items():
             if sign in text:
-                raise CaptureError(f"The capture {path} {meaning}.", "Make it anew.") from None
+                raise CaptureError(
+                    f"The capture {path} {meaning}.", "Write the capture again."
+                ) from None
         raise
 
 
@@ -264,7 +267,7 @@ _CAPTURE_ERRORS: Mapping[str, str] = {
     "Illegal Parquet type": "has a column of a type that Spark can't read (times in nanoseconds?)",
     "PARQUET_TYPE_ILLEGAL": "has a column of a type that Spark can't read (times in nanoseconds?)",
     "UNABLE_TO_INFER_SCHEMA": "holds no Parquet file",
-    "DELTA_TABLE_NOT_FOUND": "is no Delta table",
-    "DELTA_MISSING_DELTA_TABLE": "is no Delta table",
-    "PATH_NOT_FOUND": "is not there",
+    "DELTA_TABLE_NOT_FOUND": "is not a Delta table",
+    "DELTA_MISSING_DELTA_TABLE": "is not a Delta table",
+    "PATH_NOT_FOUND": "does not exist",
 }

@@ -1,4 +1,5 @@
-"""Starting Spark's JVM: what it prints goes to a log, and why it does not start is one sentence."""
+"""Starts Spark's JVM: redirects its output to a log, and explains a failed start in one
+sentence."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _NOISE = re.compile(
 
 @contextmanager
 def spark_startup(log: Path | None) -> Iterator[None]:
-    """Standard output and error go to ``log`` for the processes that are started meanwhile;
-    without one, both to standard error. Raises EnvironmentFault if Spark can't be started."""
+    """Redirects standard output and error of processes that start in the block to the file ``log``,
+    or to standard error without one. Raises EnvironmentFault if Spark can't be started."""
     before = log.stat().st_size if log is not None and log.exists() else 0
     try:
         with _output_to(log):
@@ -39,7 +40,7 @@ def spark_startup(log: Path | None) -> Iterator[None]:
             reason = root_cause(full_text(cause))
         raise EnvironmentFault(
             f"Spark can't be started: {reason.rstrip('.')}.",
-            "Look at the section [spark] of the settings, and at JAVA_TOOL_OPTIONS."
+            "Check the section [spark] of the settings, and JAVA_TOOL_OPTIONS."
             + (f" (Spark's log is {log}.)" if log else ""),
         ) from None
 
@@ -64,7 +65,7 @@ def _output_to(log: Path | None) -> Iterator[None]:
 
 
 def startup_error(said: str) -> str:
-    """Why a JVM or Spark's launcher ended, of what they printed; empty if they do not tell."""
+    """The reason why a JVM or Spark's launcher ended, from its output; empty if there is none."""
     if found := re.search(r'Exception in thread "main" (.+)', said):
         causes = re.findall(r"\nCaused by: (.+)", said)
         return root_cause(causes[-1] if causes else found.group(1))

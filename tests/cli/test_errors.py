@@ -123,7 +123,7 @@ def test_a_lake_refuses_another_topic(kip848: Command, spark: SparkSession, tmp_
     other = DATA / "kafka-4.0.2" / COMMITTED
     ended = kip848("run", "--source", f"parquet:{other}", "--lake", str(lake))
     refused(ended, 3, "is not the topic that this lake holds: at partition")
-    assert "Use a lake of its own for each topic and cluster." in ended.err
+    assert "Use one lake for each topic and cluster." in ended.err
     assert ended.out == ""
     assert open_lake(spark, str(lake)).versions() == before
 

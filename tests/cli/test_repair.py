@@ -29,7 +29,7 @@ def test_a_damaged_lake_is_named_and_repaired(
     assert "kip848 repair" in ended.err
     ended = kip848("doctor", "--lake", path)
     assert ended.code == 3
-    assert "rows of records are there more than once" in ended.out
+    assert "rows of records are duplicates" in ended.out
     ended = kip848("repair", "--lake", path)
     assert ended.code == 0
     assert "rows of records were removed" in ended.out

@@ -71,7 +71,7 @@ def assert_is_repaired(lake: LakeTables, undamaged: LakeTables) -> None:
 @pytest.mark.parametrize("lake", [False, True], ids=["files", "spark"], indirect=True)
 def test_rows_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> None:
     double(lake, "records", "group_records", "gaps", "agreement")
-    assert_is_found(lake, "rows of records are there more than once")
+    assert_is_found(lake, "rows of records are duplicates")
     with pytest.raises(LakeError, match="finished runs have read"):
         run_ingest(source(CAPTURE), lake, then_replay=True)
     assert_is_repaired(lake, undamaged)
@@ -79,7 +79,7 @@ def test_rows_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> N
 
 def test_control_records_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> None:
     double(lake, "group_records")
-    assert_is_found(lake, "rows of group_records are there more than once")
+    assert_is_found(lake, "rows of group_records are duplicates")
     assert_is_repaired(lake, undamaged)
 
 
@@ -106,7 +106,7 @@ def test_two_finished_runs_of_the_same_offsets(lake: LakeTables, undamaged: Lake
     mine = lake.read("records").where(F.col("run_id") == last.run_id)
     lake.append("records", mine.withColumn("run_id", F.lit(other)))
     Ledger(lake).write(replace(last, run_id=other))
-    assert_is_found(lake, "rows of records are there more than once")
+    assert_is_found(lake, "rows of records are duplicates")
     assert_is_repaired(lake, undamaged)
     assert [row["run_id"] for row in lake.rows("runs") if row["run_id"] == other] == []
 

@@ -53,7 +53,7 @@ def refused(lake: LakeTables, capture: Path, *words: str) -> str:
     with pytest.raises(LakeError) as caught:
         run_ingest(source(capture), lake, then_replay=True)
     assert lake.versions() == before
-    assert "lake of its own" in (caught.value.hint or "")
+    assert "one lake for each topic" in (caught.value.hint or "")
     for word in words:
         assert word in caught.value.message
     return caught.value.message

@@ -1,4 +1,5 @@
-"""A capture: the raw records of a source as Parquet, with the columns of Spark's Kafka source."""
+"""Writes a capture: the raw records of a source as Parquet, with the columns of Spark's Kafka
+source."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ NAMED = pa.schema({"category": pa.string(), "name": pa.string()})
 
 
 def all_ranges(source: RecordSource, spark: SparkSession) -> list[OffsetRange]:
-    """All there is of each partition."""
+    """The offsets of each partition that has records."""
     extents = source.extents(spark)
     return [OffsetRange(p, e.first, e.end) for p, e in sorted(extents.items()) if e.end > e.first]
 
@@ -47,12 +48,12 @@ def all_ranges(source: RecordSource, spark: SparkSession) -> list[OffsetRange]:
 def write_capture(
     source: RecordSource, spark: SparkSession, path: str, anonymous: bool = False
 ) -> tuple[int, int]:
-    """Writes the records of ``source`` to new Parquet files in ``path``, and their origin beside
-    them; returns how many were read and how many written.
+    """Writes the records of ``source`` to new Parquet files in ``path``, with an origin file.
+    Returns the number of records that were read and of those that were written.
 
-    With ``anonymous`` names are replaced, the ids of the origin as well, and records that do not
-    decode left out: nobody knows what they name. The source is then passed over twice, first for
-    the names. Raises UsageError if there is something at ``path``.
+    With ``anonymous``, names and the ids in the origin are replaced, and records that do not decode
+    are left out, because the names in them are unknown. The source is then read twice, first for
+    the names. Raises UsageError if ``path`` exists, and SourceError or CaptureError.
     """
     place = location_of(spark, path)
     require_empty(folder_of(spark, place), path)
@@ -81,8 +82,8 @@ def write_capture(
 
 
 def _anonymize_identity(identity: TopicIdentity, secret: bytes) -> TopicIdentity:
-    """Ids out of the secret of the new names: no two anonymized captures have the same ones, for
-    the same new name means another group in each."""
+    """Ids that are derived from the secret of the pseudonyms. No two anonymized captures have the
+    same ids, because equal pseudonyms in them stand for different groups."""
     return replace(
         identity,
         cluster_id=derived_id(f"cluster {identity.cluster_id}".encode(), secret),
@@ -91,8 +92,8 @@ def _anonymize_identity(identity: TopicIdentity, secret: bytes) -> TopicIdentity
 
 
 def _pseudonyms(frame: DataFrame) -> Pseudonyms:
-    """New names for all that are in ``frame``. The distinct names come to the driver, the records
-    don't."""
+    """Pseudonyms for all names in ``frame``. Only the distinct names are collected to the
+    driver."""
     rows = map_in_arrow(frame, _collect_names, NAMED).distinct().collect()
     found: dict[str, set[str]] = {}
     for row in rows:

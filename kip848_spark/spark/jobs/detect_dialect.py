@@ -1,4 +1,4 @@
-"""The dialect to read a source by: named, remembered by the lake, or told from the records."""
+"""Chooses the dialect of a source: by name, from the lake's ledger, or from the records."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def detect_dialect(
     dialect: str,
     before: str | None = None,
 ) -> DialectChoice:
-    """The variant of ``dialect`` to read ``ranges`` by. ``before``: the one this lake was read by;
-    it stays that for ``auto``. Passes over the records if there is a choice to make.
+    """The variant of ``dialect`` by which to decode ``ranges``. With ``auto``, a lake keeps the
+    variant of its earlier runs, ``before``. The records are read only if neither decides.
 
-    Raises UsageError if the records don't tell.
+    Raises UsageError if the records don't decide either.
     """
     plans = candidate_plans(dialect)
     if len(plans) == 1:

@@ -1,4 +1,4 @@
-"""The records of a source as JSON lines, decoded by Spark, a file a task."""
+"""Dumps the records of a source as JSON lines, which Spark's workers decode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.kafka_json import json_lines
 
 BATCH_RECORDS = 500_000
-"""Records that are decoded in one go, if no partition alone has more."""
+"""The most records in one Spark job, unless a single partition has more."""
 
 
 def dump_files(
@@ -33,11 +33,10 @@ def dump_files(
     partitions: Sequence[int] | None = None,
     dialect: str = SHIPPED,
 ) -> Iterator[Path]:
-    """Decodes ``source`` into files below ``folder``; gives each one when it is whole, in the
-    order of partitions, the records of each in offset order. A file is removed when the next is
-    asked for.
+    """Decodes ``source`` into text files below ``folder`` and yields each complete file, in the
+    order of partitions and offsets. A file is deleted before the next one is yielded.
 
-    Raises UsageError if one of ``partitions`` is not there.
+    Raises UsageError if one of ``partitions`` has no record.
     """
     with prepared_session(spark):
         ranges = all_ranges(source, spark)
@@ -54,7 +53,7 @@ def dump_files(
 
 
 def _batch_ranges(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
-    """``ranges``, as many at a time as have few records: each time is a job of Spark's."""
+    """Splits ``ranges`` into batches of at most `BATCH_RECORDS` offsets: one Spark job for each."""
     some: list[OffsetRange] = []
     for one in ranges:
         if some and sum(r.end - r.start for r in [*some, one]) > BATCH_RECORDS:

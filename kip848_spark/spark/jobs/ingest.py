@@ -1,7 +1,5 @@
-"""Ingest: raw records to the tables `records`, `group_records`, `gaps` and `topics`.
-
-The source is read once.
-"""
+"""Ingest: decodes raw records into `records`, `group_records` and `gaps`. The source is read
+once."""
 
 from __future__ import annotations
 
@@ -47,8 +45,8 @@ def ingest(
     """Writes the records that ``run`` plans to read, and returns their counts. ``count`` counts the
     offsets that the workers have reached.
 
-    Raises SourceError if the topic is not empty and nothing of it could be read, or if records
-    went missing between the source and the table.
+    Raises SourceError if the topic is not empty and none of its records could be read, or if
+    records were lost between the source and the table.
     """
     seen = Observation("source")
     raw = source.read(lake.spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
@@ -67,7 +65,7 @@ def ingest(
 
 @dataclass(frozen=True)
 class RecordsJob:
-    """Raw records to rows of `records`, `group_records` and `gaps`: a `TableJob`."""
+    """A `TableJob` from raw records to `records`, `group_records` and `gaps`."""
 
     run_id: str
     plan: ControlPlan
@@ -87,8 +85,8 @@ class RecordsJob:
     def yield_tables(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
     ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
-        """As of a `TableJob`. Control records are decoded out of the bytes that `records` keeps of
-        them: they are few, and so the source is read once."""
+        """See `TableJob`. Control records are decoded from their raw bytes in `records`: there are
+        few of them, and the source is read only once."""
         decoder = records_decoder(self.plan.plan, self.starts, self.keep_commits_raw)
         schema = pa.schema(list(STREAM_FIELDS.items()))
         yield "records", map_in_arrow(rows, lambda b: decoder(self._counted(b)), schema)
@@ -124,7 +122,8 @@ def _start_offsets(run: Run) -> dict[int, int]:
 
 
 def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
-    """Rows of `records` to rows of `group_records`, without the columns of the run."""
+    """Decodes rows of `records` into rows of `group_records`, without ``run_id`` and
+    ``cluster_id``."""
     control = records.where(
         F.col("error").isNull() & F.col("raw_key").isNotNull() & (F.col("kind") != OFFSET_COMMIT)
     ).select("partition", "offset", "timestamp", "raw_key", "raw_value")
@@ -133,7 +132,7 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
 
 
 def _tally_rows(written: DataFrame) -> list[dict[str, Any]]:
-    """As `write_records` returns it, out of what was written."""
+    """The report of `write_records`, computed from the written rows."""
     reason = F.split_part("error", F.lit(" "), F.lit(1))
     rows = (
         written.groupBy("partition", "kind", "tombstone", reason.alias("reason"))
@@ -158,7 +157,7 @@ def _gap_rows(written: DataFrame) -> DataFrame:
 
 
 def _trailing_gaps(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int, str]]:
-    """The holes between a partition's last record and the planned end."""
+    """The gaps between the last record of a partition and the planned end of its range."""
     ends: dict[int, int] = {}
     for row in tally:
         ends[row["partition"]] = max(ends.get(row["partition"], 0), row["last"] + 1)
@@ -173,8 +172,8 @@ def _check_and_count(
     read: int,
     written: int | None,
 ) -> RecordCounts:
-    """Adds up the tally, and holds it against what the source gave (a capture may have a record
-    twice, a topic may not) and, if that was not what was counted, what the files hold."""
+    """Adds up the tally. Raises SourceError if the sum differs from the number of records that the
+    source returned (``read``; a capture may have a record twice) or that were ``written``."""
     newer = {r.text for r in UNKNOWN_REASONS}
     errors: dict[str, int] = {}
     tags: dict[str, int] = {}
@@ -190,10 +189,10 @@ def _check_and_count(
     total = sum(sums.values())
     span = sum(r.end - r.start for r in run.ranges)
     if total != read and (total > read or isinstance(source, KafkaSource)):
-        raise SourceError(f"The source gave {read:,} records, but the table has {total:,}.")
+        raise SourceError(f"The source returned {read:,} records, but the table has {total:,}.")
     if written not in (None, total):
         raise SourceError(f"{total:,} records were decoded, but {written:,} written.")
-    # Later on, a range may well hold nothing but an aborted transaction.
+    # A later range may consist of an aborted transaction.
     if span and not total and all(r.start == 0 for r in run.ranges):
         raise SourceError(
             f"The topic {run.identity.topic} has offsets up to "
@@ -204,7 +203,7 @@ def _check_and_count(
 
 
 def topic_rows(topics: Mapping[str, LiveTopic]) -> list[dict[str, Any]]:
-    """Rows of `topics`: the cluster's topics now."""
+    """Rows of `topics`: the current topics of the cluster, without internal ones."""
     return [
         {
             "topic": t.name,

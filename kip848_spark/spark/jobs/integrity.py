@@ -1,4 +1,4 @@
-"""Whether a lake's tables hold what its ledger says: nothing twice, nothing lost."""
+"""Compares a lake's tables with its ledger: every record is there exactly once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.state import kinds
 
-REPAIR = (
-    "`kip848 repair` removes what is there twice and rebuilds the state tables from the records."
-)
+REPAIR = "`kip848 repair` removes duplicate rows and rebuilds the state tables from the records."
 
 
 def check_counts(lake: LakeTables, unfinished: Run | None = None) -> None:
-    """Raises LakeError if `records` has more or fewer rows than the finished runs have read: as it
-    is, or as it was when ``unfinished`` was planned. It takes a look at the ledger and at the
-    files' statistics."""
+    """Raises LakeError if the number of rows in `records`, or in the version that ``unfinished``
+    was planned on, differs from the number of records that the finished runs have read. Reads only
+    the ledger and the statistics of files."""
     if words := count_mismatch(lake, unfinished):
         raise LakeError(f"The lake {lake.path} is damaged: {words}.", REPAIR)
 
 
 def count_mismatch(lake: LakeTables, unfinished: Run | None = None) -> str | None:
-    """As `check_counts`, in words; None if the rows are as many as the finished runs have read."""
+    """Describes the difference that `check_counts` raises; None if there is none."""
     expected = sum(row["records_read"] or 0 for row in lake.rows("runs") if row["outcome"] == DONE)
     if unfinished is None:
         found = lake.count("records")
@@ -36,8 +34,8 @@ def count_mismatch(lake: LakeTables, unfinished: Run | None = None) -> str | Non
 
 
 def find_damage(lake: LakeTables) -> list[str]:
-    """What is wrong with the tables of a lake without an unfinished run, in words; nothing if all
-    is well. It reads the places of all records."""
+    """Describes the damage to the tables of a lake without an unfinished run; empty if there is
+    none. Reads the partitions and offsets of all records."""
     found = []
     windows = finished_ranges(lake)
     records = lake.read("records").select("partition", "offset", "raw_key", "error", "kind")
@@ -46,7 +44,7 @@ def find_damage(lake: LakeTables) -> list[str]:
         counted = rows.groupBy("partition", "offset").count()
         twice = counted.agg(F.sum(F.col("count") - 1)).head()
         if twice is not None and twice[0]:
-            found.append(f"{twice[0]:,} rows of {name} are there more than once")
+            found.append(f"{twice[0]:,} rows of {name} are duplicates")
     outside = records.join(F.broadcast(windows), in_finished_range(), "left_anti").count()
     if outside:
         found.append(f"{outside:,} rows of records belong to no finished run")
@@ -59,14 +57,14 @@ def find_damage(lake: LakeTables) -> list[str]:
 
 
 def is_control_record() -> Column:
-    """Whether a row of `records` is a control record that was decoded."""
+    """True for a row of `records` that is a decoded control record."""
     decoded = F.col("raw_key").isNotNull() & F.col("error").isNull()
     return decoded & (F.col("kind") != kinds.COMMIT)
 
 
 def split_finished_runs(lake: LakeTables) -> tuple[list[Run], list[Run]]:
-    """The finished runs that follow one another, and those that do not: they read offsets that an
-    earlier one had read, because two programs wrote to the lake at once."""
+    """The finished runs whose ranges follow one another, and the others. Those read offsets that an
+    earlier run had read, because two programs wrote to the lake at once."""
     done = sorted(
         (Run.from_row(row) for row in lake.rows("runs") if row["outcome"] == DONE),
         key=lambda run: run.run_id,
@@ -96,6 +94,6 @@ def finished_ranges(lake: LakeTables) -> DataFrame:
 
 
 def in_finished_range(offset: str = "offset") -> Column:
-    """Whether a row with a partition and an ``offset`` lies in a window of `finished_ranges`."""
+    """True for a row whose ``partition`` and ``offset`` are in a row of `finished_ranges`."""
     place = F.col(offset)
     return (F.col("partition") == F.col("of")) & (place >= F.col("first")) & (place < F.col("end"))

@@ -1,4 +1,4 @@
-"""Repair of a lake that two programs wrote to at once, out of its own records."""
+"""Repairs a lake that two programs wrote to at once, from its own records."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 
 _INCREMENTAL_TABLES = ("control_state", "offsets")
-"""The tables that a replay carries on: emptied, they are rebuilt from the start."""
+"""The tables that a replay updates: a replay rebuilds them if they are empty."""
 _KEYS: dict[str, list[str] | None] = {
     "topics": ["run_id", "topic"],
     "agreement": ["run_id", "check"],
     "findings": None,
 }
-"""What makes a row of a table that is written once a run; None for all of its columns."""
+"""The key columns of tables that each run writes once; None for all columns."""
 
 
 @dataclass(frozen=True)
 class RepairResult:
-    """What was wrong, in words, how many rows of `records` were removed, and the runs that were
+    """The damage, as sentences, the number of rows removed from `records`, and the ids of the runs
     removed from the ledger: the next run reads their offsets again."""
 
     damage: tuple[str, ...] = ()
@@ -45,18 +45,18 @@ class RepairResult:
 def repair(
     lake: LakeTables, plan: Run, progress: Callable[[str], None]
 ) -> tuple[int, tuple[str, ...]]:
-    """Leaves each record once in `records`, by the ranges of the finished runs, and rebuilds what
-    follows from them; ``plan`` is this repair's row of the ledger. Returns how many rows were
-    removed, and the runs that were.
+    """Keeps one row of `records` for each offset in the ranges of the finished runs, and rebuilds
+    the other tables from them. ``plan`` is the row of this repair in the ledger. Returns the number
+    of removed rows and the ids of the removed runs.
 
-    Raises LakeError, before anything is written, if records of a finished run are lost.
+    Raises LakeError before it writes anything if records of a finished run are lost.
     """
     follows, others = split_finished_runs(lake)
     windows = finished_ranges(lake)
     once = _deduplicate(lake.read("records"), windows)
     _require_complete(lake, once, follows)
     before = lake.count("records")
-    progress("removing what is there twice")
+    progress("removing duplicate rows")
     lake.overwrite("records", once)
     _rebuild_group_records(lake, follows)
     found = lake.read("gaps").join(F.broadcast(windows), in_finished_range("first_offset"))
@@ -96,12 +96,12 @@ def _require_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> Non
             raise LakeError(
                 f"The lake {lake.path} can't be repaired: of {read:,} records that run "
                 f"{run.run_id} has read, {lost:,} are lost.",
-                "Make a new lake from the topic or from a capture; nothing was changed here.",
+                "Create a new lake from the topic or from a capture. This lake was not changed.",
             )
 
 
 def _rebuild_group_records(lake: LakeTables, runs: list[Run]) -> None:
-    """`group_records`, out of the bytes in `records`, by the dialect of each run."""
+    """Rebuilds `group_records` from the raw bytes in `records`, by the dialect of each run."""
     records = lake.read("records")
     of_run = records.select("partition", "offset", "run_id", "cluster_id")
     decoded = [

@@ -1,7 +1,7 @@
-"""Replay: new control records and commits folded into the state tables.
+"""Replay: folds new control records and commits into the state tables.
 
-Control records go, as bytes, to the tasks that fold them, a partition of the topic after the other.
-Committed offsets are reduced by Spark itself: the newest record of each group and partition wins.
+The raw bytes of control records are shuffled to tasks, which fold one partition of the topic after
+the other. Spark reduces commits to the newest one for each group, topic and partition.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ newest one of each group. Control records are few."""
 
 
 def replay(lake: LakeTables, run: Run, after: str | None) -> None:
-    """Folds what runs later than ``after`` (all of them if None) wrote into the state tables:
-    ``run``, which is under way, and those that only ingested."""
+    """Folds the records of all runs later than ``after`` (of all runs if None) into the state
+    tables: those of ``run``, which is in progress, and of runs that only ingested. Raises
+    LakeError."""
     new = F.lit(True) if after is None else F.col("run_id") > after
     records = lake.read("records").where(new & F.col("error").isNull())
     commits = records.where(F.col("kind") == kinds.COMMIT)
@@ -75,7 +76,7 @@ class StateJob:
     def yield_tables(
         self, rows: DataFrame, read: Callable[[str], DataFrame]
     ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
-        """As of a `TableJob`. All tables but the first follow from the first, `control_state`."""
+        """See `TableJob`. All other tables are derived from the first one, `control_state`."""
         for table in self.tables:
             schema = pa.schema(list(STATE_FIELDS[table].items()))
             yield table, map_in_arrow(rows, self._rows_of(table), schema)
@@ -99,12 +100,12 @@ def _column_arrays(table: pa.Table) -> dict[str, pa.Array]:
 
 
 def sort_by_offset(rows: DataFrame) -> DataFrame:
-    """``rows``, each partition of the topic in one task, in the order of its offsets."""
+    """``rows`` with each partition of the topic in one task, in offset order."""
     return rows.repartition("partition").sortWithinPartitions("partition", "offset")
 
 
 def _dialect_column(lake: LakeTables, run: Run) -> Column:
-    """The dialect that each record's run read it by."""
+    """The dialect by which each record was decoded."""
     told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
     column = F.lit(run.dialect)
     for name in set(told.values()) - {run.dialect}:
@@ -114,14 +115,14 @@ def _dialect_column(lake: LakeTables, run: Run) -> Column:
 
 
 def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
-    """The control records among ``records``, as `control_state` has them."""
+    """The control records among ``records``, with the columns of `control_state`."""
     control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
     dialect = _dialect_column(lake, run)
     return control.withColumn("dialect", dialect).select(*TABLES[CONTROL_STATE].fields)
 
 
 def _last_commits(commits: DataFrame) -> DataFrame:
-    """A row a group for its newest commit: a group may be known by its commits alone."""
+    """One row for the newest commit of each group: a group may have nothing but commits."""
     return (
         commits.where(~F.col("tombstone"))
         .groupBy("partition", "group_id")
@@ -158,7 +159,8 @@ def _fold_offsets(lake: LakeTables, commits: DataFrame, cluster_id: str | None) 
 
 
 def topic_names(lake: LakeTables) -> DataFrame:
-    """topic_id, topic: every pair that the cluster, a commit or a 4.0 broker's records name."""
+    """Pairs of topic_id and topic from the cluster, from commits, and from records of 4.0
+    brokers."""
     told = lake.read("topics").select("topic_id", "topic")
     committed = lake.read("offsets").select("topic_id", "topic")
     topics: Column = F.explode(F.col(f"{kinds.PARTITIONS}.topics"))

@@ -1,8 +1,8 @@
-"""Whether a source is the topic that a lake holds: by the ids of both, else by their records.
+"""Checks that a source is the topic of a lake: by their ids, or else by their records.
 
-Offsets count from 0 in every topic, so another topic's offsets look as if they had been read.
-Where an id is missing on one side, records at the same partition and offset are compared: those of
-the same topic are equal, those of another one differ at least in their times.
+Offsets start at 0 in every topic, so the offsets of another topic look as if they had been read. If
+an id is missing on one side, records at the same partition and offset are compared. In the same
+topic they are equal; in another one they differ at least in their timestamps.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 
 MAX_RECORDS = 2_000
-"""Records that are compared, at most."""
+"""The largest number of records that are compared."""
 COMPARED_COLUMNS = (
     *("timestamp", "key_type", "group_id", "topic", "topic_partition"),
     *("tombstone", "committed_offset"),
 )
 """Columns of `records` that are compared, and the raw bytes where the lake keeps them."""
 RAW_COLUMNS = ("raw_key", "raw_value")
-HINT = "Use a lake of its own for each topic and cluster."
+HINT = "Use one lake for each topic and cluster."
 
 
 def check_same_source(
@@ -44,8 +44,8 @@ def check_same_source(
     identity: TopicIdentity,
     extents: Mapping[int, PartitionExtent],
 ) -> TopicIdentity:
-    """The identity of the lake's topic: what ``identity``, the source's own, says, and what the
-    lake knows beyond that. ``last`` is the lake's last finished run. Writes nothing.
+    """The identity of the lake's topic: the source's ``identity``, completed by ids that the lake
+    knows. ``last`` is the lake's last finished run. Writes nothing.
 
     Raises LakeError if the source is another topic, or CaptureError if it can't be read.
     """
@@ -79,8 +79,8 @@ def _compare_ids(known: TopicIdentity, identity: TopicIdentity) -> None:
 def _compare_records(
     lake: LakeTables, last: Run, source: RecordSource, extents: Mapping[int, PartitionExtent]
 ) -> None:
-    """Compares the newest offsets of each partition that both have. If compaction has removed all
-    of those from one side, compares a sample of all offsets that the source has of the lake's."""
+    """Compares records at the newest offsets of each partition that both sides have. If compaction
+    has removed all of them from one side, compares a sample of all offsets that both may have."""
     read = {r.partition: r.end for r in last.ranges}
     both = [
         OffsetRange(partition, extent.first, end)
@@ -129,8 +129,8 @@ def _in_ranges(ranges: Sequence[OffsetRange]) -> Column:
 
 
 def _with_differences(pairs: DataFrame) -> DataFrame:
-    """Raw bytes say it all, whatever dialect the lake's record was read by. The lake has none of a
-    commit that was decoded, and every dialect decodes a commit in the same way."""
+    """Compares raw bytes where the lake has them, since they do not depend on the dialect. The lake
+    has none of a decoded commit, and all dialects decode commits in the same way."""
 
     def both(name: str) -> tuple[Column, Column]:
         return F.col(f"lake.{name}"), F.col(f"source.{name}")
