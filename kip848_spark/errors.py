@@ -1,4 +1,4 @@
-"""Every error this program raises on purpose, and the exit code each one ends with.
+"""The errors that this program raises on purpose, with the exit code of each.
 
     Kip848Error
     ├── UsageError           2  the command line or a setting is wrong
@@ -6,10 +6,10 @@
     ├── EnvironmentFault     2  this machine lacks something (Java, a jar, a Python worker)
     ├── SourceError          3  the Kafka cluster or the topic can't be read
     ├── LakeError            3  the lake can't be read or written
-    ├── SparkFailure         3  Spark gave up for a reason that has no sentence of its own here
-    └── NotFoundError        1  the question has no answer here (an unknown group)
+    ├── SparkFailure         3  Spark failed for a reason that this program does not know
+    └── NotFoundError        1  the lake does not have what was requested (an unknown group)
 
-A message is one sentence: what is wrong and where; ``hint`` says what to do about it.
+``message`` is one sentence that says what is wrong and where. ``hint`` says what to do about it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 
 class Kip848Error(Exception):
-    """Root of the tree. ``exit_code`` is what the command line ends with."""
+    """The base class. ``exit_code`` is the exit code of the command line."""
 
     exit_code = 2
 
@@ -34,11 +34,11 @@ class UsageError(Kip848Error):
 
 
 class CaptureError(UsageError):
-    """A capture (Parquet or Delta) can't serve as a source."""
+    """A capture (Parquet or Delta) can't be used as a source."""
 
 
 class EnvironmentFault(Kip848Error):
-    """Something this machine must have is missing or unfit."""
+    """Something that this machine needs is missing or does not work."""
 
 
 class SourceError(Kip848Error):
@@ -54,19 +54,19 @@ class LakeError(Kip848Error):
 
 
 class SparkFailure(Kip848Error):
-    """Spark gave up for a reason that has no sentence of its own here."""
+    """Spark failed for a reason that this program does not know."""
 
     exit_code = 3
 
 
 class NotFoundError(Kip848Error):
-    """What was asked for is not there."""
+    """The lake does not have what was requested."""
 
     exit_code = 1
 
 
 def near(name: str, known: Iterable[str], otherwise: str) -> str:
-    """What to do about a ``name`` that is not there: the names in ``known`` that are like it, or
-    ``otherwise`` if none is."""
+    """A hint for a ``name`` that does not exist: similar names among ``known``, or ``otherwise`` if
+    there are none."""
     found = difflib.get_close_matches(name, list(known), 3, 0.5)
     return f"Did you mean {', '.join(found)}?" if found else otherwise

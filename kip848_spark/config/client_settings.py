@@ -1,8 +1,8 @@
 """Client settings for both Kafka clients in use: Spark's (Java) and the admin client (librdkafka).
 
-They are written once, by librdkafka's names, which need no truststore file of Java's own; what
-Java calls otherwise is translated. A name with the prefix ``java.`` or ``librdkafka.`` goes to
-that client only, as it is.
+The settings have librdkafka's names, which need no Java truststore, and are translated for Java.
+A name with the prefix ``java.`` or ``librdkafka.`` is passed to that client only, without the
+prefix.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ClientSettings(ReferringSettings):
             java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
         if settings.pop("enable.ssl.certificate.verification", "true") == "false":
             raise UsageError(
-                "The Kafka setting enable.ssl.certificate.verification=false has no Java form.",
-                "Name the authority in ssl.ca.location, or set librdkafka.… and java.… apart.",
+                "Java has no equivalent of the setting enable.ssl.certificate.verification=false.",
+                "Set ssl.ca.location, or use the prefixes librdkafka. and java. for each client.",
             )
         own = {
             name.removeprefix("java."): value

@@ -1,4 +1,4 @@
-"""Settings whose secrets are references to the environment, ``${NAME}``, and never text."""
+"""Settings whose secrets are references to environment variables, ``${NAME}``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MASK = "********"
 
 @dataclass(frozen=True)
 class ReferringSettings:
-    """Settings as written: references stay references until a client is made of them. Raises
-    UsageError if a secret is written out."""
+    """Settings as written. References are resolved when a client is created. Raises UsageError if a
+    secret is written in plain text."""
 
     KIND: ClassVar[str]
-    """What a message calls such settings."""
+    """The name of these settings in messages."""
 
     written: Mapping[str, str] = field(default_factory=dict)
 
@@ -31,16 +31,17 @@ class ReferringSettings:
         for name, value in self.written.items():
             if _SECRET.search(name) and not _REFERENCE.fullmatch(value):
                 raise UsageError(
-                    f"The {self.KIND} setting {name} is a secret and must not be written out.",
+                    f"The {self.KIND} setting {name} is a secret and must not be in plain text.",
                     f"Put it into an environment variable and write {name}=${{VARIABLE}}.",
                 )
 
     def masked(self) -> dict[str, str]:
-        """As written, secrets masked: what `config show` prints."""
+        """The settings as written, with secrets masked, for `config show`."""
         return {n: _MASK if _SECRET.search(n) else v for n, v in sorted(self.written.items())}
 
     def resolved(self) -> dict[str, str]:
-        """With the environment's values. Raises UsageError if a variable is not set."""
+        """The settings with their references resolved. Raises UsageError if a variable is not
+        set."""
         return {name: self._value(name, value) for name, value in self.written.items()}
 
     def _value(self, name: str, value: str) -> str:
@@ -50,7 +51,7 @@ class ReferringSettings:
                 raise UsageError(
                     f"The {self.KIND} setting {name} refers to the environment variable "
                     f"{match.group(1)}, which is not set.",
-                    f"export {match.group(1)}=…",
+                    f"Set it: export {match.group(1)}=…",
                 )
             return found
 

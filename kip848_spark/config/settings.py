@@ -1,7 +1,7 @@
-"""Settings: built-in defaults, then a TOML file, then the command line; later ones win.
+"""Settings: the defaults, overridden by a TOML file, overridden by the command line.
 
-The file is the one named by ``--config`` or KIP848_CONFIG, else ``kip848.toml`` in the working
-folder if there is one. ``conf/defaults.toml`` shows every setting.
+The file is named by ``--config`` or the variable KIP848_CONFIG; otherwise it is ``kip848.toml`` in
+the working folder, if that exists. ``conf/defaults.toml`` lists every setting.
 """
 
 from __future__ import annotations
@@ -29,61 +29,64 @@ def _as_text(value: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
-"""A text. TOML's ``true`` and ``false`` are taken as such."""
+"""A text. TOML's ``true`` and ``false`` are converted to text."""
 
 
 class Settings(BaseModel):
-    """Everything that can be set. Unknown names are refused, a misspelt one would do nothing."""
+    """All settings. Unknown names are refused, because a misspelt one would have no effect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str | None = Field(
-        None, description="Where records come from: kafka:HOST:PORT, parquet:PATH or delta:PATH."
+        None, description="The source of the records: kafka:HOST:PORT, parquet:PATH or delta:PATH."
     )
     lake: str | None = Field(
-        None, description="Where the tables are: a folder, or a URI that Spark can write."
+        None, description="The lake: a folder, or a URI that Spark can write to."
     )
-    topic: str = Field("__consumer_offsets", description="The topic, if it has another name.")
+    topic: str = Field("__consumer_offsets", description="The topic to read.")
     dialect: str = Field(
         "shipped",
         description="The record layouts: shipped (Kafka 4.0 and later), kip (the KIP and Kafka "
-        "3.7's early access), kip-draft, or auto, which tells them from the records.",
+        "3.7's early access), kip-draft, or auto, which detects them from the records.",
     )
     keep_commits_raw: bool = Field(
         False,
-        description="Keep the raw bytes of offset commits too (control records' are always kept).",
+        description="Also keep the raw bytes of offset commits. Those of control records are "
+        "always kept.",
     )
     kafka: dict[str, str] = Field(
         default_factory=dict,
-        description="Kafka client settings by librdkafka's names; secrets by reference to the "
-        "environment only. A name beginning with java. or librdkafka. goes to that client alone.",
+        description="Kafka client settings by librdkafka's names. Secrets must be references to "
+        "environment variables. A name that begins with java. or librdkafka. is for that client "
+        "only.",
     )
     spark: dict[str, str] = Field(
         default_factory=dict,
-        description="Spark settings of a local session. A cluster's come from spark-submit.",
+        description="Spark settings of a local session. On a cluster, spark-submit sets them.",
     )
     storage: dict[str, Text] = Field(
         default_factory=dict,
-        description="The object store that a lake is on, for Spark and for delta-rs, which answers "
-        "`groups`: by delta-rs' names, secrets by reference to the environment only.",
+        description="The object store of the lake, for Spark and for delta-rs, by delta-rs' names. "
+        "Secrets must be references to environment variables.",
     )
 
     def client(self) -> ClientSettings:
-        """The Kafka client settings. Raises UsageError if one is a secret written out."""
+        """The Kafka client settings. Raises UsageError if a secret is in plain text."""
         return ClientSettings(self.kafka)
 
     def stored(self) -> StorageSettings:
-        """The object store's settings. Raises UsageError as `client` does, and for unknown ones."""
+        """The object store's settings. Raises UsageError if a secret is in plain text or a name is
+        unknown."""
         return StorageSettings(self.storage)
 
     def shown(self) -> dict[str, Any]:
-        """The settings, secrets masked."""
+        """The settings as a dictionary, with secrets masked."""
         masked = {"kafka": self.client().masked(), "storage": self.stored().masked()}
         return self.model_dump() | masked
 
 
 def meanings(model: type[BaseModel] = Settings, section: str = "") -> dict[str, str]:
-    """Every setting and what it means; one of a section by both names, with a dot."""
+    """The meaning of every setting by its name, such as ``topic`` or ``section.name``."""
     found: dict[str, str] = {}
     for name, field in model.model_fields.items():
         found[section + name] = field.description or ""
@@ -97,8 +100,8 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     kafka_options: Sequence[str] = (),
 ) -> Settings:
-    """The settings in force. ``overrides``: what the command line says (None: nothing);
-    ``kafka_options``: as ``name=value``. Raises UsageError."""
+    """Loads the settings. ``overrides`` come from the command line (None: not given), as do the
+    ``kafka_options``, in the form ``name=value``. Raises UsageError."""
     merged = _read(resource("conf/defaults.toml"))
     file = _file(path)
     if file is not None:
@@ -113,12 +116,12 @@ def load(
         if first["type"] == "extra_forbidden":
             raise UsageError(
                 f"There is no setting {where} ({file or 'on the command line'}).",
-                near(where, meanings(), "`kip848 config show` prints the settings there are."),
+                near(where, meanings(), "`kip848 config show` prints all settings."),
             ) from None
         raise UsageError(
             f"The setting {where} is wrong: {first['msg'].lower()}"
             f" ({file or 'on the command line'}).",
-            "`kip848 config show` prints the settings there are.",
+            "`kip848 config show` prints all settings.",
         ) from None
 
 
@@ -126,7 +129,9 @@ def _file(path: Path | None) -> Path | None:
     named = path or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if named is not None:
         if not named.is_file():
-            raise UsageError(f"There is no settings file {named}.", "Check --config.")
+            raise UsageError(
+                f"The settings file {named} does not exist.", f"Check --config and {ENVIRONMENT}."
+            )
         return named
     here = Path(WORKING_FILE)
     return here if here.is_file() else None

@@ -1,7 +1,7 @@
-"""Settings of an object store, for both that read and write a lake there: Spark and delta-rs.
+"""Settings of an object store for Spark and delta-rs, which both read and write a lake there.
 
-They are written once, by delta-rs' names in lower case; what Hadoop calls otherwise is translated.
-A name with the prefix ``delta.`` or ``hadoop.`` goes to that one only, as it is.
+The settings have delta-rs' names in lower case and are translated for Hadoop. A name with the
+prefix ``delta.`` or ``hadoop.`` is passed to that library only, without the prefix.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TRANSLATED = {
 _ALLOW_HTTP, _VIRTUAL = "aws_allow_http", "aws_virtual_hosted_style_request"
 _CREDENTIALS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 NAMES = (*_TRANSLATED, _ALLOW_HTTP, _VIRTUAL)
-"""The settings that serve both."""
+"""The settings for both libraries."""
 
 
 @dataclass(frozen=True)
 class StorageSettings(ReferringSettings):
-    """The section ``[storage]``. Where it says nothing, the environment's AWS_* variables count.
-    Raises UsageError if a name is unknown, for it would do nothing."""
+    """The section ``[storage]``. The AWS_* environment variables set what it does not. Raises
+    UsageError if a name is unknown, because it would have no effect."""
 
     KIND = "storage"
 
@@ -41,8 +41,8 @@ class StorageSettings(ReferringSettings):
             if name not in NAMES and not name.startswith((_DELTA, _HADOOP)):
                 raise UsageError(
                     f"There is no storage setting {name}.",
-                    f"There are {', '.join(NAMES)}; delta.{name} is for delta-rs alone, "
-                    "and hadoop.fs.… for Spark.",
+                    f"Choose one of {', '.join(NAMES)}. Or write delta.{name} for delta-rs "
+                    "only, or hadoop.fs.… for Spark only.",
                 )
 
     def delta(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What Kafka does not let a client do, in a sentence that names the ACL to grant."""
+"""Errors of Kafka's authorization, with the command that grants the missing ACL."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from kip848_spark.errors import SourceError
 
 SPARK_GROUPS = "spark-kafka-"
-"""What the names of the groups begin with that Spark's Kafka source makes for itself."""
+"""The prefix of the groups that Spark's Kafka source creates."""
 
 
 @dataclass(frozen=True)
 class KafkaClient:
-    """Who asks, and where. ``user``: the name by which a SASL client logs in, if it has one."""
+    """A client of a cluster. ``user`` is the SASL user name, if there is one."""
 
     bootstrap: str
     user: str | None = None
 
     @classmethod
     def of(cls, bootstrap: str, settings: Mapping[str, str]) -> KafkaClient:
-        """By the ``settings`` of a client, in librdkafka's names."""
+        """The client with these ``settings``, by librdkafka's names."""
         return cls(bootstrap, settings.get("sasl.username"))
 
     def denied(self, operation: str, kind: str, name: str) -> SourceError:
@@ -42,7 +42,7 @@ class KafkaClient:
         )
 
     def refused(self, reason: str) -> SourceError:
-        """The error for a client that the cluster does not let in."""
+        """The error for a client that the cluster does not authenticate."""
         who = f" User:{self.user}" if self.user else ""
         return SourceError(
             f"The Kafka cluster at {self.bootstrap} refuses the client{who}: {reason}.",

@@ -1,8 +1,7 @@
-"""What a running cluster says about its groups, topics and offsets, in plain values.
+"""Reads the groups, topics and offsets of a running cluster through Kafka's admin protocol.
 
-Asked through Kafka's admin protocol, of any cluster and with any client settings. Every question
-has a time limit, and every way it can fail is one sentence (``SourceError``). librdkafka's own log
-goes to the logger ``kip848_spark.librdkafka``, never to the terminal.
+Every request has a timeout, and every failure is a ``SourceError`` of one sentence. librdkafka logs
+to the logger ``kip848_spark.librdkafka``, never to the terminal.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _GROUPS_A_REQUEST = 100
 _TOPICS_A_REQUEST = 500
 _REQUESTS_AT_ONCE = 32
-_PATIENCE = 4.0  # how long a broker may be away before the first contact is given up
+_PATIENCE = 4.0  # seconds without a broker after which the first request fails
 
 LOG = logging.getLogger("kip848_spark.librdkafka")
 LOG.addHandler(logging.NullHandler())
@@ -53,8 +52,8 @@ def snapshot(
     timeout: float = 30.0,
     chosen: Callable[[list[str]], Sequence[str]] = list,
 ) -> ClusterSnapshot:
-    """Everything the live comparison needs, asked now. ``chosen``: which groups to ask for, out of
-    the names of those that the client may see; others may be among them."""
+    """Reads all that the live comparison needs. ``chosen`` selects the groups to read from the ids
+    that the client may see; it may add others."""
     cluster = Cluster(bootstrap, config, timeout)
     ids = chosen(cluster.group_ids())
     groups, refused = cluster.describe(ids)
@@ -74,7 +73,7 @@ def admin_client(
     config: Mapping[str, Any] | None = None,
     on_error: Callable[[KafkaError], None] | None = None,
 ) -> AdminClient:
-    """An admin client that prints nothing. It connects when it is first asked something."""
+    """An admin client that prints nothing. It connects with its first request."""
     from confluent_kafka.admin import AdminClient
 
     settings: dict[str, Any] = {
@@ -90,12 +89,12 @@ def admin_client(
     except Exception as cause:
         raise SourceError(
             f"The Kafka client settings are not usable: {_reason(cause)}.",
-            hint="Look at the settings given with --kafka-option or in the configuration.",
+            hint="Check --kafka-option and the section [kafka] of the settings file.",
         ) from cause
 
 
 class Cluster:
-    """A connection to a cluster; made only when the cluster has answered once."""
+    """A connection to a cluster. The constructor returns when the cluster has answered once."""
 
     def __init__(
         self, bootstrap: str, config: Mapping[str, Any] | None = None, timeout: float = 30.0
@@ -127,7 +126,7 @@ class Cluster:
                     raise self._fault(cause) from cause
 
     def _fault(self, cause: BaseException) -> SourceError:
-        """The sentence for whatever went wrong, from the client's last trouble if it knows more."""
+        """The error for ``cause``, with the client's last connection error if there is one."""
         from confluent_kafka import KafkaException
 
         self.admin.poll(0)
@@ -139,10 +138,9 @@ class Cluster:
             reason = f" ({_reason(self._trouble)})" if self._trouble is not None else ""
             return SourceError(
                 f"No Kafka broker answers at {self.bootstrap}{reason}.",
-                hint="Check host and port, and that a listener without or with TLS fits "
-                "security.protocol.",
+                hint="Check the host and port, and that security.protocol fits the listener.",
             )
-        return SourceError(f"The Kafka cluster at {self.bootstrap} says: {_reason(cause)}.")
+        return SourceError(f"The Kafka cluster at {self.bootstrap} reports: {_reason(cause)}.")
 
     def _wait(self, answer: Future[T]) -> T:
         from confluent_kafka import KafkaException
@@ -157,7 +155,8 @@ class Cluster:
     def _wait_each(
         self, asked: Iterable[Callable[[], Mapping[str, Future[T]]]]
     ) -> tuple[dict[str, T], dict[str, str]]:
-        """Ask many things, a bounded number at a time: answers, and refusals with their reason."""
+        """Sends many requests, a bounded number at a time. Returns the answers, and the reasons of
+        those that were refused."""
         from confluent_kafka import KafkaException
 
         answers: dict[str, T] = {}
@@ -187,15 +186,15 @@ class Cluster:
         return answers, refused
 
     def group_ids(self) -> list[str]:
-        """The names of all groups that the client may see."""
+        """The ids of all groups that the client may see."""
         listed = self._wait(self.admin.list_consumer_groups(request_timeout=self.timeout))
         if not listed.valid and listed.errors:
             raise self._fault(listed.errors[0])
         return sorted(group.group_id for group in listed.valid)
 
     def describe(self, ids: Sequence[str]) -> tuple[dict[str, LiveGroup], dict[str, str]]:
-        """Groups with their members, and those that were refused with the reason. A group that
-        is not there is in neither."""
+        """Groups with their members, and the reasons of those that were refused. A group that
+        does not exist is in neither."""
         answers, refused = self._wait_each(
             lambda some=ids[i : i + _GROUPS_A_REQUEST]: self.admin.describe_consumer_groups(  # type: ignore[misc]
                 list(some), request_timeout=self.timeout
@@ -208,7 +207,7 @@ class Cluster:
     def committed(
         self, ids: Sequence[str]
     ) -> tuple[dict[str, tuple[LiveOffset, ...]], dict[str, str]]:
-        """The committed offsets of groups, and those that were refused with the reason."""
+        """The committed offsets of groups, and the reasons of those that were refused."""
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         answers, refused = self._wait_each(
@@ -276,10 +275,10 @@ class Cluster:
 _UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
 _NOT_ON_CLUSTER = "CLUSTER_AUTHORIZATION_FAILED"
 _NOT_ON = {"TOPIC_AUTHORIZATION_FAILED": "topic", "GROUP_AUTHORIZATION_FAILED": "group"}
-"""What a client must have DESCRIBE on, by the error that says that it has not."""
+"""The resource on which the client lacks DESCRIBE, by the error."""
 _ABSENT = {"GROUP_ID_NOT_FOUND"}
 _DEAD = "Dead"
-"""What a broker before Kafka 4.0 calls the state of a group that is not there."""
+"""The state that a broker before Kafka 4.0 reports for a group that does not exist."""
 _REFUSALS = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"}
 
 
@@ -288,7 +287,7 @@ def _is_auth(trouble: KafkaError | None) -> bool:
 
 
 def _reason(cause: object) -> str:
-    """An error's own words without librdkafka's prefix of thread and broker names."""
+    """The message of an error without librdkafka's prefix of thread and broker names."""
     error = cause.args[0] if isinstance(cause, Exception) and cause.args else cause
     said = error.str() if hasattr(error, "str") else str(error)
     words = str(said).split("]: ")[-1].removeprefix("Broker: ")

@@ -1,4 +1,4 @@
-"""The origin of a capture: the cluster and topic of its records, in a file beside them.
+"""The origin of a capture: the cluster and topic of its records, in a file in its folder.
 
 Its name begins with an underscore: Spark, Arrow and Delta skip such files in a folder of data.
 """
@@ -16,7 +16,7 @@ ORIGIN = "_origin.json"
 
 
 class Origin(BaseModel):
-    """Where the records of a capture come from; an id is None if it is not known."""
+    """The source of a capture's records; an id is None if it is not known."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,5 +1,5 @@
-"""What a cluster says of its groups, topics and offsets, in plain values, and how they are read off
-the client library's answers."""
+"""The groups, topics and offsets of a cluster as plain values, converted from the client library's
+answers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LiveMember:
 class LiveGroup:
     """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
 
-    ``state`` is Unknown where the client has no name for the broker's word: that is Assigning and
-    Reconciling, the states of a consumer-protocol group that is not at rest.
+    ``state`` is Unknown if the client library has no name for it. That is so for Assigning and
+    Reconciling, the states of a consumer-protocol group that is rebalancing.
     """
 
     group_id: str
@@ -44,9 +44,9 @@ class LiveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LiveOffset:
-    """A committed offset. The client library writes a zero byte at the end of any metadata that it
-    commits, and reads metadata up to the first one. Where there is none it reads on into whatever
-    lies behind: then more than was committed is in ``metadata``, or None if that is no text."""
+    """A committed offset. The client library appends a zero byte to any metadata that it commits,
+    and reads metadata up to the first zero byte. Without one it reads beyond the end: ``metadata``
+    is then longer than what was committed, or None if that is not valid text."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class LiveOffset:
 @dataclass(frozen=True, slots=True)
 class LiveTopic:
     """A topic, its id as Kafka prints it (base64), and the racks of each partition's replicas;
-    none at all if no broker is on one."""
+    empty if no broker has a rack."""
 
     name: str
     topic_id: str
@@ -69,8 +69,8 @@ class LiveTopic:
 
 @dataclass(frozen=True, slots=True)
 class LiveEnds:
-    """The ends of a partition: the first offset there is, the next one to be written, and the
-    last stable one, up to which no transaction is open."""
+    """The first offset of a partition, the next one to be written, and the last stable offset,
+    before which no transaction is open."""
 
     first: int
     end: int
@@ -79,7 +79,7 @@ class LiveEnds:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """All of it at one time. ``refused``: groups the broker would not describe, and why."""
+    """A cluster at one time. ``refused``: the groups that the broker did not describe, and why."""
 
     cluster_id: str
     groups: dict[str, LiveGroup]
@@ -89,7 +89,7 @@ class ClusterSnapshot:
     refused: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Nothing but dicts, lists and scalars."""
+        """The snapshot as dicts, lists and scalars."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""A topic and its partitions in plain values: which topic it is, and ranges of offsets."""
+"""The identity of a topic, and ranges of its offsets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TopicIdentity:
-    """Whose topic it is; an id is None if it is not known."""
+    """Which topic of which cluster; an id is None if it is not known."""
 
     topic: str
     cluster_id: str | None = None
@@ -16,8 +16,8 @@ class TopicIdentity:
 
 @dataclass(frozen=True)
 class PartitionExtent:
-    """How far a partition goes: from offset ``first`` to before ``end`` (the last stable offset,
-    up to which every transaction is decided). ``open``: offsets beyond it that wait for one."""
+    """The offsets of a partition, from ``first`` up to but not including ``end``, the last stable
+    offset. ``open`` is the number of later offsets, which are behind an open transaction."""
 
     first: int
     end: int
@@ -26,7 +26,7 @@ class PartitionExtent:
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """What to read of a partition: offsets from ``start`` to before ``end``."""
+    """The offsets to read of a partition, from ``start`` up to but not including ``end``."""
 
     partition: int
     start: int

@@ -80,7 +80,7 @@ def test_the_environment_is_the_default() -> None:
      "hadoop.fs.azure.account.key.x.dfs.core.windows.net"],
 )  # fmt: skip
 def test_a_secret_is_never_text(name: str) -> None:
-    with pytest.raises(UsageError, match="must not be written out") as refused:
+    with pytest.raises(UsageError, match="must not be in plain text") as refused:
         StorageSettings({name: "hunter2"})
     assert "hunter2" not in str(refused.value)
 
