@@ -41,12 +41,6 @@ class RecordCounts:
     errors: Mapping[str, int] = field(default_factory=dict)
     unknown_tags: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def adds_up(self) -> bool:
-        """True if every record that was read is in one of the four kinds."""
-        kinds = self.decoded + self.tombstones + self.unknown + self.quarantined
-        return self.records_read == kinds
-
 
 @dataclass(frozen=True)
 class Run:
