@@ -41,15 +41,15 @@ def test_equal_numbers_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("read", [9, 11])
-def test_a_topic_that_gave_another_number_is_refused(read: int) -> None:
-    with pytest.raises(SourceError, match=f"gave {read} records, but the table has 10"):
+def test_a_topic_that_returned_another_number_is_refused(read: int) -> None:
+    with pytest.raises(SourceError, match=f"returned {read} records, but the table has 10"):
         _check_and_count(KAFKA, TALLY, RUN, read=read, written=10)
 
 
 def test_a_capture_may_repeat_records_but_not_have_fewer(tmp_path: Path) -> None:
     capture = source(tmp_path)
     assert _check_and_count(capture, TALLY, RUN, read=11, written=10).records_read == 10
-    with pytest.raises(SourceError, match="gave 9 records, but the table has 10"):
+    with pytest.raises(SourceError, match="returned 9 records, but the table has 10"):
         _check_and_count(capture, TALLY, RUN, read=9, written=10)
 
 
