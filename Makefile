@@ -2,9 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two processes; tests/conftest.py says which tests stay together. A Spark session and a broker take
+# Two processes; tests/groups.py says which tests stay together. A Spark session and a broker take
 # a core and 2 GB each.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long bench bench-decode fuzz check format lock clean

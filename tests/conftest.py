@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import SETTINGS, IdleConsumers, drive
 from kip848_spark.spark.session import local_session
+from tests import groups
 from tests.spark.s3 import S3Server, s3_server
 
 # How long an example takes says nothing of the code on a busy machine. On CI the examples are the
@@ -27,45 +29,15 @@ RELEASES = ("4.3.1", "4.0.2")
 CAPTURED = ("4.3.1", "4.2.0", "4.1.2", "4.0.2")
 """Releases of which there is a capture of all scenarios; Spark tests use the newest and oldest."""
 
-SHARED_BROKER = "broker"
-SHARED_SESSION = "spark"
 
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Assigns each test to a group that one process of pytest-xdist runs in order.
-
-    The tests that use the broker are one group and the other tests that use the Spark session are
-    another, so that few processes start either; every other file is a group of its own. The
-    slowest groups come first, so that all processes end at about the same time.
-    """
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=lambda item: SLOWEST.get(_group(item), len(SLOWEST)))
+    groups.check(items)
+    items.sort(key=lambda item: groups.place_of(groups.group_of(item.nodeid)))
 
 
-def _group(item: pytest.Item) -> str:
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if fixtures & {"broker", "idle_consumers"}:
-        return SHARED_BROKER
-    if "spark" in fixtures:
-        return SHARED_SESSION
-    return item.nodeid.partition("::")[0]
-
-
-SLOWEST = {
-    name: place
-    for place, name in enumerate(
-        (
-            SHARED_SESSION,
-            SHARED_BROKER,
-            "tests/test_demo.py",
-            "tests/coordinator/test_against_broker.py",
-            "tests/simulation/test_log.py",
-        )
-    )
-}
-"""The groups that take longest, in descending order."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> groups.Scheduler:
+    return groups.Scheduler(config, log)
 
 
 @pytest.fixture(scope="session")
