@@ -93,6 +93,7 @@ class Clients:
         answer = self.take(
             self.coordinator.request(self.now, "ConsumerGroupHeartbeat", request, Client(name))
         )
+        self.expire_clients(besides=name)
         if answer["errorCode"] in ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID"):
             self.reset(name)  # gives up all partitions and joins again
         elif answer["errorCode"] == "NONE" and request["memberEpoch"] >= 0:
@@ -101,6 +102,21 @@ class Clients:
                 rows = answer["assignment"]["topicPartitions"]
                 self.assigned[name] = {r["topicId"]: set(r["partitions"]) for r in rows}
         return answer
+
+    def wait(self, ms: int) -> None:
+        """Time passes without a request."""
+        self.now += ms
+        self.take(self.coordinator.run_until(self.now))
+        self.expire_clients()
+
+    def expire_clients(self, besides: str | None = None) -> None:
+        """A client whose session or rebalance timeout has passed gives up its partitions by its own
+        clock, when the coordinator removes it. ``besides``: a client that the answer tells."""
+        group = self.group
+        for name in list(self.epochs):
+            removed = group is None or self.member_id(name) not in group.members
+            if removed and name != besides:
+                self.reset(name)
 
     def member_id(self, name: str) -> str:
         """The client's member id, a new one after each crash."""

@@ -56,12 +56,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((1, 10, 21, 46)))
     def wait(self, seconds: int) -> None:
-        self.clients.now += seconds * 1_000
-        self.clients.take(self.clients.coordinator.run_until(self.clients.now))
-        group = self.clients.group
-        for name in list(self.clients.epochs):
-            if group is None or self.clients.member_id(name) not in group.members:
-                self.clients.reset(name)  # its own timer expired as well
+        self.clients.wait(seconds * 1_000)
 
     @rule(name=st.sampled_from(NAMES))
     def crash_and_restart(self, name: str) -> None:
