@@ -171,7 +171,7 @@ def test_the_steps_give_what_the_run_gives(
     first = kip848_spark.ingest(source, lake, spark=spark)
     assert first.changed
     assert first.agreement.num_rows == 0
-    with pytest.raises(LakeError, match="Not all of the lake"):
+    with pytest.raises(LakeError, match="Not all records of the lake"):
         kip848_spark.audit(lake, spark=spark)
     assert kip848_spark.replay(lake, spark=spark).changed
     audited = kip848_spark.audit(lake, spark=spark)

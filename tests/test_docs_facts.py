@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip848_spark.wire.control import ControlPlan
-from kip848_spark.wire.decode import Plan
+from kip848_spark.wire.decode import DecodePlan
 from kip848_spark.wire.definitions import load_dialect
 from kip848_spark.wire.kafka_json import json_lines
 
@@ -287,7 +287,7 @@ def example() -> list[Json]:
     wanted = pc.and_(pc.greater_equal(table["offset"], FIRST), pc.less_equal(table["offset"], LAST))
     table = table.filter(wanted).sort_by("offset").combine_chunks()
     lines = json_lines(
-        ControlPlan.of(Plan.of(load_dialect()[0])),
+        ControlPlan.of(DecodePlan.of(load_dialect()[0])),
         np.asarray(table["partition"], np.int32),
         np.asarray(table["offset"], np.int64),
         np.asarray(table["timestamp"].cast(pa.timestamp("ms")).cast(pa.int64()), np.int64),

@@ -134,7 +134,7 @@ def test_reading_nothing_is_never_success(
     lake = open_lake(spark, str(tmp_path / "lake"))
     try:
         with monkeypatch.context() as unprepared:
-            unprepared.delitem(session_settings.AT_RUNTIME, name)
+            unprepared.delitem(session_settings.RUNTIME_SETTINGS, name)
             with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark's own, or ours
                 run_ingest(source(broker), lake, then_replay=True)
         assert not isinstance(caught.value, AssertionError)

@@ -104,7 +104,7 @@ def _check_shuffled(pairs: list[Pair], first: Decoded, draw: random.Random, fold
     keys, vals = arrays([*head, *(every[row] for row in order.tolist())], type_)
     for programs in (plan(folder).key_programs, plan(folder).value_programs):
         for program in filter(None, programs.programs):
-            program.rates[:] = [draw.choice([0.0, 1.0, 1000.0])] * len(program.rates)
+            program.usage[:] = [draw.choice([0.0, 1.0, 1000.0])] * len(program.usage)
     second = decode(plan(folder), keys.slice(len(head)), vals.slice(len(head)))
     differing(first, second, order)
 
