@@ -27,7 +27,7 @@ another leader. The member that was to revoke them may have been restarted, and 
 would trigger a rebalance.
 """
 _RESET = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
-MemberShares = dict[str, list[tuple[str, int]]]
+PartitionsByMember = dict[str, list[tuple[str, int]]]
 
 
 class ClassicConsumer(SimulatedClient):
@@ -230,7 +230,7 @@ class ClassicConsumer(SimulatedClient):
             {name for subscription in subscriptions.values() for name in subscription.topics}
         )
         self.assigned_sizes = self._topic_sizes()
-        shares: MemberShares = {member: [] for member in sorted(subscriptions)}
+        shares: PartitionsByMember = {member: [] for member in sorted(subscriptions)}
         owned = {
             member: {(name, n) for name, numbers in subscription.owned for n in numbers}
             for member, subscription in subscriptions.items()
@@ -262,7 +262,7 @@ def _share_topic(
     name: str,
     partitions: int,
     subscribers: list[str],
-    shares: MemberShares,
+    shares: PartitionsByMember,
     owned: Mapping[str, set[tuple[str, int]]],
 ) -> None:
     """Distribute one topic evenly among its subscribers; each keeps what it owns, up to
