@@ -9,7 +9,7 @@ SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long bench bench-decode fuzz check format lock clean
 
-help: ## what can be made here
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 install: $(VENV)/.installed ## the environment in .venv, the command at .venv/bin/kip848
@@ -46,11 +46,11 @@ check: install ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: install ## ruff's formatting and its safe mends
+format: install ## ruff's formatting and its safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: ## requirements.lock anew from pyproject.toml (needs uv)
+lock: ## recreate requirements.lock from pyproject.toml (needs uv)
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.lock
 

@@ -79,7 +79,7 @@ def run(
     """
     from kip848_spark.spark.pipeline import run_ingest
 
-    with _tables(lake, spark) as tables:
+    with _tables(lake, spark, source) as tables:
         outcome = run_ingest(
             source,
             tables,
@@ -103,7 +103,7 @@ def ingest(
     `run` for the arguments and errors."""
     from kip848_spark.spark.pipeline import run_ingest
 
-    with _tables(lake, spark) as tables:
+    with _tables(lake, spark, source) as tables:
         outcome = run_ingest(source, tables, keep_commits_raw=keep_commits_raw, dialect=dialect)
         return _result(lake, tables, outcome)
 
@@ -168,7 +168,9 @@ def decode_records(records: DataFrame, *, dialect: str = SHIPPED) -> DataFrame:
 
 
 @contextmanager
-def _tables(lake: Lake, spark: SparkSession | None) -> Iterator[LakeTables]:
+def _tables(
+    lake: Lake, spark: SparkSession | None, source: KafkaSource | CaptureSource | None = None
+) -> Iterator[LakeTables]:
     """The tables of ``lake``, in ``spark`` or a session that `kip848_spark.spark.session` finds or
     starts."""
     from kip848_spark.spark.session import session
@@ -176,7 +178,8 @@ def _tables(lake: Lake, spark: SparkSession | None) -> Iterator[LakeTables]:
 
     if not isinstance(lake, Lake):
         raise UsageError(f"{lake!r} is not a Lake.", 'Write Lake("/data/kip848").')
-    s3 = lake.path.startswith("s3a://")
+    paths = (lake.path, getattr(source, "path", ""))
+    s3 = any(path.startswith("s3a://") for path in paths)
     with session(storage=lake.storage, given=spark, s3=s3) as active:
         yield open_lake(active, lake.path)
 

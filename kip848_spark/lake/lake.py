@@ -45,7 +45,7 @@ class Lake:
     def table(
         self, name: str, *, groups: Sequence[str] | None = None, as_of: AsOf = None
     ) -> pa.Table:
-        """The table ``name`` (docs/api.md lists them), or its rows of ``groups``.
+        """The table ``name`` (README.md lists them), or its rows of ``groups``.
 
         Raises NotFoundError if a lake has no such table.
         """
