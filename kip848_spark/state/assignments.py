@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +16,6 @@ from kip848_spark.state.carried import (
     repeat_text,
     state_table,
 )
-from kip848_spark.state.fold import last_rows
 from kip848_spark.wire.array_types import Int64Array
 
 ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
@@ -29,56 +30,115 @@ ASSIGNMENT_FIELDS: dict[str, pa.DataType] = {
 }
 
 
+@dataclass(frozen=True)
+class AssignmentList:
+    """A list of partitions in the records of one kind, and the role of its partitions."""
+
+    kind: str
+    field: str
+    role: str
+
+
+ASSIGNMENT_LISTS = (
+    AssignmentList(kinds.CURRENT, "assigned_partitions", "assigned"),
+    AssignmentList(kinds.CURRENT, "partitions_pending_revocation", "pending_revocation"),
+    AssignmentList(kinds.TARGET, "topic_partitions", "target"),
+    AssignmentList(kinds.SHARE_CURRENT, "assigned_partitions", "assigned"),
+    AssignmentList(kinds.SHARE_TARGET, "topic_partitions", "target"),
+    AssignmentList(kinds.CLASSIC, "members", "assigned"),
+)
+"""The lists that the table is made from."""
+
+
+@dataclass(frozen=True)
+class AssignedPartitions:
+    """The partitions in the lists of some records, in the order of the records and lists.
+
+    ``record`` (int64[n]) is the row of each partition's record, ``number`` (int32[n]) the partition
+    and ``epoch`` (int32[n]) its assignment epoch, if the list has epochs. ``topic`` (int64[n])
+    points into ``topics``, which are ids if ``by_id``, else names. ``member`` (int64[n]) points
+    into ``member_ids``, if the members are in the list and not in the record's key."""
+
+    record: Int64Array
+    number: pa.Array
+    topic: Int64Array
+    topics: pa.Array
+    by_id: bool
+    epoch: pa.Array | None = None
+    member: Int64Array | None = None
+    member_ids: pa.Array | None = None
+
+    def columns(self, carried: ControlState, role: str, at: Int64Array) -> dict[str, pa.Array]:
+        """The columns of the partitions ``at`` (int64[m])."""
+        record, rows = self.record[at], pa.array(at)
+        if self.member is not None and self.member_ids is not None:
+            member_id = self.member_ids.take(pa.array(self.member[at]))
+        else:
+            member_id = carried.column("member_id", record)
+        columns = {
+            "group_id": carried.column("group_id", record),
+            "member_id": member_id,
+            "topic_id" if self.by_id else "topic": self.topics.take(pa.array(self.topic[at])),
+            "topic_partition": self.number.take(rows),
+            "role": repeat_text(role, len(at)),
+            "partition": carried.column("partition", record),
+        }
+        if self.epoch is not None:
+            columns["assignment_epoch"] = self.epoch.take(rows)
+        return columns
+
+
 def assignments(table: pa.Table) -> pa.Table:
     """One row for each partition of a member and role: the columns `ASSIGNMENT_FIELDS`.
 
     ``table`` is the control state. ``topic`` is null where the record names the topic by its id."""
     carried = ControlState(table)
-    current = carried.rows(kinds.CURRENT)
-    parts = [
-        _explode(carried, kinds.CURRENT, "assigned_partitions", current, "assigned"),
-        _explode(
-            carried, kinds.CURRENT, "partitions_pending_revocation", current, "pending_revocation"
-        ),
-        _explode(carried, kinds.TARGET, "topic_partitions", carried.rows(kinds.TARGET), "target"),
-        _explode(
-            carried,
-            kinds.SHARE_CURRENT,
-            "assigned_partitions",
-            carried.rows(kinds.SHARE_CURRENT),
-            "assigned",
-        ),
-        _explode(
-            carried,
-            kinds.SHARE_TARGET,
-            "topic_partitions",
-            carried.rows(kinds.SHARE_TARGET),
-            "target",
-        ),
-        _classic_assignments(carried),
-    ]
+    parts = []
+    for each in ASSIGNMENT_LISTS:
+        partitions = explode(carried, each, carried.rows(each.kind))
+        count = len(partitions.record)
+        columns = partitions.columns(carried, each.role, np.arange(count))
+        parts.append(state_table(columns, ASSIGNMENT_FIELDS, count))
     return pa.concat_tables(parts)
 
 
-def _explode(carried: ControlState, kind: str, field: str, rows: Int64Array, role: str) -> pa.Table:
-    lists = carried.field(kind, field, rows)
-    owner = rows[parent_rows(lists)]
+def explode(carried: ControlState, each: AssignmentList, rows: Int64Array) -> AssignedPartitions:
+    """The partitions in the list ``each`` of the records ``rows`` (of the list's kind)."""
+    lists = carried.field(each.kind, each.field, rows)
+    if each.kind == kinds.CLASSIC:
+        return _explode_classic(lists, rows)
     topics = pc.list_flatten(lists)
     partitions = pc.struct_field(topics, "partitions")
     topic = parent_rows(partitions)
-    number = pc.list_flatten(partitions)
-    owner = owner[topic]
-    columns = {
-        "group_id": carried.column("group_id", owner),
-        "member_id": carried.column("member_id", owner),
-        "topic_id": pc.struct_field(topics, "topic_id").take(pa.array(topic)),
-        "topic_partition": number,
-        "role": repeat_text(role, len(owner)),
-        "partition": carried.column("partition", owner),
-    }
-    if "assignment_epochs" in topics.type.names:
-        columns["assignment_epoch"] = _epochs(topics, partitions)
-    return state_table(columns, ASSIGNMENT_FIELDS, len(owner))
+    has_epochs = "assignment_epochs" in topics.type.names
+    return AssignedPartitions(
+        record=rows[parent_rows(lists)][topic],
+        number=pc.list_flatten(partitions),
+        topic=topic,
+        topics=pc.struct_field(topics, "topic_id"),
+        by_id=True,
+        epoch=_epochs(topics, partitions) if has_epochs else None,
+    )
+
+
+def _explode_classic(lists: pa.Array, rows: Int64Array) -> AssignedPartitions:
+    members = pc.list_flatten(lists)
+    topics_of = pc.struct_field(
+        pc.struct_field(members, "consumer_assignment"), "assigned_partitions"
+    )
+    topics = pc.list_flatten(topics_of)
+    partitions = pc.struct_field(topics, "partitions")
+    topic = parent_rows(partitions)
+    member = parent_rows(topics_of)[topic]
+    return AssignedPartitions(
+        record=rows[parent_rows(lists)][member],
+        number=pc.list_flatten(partitions),
+        topic=topic,
+        topics=pc.struct_field(topics, "topic"),
+        by_id=False,
+        member=member,
+        member_ids=pc.struct_field(members, "member_id"),
+    )
 
 
 def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:
@@ -92,29 +152,3 @@ def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:
     source = np.full(int(sizes.sum()), -1, np.int64)
     source[np.repeat(fits, sizes)] = np.arange(len(epochs_of_rows))
     return epochs_of_rows.take(pa.array(source, mask=source < 0))
-
-
-def _classic_assignments(carried: ControlState) -> pa.Table:
-    rows = last_rows(carried.group, carried.rows(kinds.CLASSIC))
-    rows = rows[rows >= 0]
-    lists = carried.field(kinds.CLASSIC, "members", rows)
-    owner = rows[parent_rows(lists)]
-    members = pc.list_flatten(lists)
-    topics_of = pc.struct_field(
-        pc.struct_field(members, "consumer_assignment"), "assigned_partitions"
-    )
-    member = parent_rows(topics_of)
-    topics = pc.list_flatten(topics_of)
-    partitions = pc.struct_field(topics, "partitions")
-    topic = parent_rows(partitions)
-    member = member[topic]
-    owner = owner[member]
-    columns = {
-        "group_id": carried.column("group_id", owner),
-        "member_id": pc.struct_field(members, "member_id").take(pa.array(member)),
-        "topic": pc.struct_field(topics, "topic").take(pa.array(topic)),
-        "topic_partition": pc.list_flatten(partitions),
-        "role": repeat_text("assigned", len(owner)),
-        "partition": carried.column("partition", owner),
-    }
-    return state_table(columns, ASSIGNMENT_FIELDS, len(owner))

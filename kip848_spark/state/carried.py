@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.state.fold import factorize, factorize_pairs
+from kip848_spark.state.codes import factorize, factorize_pairs
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 
 class ControlState:
     """The control state of any number of partitions: rows of `group_records`.
 
-    ``group`` and ``member`` (int64[n]) number the distinct groups, and pairs of group and
-    member."""
+    ``kinds`` are the kinds of records that occur."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
-        self.kind = self.table["kind"].combine_chunks()
+        self.kind = self._array("kind")
+        self.kinds = frozenset(pc.unique(self.kind).to_pylist())
+        self._fields: dict[tuple[str, str], pa.Array] = {}
         self.tombstone: BoolArray = self.table["tombstone"].to_numpy()
-        self.group: Int64Array = factorize(self.table["group_id"])
-        self.member: Int64Array = factorize_pairs(self.group, factorize(self.table["member_id"]))
-        self.group_count = int(self.group.max()) + 1 if len(self.group) else 0
+
+    @cached_property
+    def group(self) -> Int64Array:
+        """int64[n]: the number of each record's group."""
+        return factorize(self.table["group_id"])
+
+    @cached_property
+    def member(self) -> Int64Array:
+        """int64[n]: the number of each record's pair of group and member."""
+        return factorize_pairs(self.group, factorize(self.table["member_id"]))
+
+    @property
+    def group_count(self) -> int:
+        """The number of distinct groups."""
+        return int(self.group.max()) + 1 if len(self.group) else 0
 
     def rows(self, *wanted: str, values: bool = True) -> Int64Array:
         """int64[m]: the rows of these kinds; tombstones only if not ``values``."""
@@ -31,13 +46,29 @@ class ControlState:
 
     def column(self, name: str, rows: Int64Array) -> pa.Array:
         """The column ``name`` at ``rows``; null where a row is -1."""
-        absent = rows < 0
-        taken = self.table[name].combine_chunks()
-        return taken.take(pa.array(rows, mask=absent if absent.any() else None))
+        return _take(self._array(name), rows)
 
     def field(self, kind: str, name: str, rows: Int64Array) -> pa.Array:
         """The field ``name`` of the struct column ``kind`` at ``rows``; null where a row is -1."""
-        return pc.struct_field(self.column(kind, rows), name)
+        if kind not in self.kinds:
+            struct = self.table.schema.field(kind).type
+            return pa.nulls(len(rows), struct.field(name).type)
+        return _take(self.every(kind, name), rows)
+
+    def every(self, kind: str, name: str) -> pa.Array:
+        """The field ``name`` of the struct column ``kind`` in every row."""
+        if (kind, name) not in self._fields:
+            self._fields[kind, name] = pc.struct_field(self._array(kind), name)
+        return self._fields[kind, name]
+
+    def _array(self, name: str) -> pa.Array:
+        column = self.table[name]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _take(array: pa.Array, rows: Int64Array) -> pa.Array:
+    absent = rows < 0
+    return array.take(pa.array(rows, mask=absent if absent.any() else None))
 
 
 def integers(array: pa.Array, missing: int) -> Int64Array:

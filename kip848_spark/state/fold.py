@@ -13,13 +13,17 @@ something that does not exist has no effect."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.state.codes import factorize, factorize_pairs, last_rows
+from kip848_spark.state.lifetimes import Lifetimes
+from kip848_spark.wire.array_types import BoolArray
 
 MIN_BUFFER = 1 << 16
 """New rows are folded in batches of at least this size."""
@@ -29,37 +33,62 @@ class OutOfOrderError(Exception):
     """The rows of a partition did not come in the order of their offsets."""
 
 
+@dataclass(frozen=True)
+class ControlChunk:
+    """Rows of one partition that were folded together.
+
+    ``table`` holds the control state before the chunk (its first ``first`` rows), then the new
+    rows, in offset order. Rows of the kinds `kinds.MARKERS` are among the new
+    rows."""
+
+    table: pa.Table
+    first: int
+
+    @property
+    def rows(self) -> pa.Table:
+        """The new rows."""
+        return self.table.slice(self.first)
+
+    @cached_property
+    def lifetimes(self) -> Lifetimes:
+        """Until when each row belongs to the control state."""
+        return Lifetimes(self.table)
+
+
 class Fold:
     """Folds the control records of one partition, which come in offset order, batch after batch.
 
-    It holds the control state and as many new rows (at least `MIN_BUFFER`) in memory."""
+    It holds the control state and as many new rows (at least `MIN_BUFFER`) in memory. ``carried``
+    is the control state of an earlier fold, up to the offset ``last``."""
 
-    def __init__(self) -> None:
-        self._carried: pa.Table | None = None
+    def __init__(self, carried: pa.Table | None = None, last: int = -1) -> None:
+        self._carried = carried
         self._pending: list[pa.Table] = []
         self._rows = 0
-        self._last = -1
+        self._last = last
 
-    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Adds rows of `group_records`; further columns are kept.
+    def add(self, batch: pa.RecordBatch | pa.Table) -> ControlChunk | None:
+        """Adds rows of `group_records`; further columns are kept. Returns the rows that were folded
+        now, which may be more or fewer than these.
 
         Raises OutOfOrderError if the offsets do not ascend."""
         table = pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
         if not table.num_rows:
-            return
+            return None
         offsets = table["offset"].to_numpy()
-        if offsets[0] <= self._last or (np.diff(offsets) <= 0).any():
+        # A marker has the offset of a record, which may be there too.
+        steps = np.diff(offsets, prepend=self._last)
+        if (steps < 0).any() or (steps[_marks_no_record(table["kind"])] == 0).any():
             raise OutOfOrderError(f"offset {int(offsets[0])} came after offset {self._last}")
         self._last = int(offsets[-1])
         self._pending.append(table)
         self._rows += table.num_rows
         carried = self._carried.num_rows if self._carried is not None else 0
-        if self._rows >= max(MIN_BUFFER, carried):
-            self._settle()
+        return self.settle() if self._rows >= max(MIN_BUFFER, carried) else None
 
     def carried(self) -> pa.Table | None:
         """The control state, in offset order; None if no rows were ever added."""
-        self._settle()
+        self.settle()
         return self._carried
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -68,14 +97,24 @@ class Fold:
         if table is not None:
             yield from table.to_batches()
 
-    def _settle(self) -> None:
+    def settle(self) -> ControlChunk | None:
+        """Folds the rows that wait in the buffer, and returns them; None if there are none."""
         if not self._pending:
-            return
+            return None
         tables = [self._carried, *self._pending] if self._carried is not None else self._pending
+        first = self._carried.num_rows if self._carried is not None else 0
         table = pa.concat_tables(tables).combine_chunks()
         self._carried = table.filter(pa.array(find_live_records(table))).combine_chunks()
         self._pending = []
         self._rows = 0
+        return ControlChunk(table, first)
+
+
+def _marks_no_record(kind: pa.ChunkedArray) -> BoolArray:
+    """bool[n]: the rows that are not of kind `kinds.KNOWN`, nor behind such a row."""
+    known = _is_any_of(kind.combine_chunks(), (kinds.KNOWN,))
+    known[1:] |= known[:-1].copy()
+    return ~known
 
 
 def find_live_records(table: pa.Table) -> BoolArray:
@@ -108,33 +147,9 @@ def find_live_records(table: pa.Table) -> BoolArray:
     alive &= ~is_current | (row > left[of_member])
 
     # Without the record that it deleted, a tombstone is redundant.
-    return np.asarray(alive & ~tombstone)
-
-
-def factorize(column: pa.ChunkedArray | pa.Array) -> Int64Array:
-    """int64[n]: the number of each distinct value, null included, from 0 on."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    encoded = pc.dictionary_encode(column, null_encoding="encode")
-    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
-
-
-def factorize_pairs(left: Int64Array, right: Int64Array) -> Int64Array:
-    """int64[n]: the number of each distinct pair, from 0 on."""
-    if not len(left):
-        return left
-    pairs = left * (int(right.max()) + 1) + right
-    return factorize(pa.array(pairs))
-
-
-def last_rows(code: Int64Array, rows: Int64Array) -> Int64Array:
-    """int64[codes]: for each code, the last of ``rows`` (ascending) with that code; -1 if there is
-    none."""
-    last = np.full(int(code.max()) + 1 if len(code) else 0, -1, np.int64)
-    last[code[rows]] = rows  # for equal indices, NumPy keeps the last assignment
-    return last
+    return np.asarray(alive & ~tombstone & ~_is_any_of(kind, kinds.MARKERS))
 
 
 def _is_any_of(kind: pa.Array, wanted: tuple[str, ...]) -> BoolArray:
     found = pc.is_in(kind, value_set=pa.array(wanted))
-    return np.asarray(found.to_numpy(zero_copy_only=False))
+    return np.array(found.to_numpy(zero_copy_only=False))

@@ -1,13 +1,23 @@
 """The kinds of control records, by their role in the state of a group.
 
-The names are those of `schemas/`. `COMMIT` is not a control record: the replay job adds one such
-row for each group, for its latest commit, because a commit alone creates a (simple) classic
-group."""
+The names are those of `schemas/`. `COMMIT` is not a control record: the replay job adds rows for
+the first and the latest commit of each group, because a commit alone creates a (simple) classic
+group. `MARKERS` are no records either."""
 
 from __future__ import annotations
 
 COMMIT = "offset_commit"
 CLASSIC = "group_metadata"
+
+GAP = "gap"
+"""Missing offsets whose cause is not a transaction: records may have been deleted there. The offset
+of such a row is the last missing one; it has no group, and its timestamp may be null."""
+KNOWN = "known"
+"""A record of any kind behind which the log cleaner has not been, because its key had already
+occurred since the last gap. Such a row has the offset and the timestamp of that record, and no
+group."""
+MARKERS = (GAP, KNOWN)
+"""Rows that are no records."""
 
 GROUP = "consumer_group_metadata"
 PARTITIONS = "consumer_group_partition_metadata"

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
 from kip848_spark.state.carried import ControlState, integers, parent_rows, state_table
-from kip848_spark.state.fold import last_rows
+from kip848_spark.state.codes import last_rows
 from kip848_spark.state.groups import LEFT_EPOCH
 from kip848_spark.wire.array_types import Int64Array
 
@@ -42,56 +42,64 @@ MEMBER_FIELDS: dict[str, pa.DataType] = {
 def members(table: pa.Table) -> pa.Table:
     """One row for each member: the columns `MEMBER_FIELDS`. ``table`` is the control state."""
     carried = ControlState(table)
-    return pa.concat_tables([_modern_members(carried), _classic_members(carried)])
-
-
-def _modern_members(carried: ControlState) -> pa.Table:
-    """Members of consumer, share and streams groups: key types 5 and 8, 10 and 14, 19 and 22."""
     metadata = last_rows(carried.member, carried.rows(*kinds.MEMBERS))
     current = last_rows(carried.member, carried.rows(*kinds.CURRENTS, values=False))
-    rows = np.flatnonzero((metadata >= 0) | (current >= 0))
-    metadata, current = metadata[rows], current[rows]
+    known = (metadata >= 0) | (current >= 0)
+    classic, _ = classic_members(carried, carried.rows(kinds.CLASSIC))
+    return pa.concat_tables([modern_members(carried, metadata[known], current[known]), classic])
+
+
+def modern_members(carried: ControlState, metadata: Int64Array, current: Int64Array) -> pa.Table:
+    """Members of consumer, share and streams groups: a row for each pair of a record with the
+    member's metadata (key types 5, 10, 19) and one with its current assignment (8, 14, 22). -1:
+    there is no such record; one of the two is there."""
     newest = np.where(metadata >= 0, metadata, current)
+    columns = {
+        name: carried.column(name, newest) for name in ("group_id", "member_id", "partition")
+    }
+    records, record = np.unique(metadata, return_inverse=True)
+    for name, values in _metadata_columns(carried, records).items():
+        columns[name] = values.take(pa.array(record))
     gone = current >= 0
     gone[gone] = carried.tombstone[current[gone]]
-    columns: dict[str, pa.Array] = {
-        "group_id": carried.column("group_id", newest),
-        "member_id": carried.column("member_id", newest),
-        "partition": carried.column("partition", newest),
-        "subscribed_topics": _sorted_lists(
-            _coalesce_field(
-                carried, kinds.MEMBERS[:2], "subscribed_topic_names", metadata, _STRINGS
-            )
-        ),
-        "subscribed_regex": _none_if_empty(
-            carried.field(kinds.MEMBER, "subscribed_topic_regex", metadata)
-        ),
-        "assignor": carried.field(kinds.MEMBER, "server_assignor", metadata),
-        "is_classic": pc.is_valid(carried.field(kinds.MEMBER, "classic_member_metadata", metadata)),
-    }
-    for name in ("instance_id", "rack_id", "client_id", "client_host"):
-        have = kinds.MEMBERS if name != "instance_id" else (kinds.MEMBERS[0], kinds.MEMBERS[2])
-        columns[name] = _coalesce_field(carried, have, name, metadata, pa.string())
     fresh = np.isin(metadata, carried.rows(kinds.MEMBER)) & (current < 0)
     for name, first in (("member_epoch", JOINING_EPOCH), ("previous_member_epoch", LEFT_EPOCH)):
         epoch = _coalesce_field(carried, kinds.CURRENTS, name, current, pa.int32())
         epoch = pc.if_else(pa.array(gone), LEFT_EPOCH, epoch)
         columns[name] = pc.if_else(pa.array(fresh), first, epoch)
     state = _coalesce_field(carried, kinds.CURRENTS[:2], "state", current, pa.int8())
-    tasks = carried.field(kinds.STREAMS_CURRENT, "state", current)
-    names = pc.coalesce(_state_names(state), _state_names(_from_zero(tasks)))
+    names = _state_names(state)
+    if kinds.STREAMS_CURRENT in carried.kinds:
+        tasks = carried.field(kinds.STREAMS_CURRENT, "state", current)
+        names = pc.coalesce(names, _state_names(_from_zero(tasks)))
     columns["member_state"] = pc.if_else(pa.array(fresh), MEMBER_STATES[0], names)
-    return state_table(columns, MEMBER_FIELDS, len(rows))
+    return state_table(columns, MEMBER_FIELDS, len(newest))
+
+
+def _metadata_columns(carried: ControlState, rows: Int64Array) -> dict[str, pa.Array]:
+    """The columns that the metadata of members gives."""
+    columns = {
+        "subscribed_topics": _sorted_lists(
+            _coalesce_field(carried, kinds.MEMBERS[:2], "subscribed_topic_names", rows, _STRINGS)
+        ),
+        "subscribed_regex": _none_if_empty(
+            carried.field(kinds.MEMBER, "subscribed_topic_regex", rows)
+        ),
+        "assignor": carried.field(kinds.MEMBER, "server_assignor", rows),
+        "is_classic": pc.is_valid(carried.field(kinds.MEMBER, "classic_member_metadata", rows)),
+    }
+    for name in ("instance_id", "rack_id", "client_id", "client_host"):
+        have = kinds.MEMBERS if name != "instance_id" else (kinds.MEMBERS[0], kinds.MEMBERS[2])
+        columns[name] = _coalesce_field(carried, have, name, rows, pa.string())
+    return columns
 
 
 def _coalesce_field(
     carried: ControlState, of: Sequence[str], name: str, rows: Int64Array, type_: pa.DataType
 ) -> pa.Array:
     """The field ``name`` of the kind of record that each row is, out of the kinds ``of``."""
-    found = pa.nulls(len(rows), type_)
-    for kind in of:
-        found = pc.coalesce(found, carried.field(kind, name, rows))
-    return found
+    present = [carried.field(kind, name, rows) for kind in of if kind in carried.kinds]
+    return pc.coalesce(*present) if present else pa.nulls(len(rows), type_)
 
 
 def _from_zero(state: pa.Array) -> pa.Array:
@@ -107,10 +115,9 @@ def _state_names(state: pa.Array) -> pa.Array:
     return names.take(pa.array(np.where(known, code, np.where(code == -1, -1, 3)) % 5))
 
 
-def _classic_members(carried: ControlState) -> pa.Table:
-    """Members of classic groups, from key type 2."""
-    rows = last_rows(carried.group, carried.rows(kinds.CLASSIC))
-    rows = rows[rows >= 0]
+def classic_members(carried: ControlState, rows: Int64Array) -> tuple[pa.Table, Int64Array]:
+    """Members of classic groups, from records of key type 2; and int64[members]: the record of
+    each."""
     lists = carried.field(kinds.CLASSIC, "members", rows)
     owner = rows[parent_rows(lists)]
     each = pc.list_flatten(lists)
@@ -126,7 +133,7 @@ def _classic_members(carried: ControlState) -> pa.Table:
         "is_classic": pa.array(np.ones(len(owner), bool)),
         "partition": carried.column("partition", owner),
     }
-    return state_table(columns, MEMBER_FIELDS, len(owner))
+    return state_table(columns, MEMBER_FIELDS, len(owner)), owner
 
 
 def _none_if_empty(text: pa.Array) -> pa.Array:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control import ControlPlan, control_columns
@@ -23,7 +24,14 @@ POSITION_FIELDS: dict[str, pa.DataType] = {
 """The columns that identify a record in the topic, and their Arrow types."""
 GAP_FIELDS: dict[str, pa.DataType] = {"missing_before": pa.int64(), "gap_cause": pa.string()}
 """Columns that describe the missing offsets before a record, and their Arrow types."""
-STREAM_FIELDS: dict[str, pa.DataType] = {**POSITION_FIELDS, **RECORD_FIELDS, **GAP_FIELDS}
+SIZE_FIELDS: dict[str, pa.DataType] = {"size": pa.int32()}
+"""The number of bytes of key and value, and its Arrow type."""
+STREAM_FIELDS: dict[str, pa.DataType] = {
+    **POSITION_FIELDS,
+    **RECORD_FIELDS,
+    **GAP_FIELDS,
+    **SIZE_FIELDS,
+}
 """The columns that `records_decoder` yields, and their Arrow types."""
 
 
@@ -69,8 +77,16 @@ def decode_batches(
                 **record_columns(plan, decoded, keys, values, keep_commits_raw),
                 "missing_before": missing,
                 "gap_cause": cause,
+                "size": _sizes(keys, values),
             },
         )
+
+
+def _sizes(keys: pa.Array, values: pa.Array) -> pa.Array:
+    """int32[n]: the number of bytes of key and value; a null has none."""
+    lengths = [pc.binary_length(column) for column in (keys, values)]
+    filled = [length.fill_null(0) if length.null_count else length for length in lengths]
+    return pc.add(*filled).cast(pa.int32())
 
 
 def _drop_repeats(

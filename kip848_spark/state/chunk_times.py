@@ -1,0 +1,173 @@
+"""When the records of a chunk happened, and where the state is known.
+
+Time never goes backwards within a partition: the time of a record is the latest timestamp up to it.
+A commit counts only if it creates a group, because only some commits are among the rows.
+
+The state is known from the first offset on, unless records are missing there. A gap ends that. It
+is known again at the first control record whose key has already occurred since the gap: of the part
+of the log that the cleaner has passed it keeps one record for each key, so it has not passed that
+record, and the latest value of every key before it was read. Occurrences before the gap don't
+count, because they may have been read before the cleaner came. A row of kind `kinds.KNOWN` names
+such a record among those that are not control records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from kip848_spark.state import kinds
+from kip848_spark.state.codes import combine, factorize
+from kip848_spark.state.fold import ControlChunk
+from kip848_spark.state.intervals import ChunkTimes
+from kip848_spark.state.lifetimes import count_intervals
+from kip848_spark.wire.array_types import BoolArray, Int64Array
+
+_KEY = ("kind", "group_id", "member_id", "regular_expression")
+_NO_KEYS = pa.schema([(name, pa.string()) for name in _KEY]).empty_table()
+NO_TIME = np.iinfo(np.int64).min
+"""The time before the first record."""
+
+
+@dataclass(frozen=True)
+class KnownState:
+    """What is known after a chunk.
+
+    ``offset`` and ``time`` (µs) are those of the last record; ``known``: whether the state is
+    known; ``gaps``: how many gaps there were (at most 2); ``cut_off``: whether the first row was a
+    gap. ``seen`` are the keys that occurred since the last gap, if the state is unknown."""
+
+    offset: int = -1
+    time: int = NO_TIME
+    known: bool = True
+    gaps: int = 0
+    cut_off: bool = False
+    seen: pa.Table = field(default_factory=lambda: _NO_KEYS)
+
+    def to_tables(self) -> dict[str, pa.Table]:
+        """The state as tables, for `from_tables`."""
+        values = {"offset": self.offset, "time": self.time, "known": self.known}
+        values |= {"gaps": self.gaps, "cut_off": self.cut_off}
+        return {"known": pa.table({name: [v] for name, v in values.items()}), "seen": self.seen}
+
+    @classmethod
+    def from_tables(cls, known: pa.Table, seen: pa.Table) -> KnownState:
+        """The state that `to_tables` made tables of."""
+        return cls(**known.to_pylist()[0], seen=seen)
+
+
+def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, KnownState]:
+    """The times of a chunk, and what is known after it. ``before`` is what was known after the
+    chunk before."""
+    table, first = chunk.table, chunk.first
+    count = table.num_rows
+    gap = chunk.lifetimes.is_kind(kinds.GAP)
+    gap[:first] = False
+    offset = table["offset"].to_numpy()
+    gaps = np.flatnonzero(gap)
+    repeats, seen = _repeats(chunk, before, gaps)
+
+    # The state is known from a start of `known_start` to the next gap.
+    following = np.searchsorted(repeats, gaps)
+    starts = np.append(repeats, count)[following]
+    ends = np.append(gaps[1:], count)
+    again = starts < ends
+    known_start, known_end = starts[again], ends[again]
+    number = np.arange(1, len(gaps) + 1)[again] + before.gaps
+    if before.known or not len(gaps):
+        open_end = gaps[0] if len(gaps) else count
+        start = first - 1 if before.known else (repeats[0] if len(repeats) else count)
+    else:
+        open_end = gaps[0]
+        start = repeats[0] if len(repeats) else count
+    if start < open_end:
+        known_start = np.append(start, known_start)
+        known_end = np.append(open_end, known_end)
+        number = np.append(before.gaps, number)
+    cut_off = before.cut_off or (before.offset < 0 and bool(count) and bool(gap[0]))
+    time = _times(chunk, before.time, known_start)
+    times = ChunkTimes(
+        first=first,
+        count=count,
+        offset=offset,
+        time=time,
+        gap_offset=_gap_offsets(offset, gap, first, before.offset),
+        known_start=known_start,
+        known_end=known_end,
+        by_repeat=known_start >= first,
+        cut_off=(number == 1) & cut_off,
+    )
+    known = bool(len(known_end)) and int(known_end[-1]) == count
+    ordinary = np.flatnonzero(~gap[first:]) + first
+    after = KnownState(
+        offset=int(offset[ordinary[-1]]) if len(ordinary) else before.offset,
+        time=int(time[-1]) if count > first else before.time,
+        known=known,
+        gaps=min(2, before.gaps + len(gaps)),
+        cut_off=cut_off,
+        seen=seen.slice(0, 0) if known else seen,
+    )
+    return times, after
+
+
+def _times(chunk: ControlChunk, before: int, known_start: Int64Array) -> Int64Array:
+    """int64[n]: the latest timestamp up to each new row, in µs. A row of kind `kinds.KNOWN` counts
+    if the state is known from there (``known_start``)."""
+    stamps = chunk.table["timestamp"].combine_chunks().cast(pa.int64()).fill_null(NO_TIME)
+    time = np.array(stamps.to_numpy(zero_copy_only=False), np.int64)
+    time[: chunk.first] = before
+    marks = np.flatnonzero(chunk.lifetimes.is_kind(kinds.KNOWN))
+    time[marks[~np.isin(marks, known_start)]] = NO_TIME
+    commits = chunk.lifetimes.rows(kinds.COMMIT)
+    commits = commits[commits >= chunk.first]
+    if len(commits):
+        lifetimes = chunk.lifetimes
+        rows = np.flatnonzero(lifetimes.end > np.arange(lifetimes.count))
+        group = lifetimes.group
+        present = count_intervals(
+            group[rows], rows, lifetimes.end[rows], group[commits], commits - 1, lifetimes.count
+        )
+        time[commits[present > 0]] = NO_TIME
+    if chunk.first < len(time):
+        time[chunk.first] = max(before, int(time[chunk.first]))
+    return np.maximum.accumulate(time)
+
+
+def _repeats(
+    chunk: ControlChunk, before: KnownState, gaps: Int64Array
+) -> tuple[Int64Array, pa.Table]:
+    """int64[m]: the new rows whose key has already occurred since the last gap, if they are needed;
+    and the keys since the last gap."""
+    seen = before.seen
+    if before.known and not len(gaps):
+        return np.zeros(0, np.int64), seen
+    table, first = chunk.table, chunk.first
+    record = ~chunk.lifetimes.is_kind(*kinds.MARKERS, kinds.COMMIT)
+    record[:first] = False
+    rows = np.flatnonzero(record)
+    keys = pa.concat_tables([seen, table.select(list(_KEY)).take(pa.array(rows))])
+    code = combine(*(factorize(keys[name]) for name in _KEY))
+    part = np.concatenate([np.zeros(seen.num_rows, np.int64), np.searchsorted(gaps, rows)])
+    repeated = _occurred_before(combine(code, part))[seen.num_rows :]
+    last = keys.filter(pa.array(part == len(gaps)))
+    known = np.flatnonzero(chunk.lifetimes.is_kind(kinds.KNOWN))
+    return np.union1d(rows[repeated], known), last.group_by(
+        list(_KEY), use_threads=False
+    ).aggregate([])
+
+
+def _occurred_before(code: Int64Array) -> BoolArray:
+    """bool[n]: whether the same code occurs in an earlier row."""
+    again = np.ones(len(code), bool)
+    again[np.unique(code, return_index=True)[1]] = False
+    return again
+
+
+def _gap_offsets(offset: Int64Array, gap: BoolArray, first: int, before: int) -> Int64Array:
+    """int64[n]: where a row is a gap, the offset behind the last record before it; else -1."""
+    position = np.where(gap, -1, np.arange(len(gap)))
+    position[:first] = -1
+    last = np.maximum.accumulate(position)
+    behind = np.where(last >= 0, offset[np.maximum(last, 0)], before) + 1
+    return np.where(gap, behind, -1)

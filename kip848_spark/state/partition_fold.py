@@ -1,0 +1,99 @@
+"""What a fold beside the state has to offer, and how its carry is stored.
+
+A fold turns the control records of one partition into rows, batch after batch. What it has to
+remember from one run to the next is its carry: a few Arrow tables. The carry is stored in the table
+`control_state`, so that the next run needs no other table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kip848_spark.state.fold import ControlChunk
+
+CARRY = "history"
+"""The kind of rows of `control_state` that are no records but the carry of folds."""
+MAX_CARRY_BYTES = 1 << 20
+"""A row holds about this many bytes of a carry, before compression."""
+
+Rows = Mapping[str, pa.Table]
+"""Rows by the name of their table."""
+Carry = Mapping[str, pa.Table]
+"""What a fold remembers, by names of its own."""
+
+
+class PartitionFold(Protocol):
+    """Turns the control records of one partition into rows of tables."""
+
+    def add(self, chunk: ControlChunk) -> Rows:
+        """Takes the next new rows, and the control state before them. Returns the rows that no
+        later record can change."""
+
+    def finish(self, live: pa.Table | None) -> Rows:
+        """The rows that later records may still change (``to_offset`` is null). ``live`` is the
+        control state after the last chunk; None if there is no record."""
+
+    def carry(self) -> Carry:
+        """What `FoldMaker` needs to go on after the last chunk."""
+
+
+FoldMaker = Callable[[Carry], PartitionFold]
+"""Makes the fold of a partition from the carry of the run before; it is empty in the first run."""
+
+
+def pack_carry(carries: Mapping[str, Carry], schema: pa.Schema, partition: int) -> pa.Table:
+    """Rows of `control_state` (``schema``) with the carries of a partition's folds, by fold. The
+    offsets are negative, so that the rows come before all records."""
+    names: list[bytes] = []
+    slices: list[bytes] = []
+    for fold, tables in carries.items():
+        for name, table in tables.items():
+            for part in _slices(table):
+                names.append(f"{fold}/{name}".encode())
+                slices.append(_to_bytes(part))
+    count = len(names)
+    columns = {
+        "partition": pa.array(np.full(count, partition, np.int32)),
+        "offset": pa.array(np.arange(-count, 0)),
+        "kind": pa.array([CARRY] * count, pa.string()),
+        "raw_key": pa.array(names, pa.binary()),
+        "raw_value": pa.array(slices, pa.binary()),
+    }
+    arrays = [
+        columns[field.name].cast(field.type)
+        if field.name in columns
+        else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def unpack_carry(rows: pa.Table) -> dict[str, dict[str, pa.Table]]:
+    """The carries by fold, from rows that `pack_carry` made, in offset order."""
+    parts: dict[str, dict[str, list[pa.Table]]] = {}
+    for key, value in zip(rows["raw_key"].to_pylist(), rows["raw_value"], strict=True):
+        fold, name = key.decode().split("/", 1)
+        table = pa.ipc.open_stream(value.as_buffer()).read_all()
+        parts.setdefault(fold, {}).setdefault(name, []).append(table)
+    return {
+        fold: {name: pa.concat_tables(tables) for name, tables in of_fold.items()}
+        for fold, of_fold in parts.items()
+    }
+
+
+def _slices(table: pa.Table) -> Iterator[pa.Table]:
+    """The table in slices of about `MAX_CARRY_BYTES`; one slice if it is empty."""
+    rows = max(1, table.num_rows * MAX_CARRY_BYTES // max(1, table.nbytes))
+    for start in range(0, max(1, table.num_rows), rows):
+        yield table.slice(start, rows)
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
