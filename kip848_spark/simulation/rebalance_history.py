@@ -13,8 +13,9 @@ from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, REGEX
 
 Rebalance = dict[str, Any]
 """group_id, type, epoch, causes, members, started_at, converged_at (ms; null if not converged by
-the end).
+the end). A group without members has converged: nothing is left to reconcile.
 """
+_AT_REST = ("Stable", "Empty")
 
 
 class GroupBefore(NamedTuple):
@@ -41,6 +42,8 @@ class RebalanceHistory:
         """Rebalances of classic groups whose generation has no record yet."""
         self._expired_sessions: set[str] = set()
         """Members whose session ends with the timers that run now."""
+        self._classic_members: frozenset[str] = frozenset()
+        """Members of consumer groups that used the classic protocol before these timers."""
 
     def observe(self, step: Step, api: str, request: Json) -> None:
         """A step of the coordinator and the request that caused it (no API: a timer)."""
@@ -58,12 +61,13 @@ class RebalanceHistory:
                 causes, members = _find_cause(step, group_id, api, request, self._timer_cause)
                 self._begin(group_id, "consumer", value["data"]["epoch"], step.at, causes, members)
             elif kind == CLASSIC_GROUP and value is not None:
-                self._observe_classic(group_id, value["data"], step.at, group_id in converted)
+                gone = _removed_members(step, group_id) if group_id in converted else None
+                self._observe_classic(group_id, value["data"], step.at, gone)
             if kind != "1":
                 touched[group_id] = None
         for group_id in touched:
             group = self._shard.groups.get(group_id)
-            if isinstance(group, ConsumerGroup) and group.state == "Stable":
+            if isinstance(group, ConsumerGroup) and group.state in _AT_REST:
                 for row in self._open.pop(group_id, ()):
                     row["converged_at"] = step.at
             elif not isinstance(group, ConsumerGroup):
@@ -84,9 +88,12 @@ class RebalanceHistory:
 
     def _timer_cause(self, member_id: str) -> str:
         """Why a timer removed a member: its session ended, or it did not revoke, rejoin or sync in
-        time.
+        time. The log shows only the revocation (a classic member of a consumer group has no timer
+        for it).
         """
-        return "session_timeout" if member_id in self._expired_sessions else "rebalance_timeout"
+        if member_id in self._expired_sessions:
+            return "session_timeout"
+        return "join_timeout" if member_id in self._classic_members else "rebalance_timeout"
 
     # Classic groups: a rebalance starts in memory and is written when it completes
 
@@ -112,6 +119,13 @@ class RebalanceHistory:
                 for key in (classic.session_key, member_timers.session_key)
             )
         }
+        groups = (shard.groups.get(before.group_id) for before in found)
+        self._classic_members = frozenset(
+            member.member_id
+            for group in groups
+            if isinstance(group, ConsumerGroup)
+            for member in group.classic_members
+        )
         return found
 
     def after_request(self, before: GroupBefore, api: str, request: Json) -> None:
@@ -156,15 +170,25 @@ class RebalanceHistory:
             row["causes"].append(cause)
         row["members"] += [member for member in members if member not in row["members"]]
 
-    def _observe_classic(self, group_id: str, value: Json, at: int, converted: bool) -> None:
-        """A classic group was written. If it was ``converted`` from a consumer group, it keeps that
-        group's epoch, and the rebalance that follows is yet to be recorded.
+    def _observe_classic(
+        self, group_id: str, value: Json, at: int, removed: list[str] | None
+    ) -> None:
+        """A classic group was written. If it was converted from a consumer group, ``removed`` are
+        the members of that group. It keeps the group's epoch, and the rebalance that follows is yet
+        to be recorded.
         """
         before = self._generations.get(group_id, 0)
         self._generations[group_id] = value["generation"]
-        if converted or value["generation"] == before:
+        if removed is None and value["generation"] == before:
             return
-        row = self._unwritten.pop(group_id)
+        row = self._unwritten.pop(group_id, None) if removed is None else None
+        if removed is not None:
+            if not value["generation"]:  # an empty consumer group, and a new classic group
+                return
+            present = {member["memberId"] for member in value["members"]}
+            members = [member for member in removed if member not in present] or sorted(present)
+            row = {"started_at": at, "causes": ["downgraded"], "members": members}
+        assert row is not None
         self.rebalances.append(
             {
                 "group_id": group_id,
@@ -176,6 +200,17 @@ class RebalanceHistory:
                 "converged_at": at,
             }
         )
+
+
+def _removed_members(step: Step, group_id: str) -> list[str]:
+    """The members of a consumer group that the records of a step remove."""
+    return [
+        record["key"]["data"]["memberId"]
+        for record in step.records
+        if record["key"]["type"] == MEMBER
+        and record["value"] is None
+        and record["key"]["data"]["groupId"] == group_id
+    ]
 
 
 def _find_cause(
@@ -195,6 +230,7 @@ def _find_cause(
             there[key["memberId"]] = record["value"] is not None
     removed = [member for member, present in there.items() if not present]
     joined = [member for member, present in there.items() if present]
+    replaced = _removed_members(step, group_id)
     if (CLASSIC_GROUP, True) in kinds:
         return ["upgraded"], joined
     if removed and not joined:
@@ -203,6 +239,8 @@ def _find_cause(
         return ["member_left"], removed
     if (REGEX, False) in kinds:
         return ["regex_resolved"], []
+    if joined and replaced:
+        return ["static_member_replaced"], sorted({*joined, *replaced})
     if joined:
         joins = request.get("memberEpoch") == 0 or api == "JoinGroup"
         return ["member_joined" if joins else "subscription_changed"], joined

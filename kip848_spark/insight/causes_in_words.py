@@ -1,0 +1,216 @@
+"""The causes of a rebalance in sentences, with the members, topics and values that changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from kip848_spark.insight import rebalance_fields as fields
+from kip848_spark.insight.departures import Departure
+from kip848_spark.insight.member_names import MemberNames
+from kip848_spark.insight.ownership import TARGET, Row, held_before, holds_after, place
+from kip848_spark.insight.phrases import count, listing
+
+
+def cause_sentences(
+    row: Row,
+    names: MemberNames,
+    groups: Sequence[Row],
+    members: Sequence[Row],
+    assignments: Sequence[Row],
+    departures: Mapping[str, Departure],
+    end: datetime | None,
+) -> list[str]:
+    """A sentence for each cause of the rebalance ``row``.
+
+    ``groups``, ``members`` and ``assignments`` are rows of the history tables around the rebalance,
+    ``departures`` the evidence about members that are gone, by member id. ``end`` is the time of
+    the next rebalance (None: there is none).
+    """
+    telling = _Causes(row, names, groups, members, assignments, departures, end)
+    return [text for cause in row["causes"] or () for text in telling.sentences(cause)]
+
+
+class _Causes:
+    """The sentences for the causes of one rebalance."""
+
+    def __init__(
+        self,
+        row: Row,
+        names: MemberNames,
+        groups: Sequence[Row],
+        members: Sequence[Row],
+        assignments: Sequence[Row],
+        departures: Mapping[str, Departure],
+        end: datetime | None,
+    ) -> None:
+        self.row, self.names, self.departures = row, names, departures
+        self.groups, self.members, self.assignments = groups, members, assignments
+        self.end = end
+        self.started: datetime = row["started_at"]
+        self.triggers: list[str] = list(row["trigger_members"] or ())
+
+    def sentences(self, cause: str) -> list[str]:
+        """The sentences for one cause."""
+        made: Mapping[str, Callable[[], list[str]]] = {
+            fields.JOINED: self._joined,
+            fields.LEFT: self._left,
+            fields.REBALANCE_TIMEOUT: self._too_slow,
+            fields.SUBSCRIPTION: self._subscription,
+            fields.ASSIGNOR: self._assignor,
+            fields.TOPICS: self._topics,
+            fields.REGEX: self._regex,
+            fields.UPGRADED: lambda: [
+                "the group was upgraded from the classic protocol" + self._by()
+            ],
+            fields.DOWNGRADED: lambda: ["the group went back to the classic protocol" + self._by()],
+            fields.REPLACED: self._replaced,
+            fields.REJOINED: lambda: [f"{self._who(self.triggers)} rejoined"],
+            fields.UNKNOWN: lambda: ["not known: the records show nothing that requires it"],
+        }
+        return made[cause]() if cause in made else [cause]
+
+    def _who(self, members: Sequence[str]) -> str:
+        """Members, with host and client id if there are few."""
+        if not members:
+            return "a member"
+        shown = self.names.full if len(members) <= 2 else self.names.name
+        return listing(map(shown, members))
+
+    def _by(self) -> str:
+        return f" ({self._who(self.triggers)})" if self.triggers else ""
+
+    def _joined(self) -> list[str]:
+        joined = list(self.row["joined"] or self.triggers)
+        return [f"{self._who(joined)} joined"]
+
+    def _left(self) -> list[str]:
+        left = list(self.row["left"] or self.triggers)
+        few = len(left) <= 3
+        told = [name for name in left if few and name in self.departures]
+        sentences = []
+        for name in told:
+            evidence = self.departures[name].sentence(self.row["likely"])
+            sentences.append(f"{self.names.full(name)} left or its session expired; {evidence}")
+        rest = [name for name in left if name not in told]
+        if rest:
+            whose = "its session" if len(rest) == 1 else "their sessions"
+            likely = (
+                f"; probably {self.row['likely']}" if self.row["likely"] else self._verdicts(rest)
+            )
+            sentences.append(f"{self._who(rest)} left or {whose} expired{likely}")
+        return sentences
+
+    def _verdicts(self, members: Sequence[str]) -> str:
+        """What the commits of many members say."""
+        verdicts = Counter(
+            self.departures[name].likely for name in members if name in self.departures
+        )
+        parts = [f"{number} probably {likely}" for likely, number in verdicts.items() if likely]
+        return f"; to judge by their last commits, {listing(parts)}" if parts else ""
+
+    def _too_slow(self) -> list[str]:
+        gone = list(self.triggers or self.row["left"] or ())
+        held = sorted(
+            {
+                place(row)
+                for row in self.assignments
+                if row["member_id"] in gone
+                and row["role"] == "pending_revocation"
+                and held_before(row, self.started)
+            }
+        )
+        what = f"{listing(f'{topic}-{number}' for topic, number in held)}" if held else "partitions"
+        return [
+            f"{self._who(gone)} did not give up {what} within the rebalance timeout and was removed"
+        ]
+
+    def _subscription(self) -> list[str]:
+        sentences = []
+        for name in self.triggers[:3]:
+            before = self._member(name, lambda row: held_before(row, self.started))
+            after = self._member(name, self._holds_after)
+            change = _subscription_change(before, after) if before and after else ""
+            sentences.append(f"{self.names.full(name)} changed its subscription{change}")
+        rest = self.triggers[3:]
+        if rest:
+            sentences.append(f"so did {count(len(rest), 'other')}")
+        return sentences or ["a member changed its subscription"]
+
+    def _member(self, name: str, when: Callable[[Row], bool]) -> Row | None:
+        return next((r for r in self.members if r["member_id"] == name and when(r)), None)
+
+    def _holds_after(self, row: Row) -> bool:
+        """True if a row is true after the record of the epoch."""
+        return holds_after(row, self.row["from_offset"])
+
+    def _assignor(self) -> list[str]:
+        before = next((r["assignor"] for r in self.groups if held_before(r, self.started)), None)
+        after = next((r["assignor"] for r in self.groups if self._holds_after(r)), None)
+        known = before and after and before != after
+        return [
+            f"the assignor changed from {before} to {after}" if known else "the assignor changed"
+        ]
+
+    def _topics(self) -> list[str]:
+        if change := self._target_change():
+            return [f"a subscribed topic changed: {change}"]
+        return [
+            "the metadata of a subscribed topic changed (partitions, racks, or the topic itself)"
+        ]
+
+    def _regex(self) -> list[str]:
+        patterns = sorted(
+            {
+                row["subscribed_regex"]
+                for row in self.members
+                if row["subscribed_regex"] and held_before(row, self.started)
+            }
+        )
+        which = (
+            f"the regular expression {patterns[0]}"
+            if len(patterns) == 1
+            else "a regular expression"
+        )
+        change = self._target_change()
+        return [f"{which} matched other topics than before" + (f": {change}" if change else "")]
+
+    def _target_change(self) -> str:
+        """How the topics in the target assignment differ from those before."""
+        rows = [row for row in self.assignments if row["role"] == TARGET]
+        before = {place(row) for row in rows if held_before(row, self.started)}
+        new = {place(row) for row in rows if self._is_target_of_epoch(row)}
+        grown = Counter(topic for topic, _ in new - before)
+        sizes = Counter(topic for topic, _ in before)
+        parts = [
+            f"{topic} now has {sizes[topic] + more:,} partitions instead of {sizes[topic]:,}"
+            if sizes[topic]
+            else f"{topic} ({count(more, 'partition')}) is new"
+            for topic, more in sorted(grown.items())
+        ]
+        return listing(parts)
+
+    def _is_target_of_epoch(self, row: Row) -> bool:
+        return row["valid_to"] is None if self.end is None else held_before(row, self.end)
+
+    def _replaced(self) -> list[str]:
+        new = list(self.row["joined"] or self.triggers)
+        if not new:
+            return ["a static member was replaced by a new process with the same instance id"]
+        return [f"{self._who(new)} replaced a static member that had the same instance id"]
+
+
+def _subscription_change(before: Row, after: Row) -> str:
+    """``: added payments, removed audit``"""
+    old, new = (set(row["subscribed_topics"] or ()) for row in (before, after))
+    parts = []
+    if new - old:
+        parts.append(f"added {listing(sorted(new - old))}")
+    if old - new:
+        parts.append(f"removed {listing(sorted(old - new))}")
+    if before["subscribed_regex"] != after["subscribed_regex"]:
+        parts.append(f"pattern {after['subscribed_regex'] or 'none'}")
+    if before["assignor"] != after["assignor"]:
+        parts.append(f"assignor {after['assignor'] or 'none'}")
+    return f": {', '.join(parts)}" if parts else ""

@@ -1,0 +1,215 @@
+"""What happened in a group, in order; and who owned a partition, in order.
+
+Both are made from rows of the history tables of one group. Rows that were true for no time are left
+out, and a row follows another one if it begins at the time when that one ends: the records of one
+operation of the coordinator have one timestamp, and what was true between them happened to nobody.
+An operation that converts a group, for example, deletes it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, Place, Row, place
+
+KNOWN, CREATED, DELETED, EPOCH = "known", "created", "deleted", "epoch"
+PRESENT, JOINED, GONE = "present", "joined", "gone"
+GOT, MUST_GIVE_UP, GAVE_UP = "got", "must_give_up", "gave_up"
+EVENTS = {
+    KNOWN: "the history begins here: earlier records are missing",
+    CREATED: "the group was created",
+    DELETED: "the group was deleted, or its history ends at missing records",
+    EPOCH: "the group has a new epoch",
+    PRESENT: "the member was in the group when the requested time began",
+    JOINED: "the member joined",
+    GONE: "the member left, expired or was removed",
+    GOT: "the member got partitions",
+    MUST_GIVE_UP: "the member was told to give up partitions, and still owns them",
+    GAVE_UP: "the member gave up partitions, or lost them",
+}
+"""The kinds of events."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened at a record of the topic. ``epoch`` is the group's epoch after the
+    operation that it belongs to. ``member_id`` is None if it concerns the group."""
+
+    at: datetime
+    offset: int
+    kind: str
+    member_id: str | None = None
+    partitions: tuple[Place, ...] = ()
+    epoch: int | None = None
+
+
+def events(
+    groups: Sequence[Row],
+    members: Sequence[Row],
+    assignments: Sequence[Row],
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> list[Event]:
+    """The events from ``since`` to before ``until`` in the order of their records. Members that
+    were there at ``since`` come first, with what they owned."""
+    groups, members, assignments = map(lasting, (groups, members, assignments))
+    found = [*_of_group(groups), *_of_members(members), *_of_partitions(assignments)]
+    if since is not None:
+        present = _present(members, assignments, since)
+        found = [*present, *(one for one in found if one.at >= since)]
+    if until is not None:
+        found = [one for one in found if one.at < until]
+    order = list(EVENTS)
+    merged = _merge(sorted(found, key=lambda one: (one.offset, order.index(one.kind))))
+    return list(_with_epochs(merged, groups))
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """A time in which a member owned a partition, or in which nobody did (``member_id`` None).
+
+    ``end`` is None if it lasts. ``giving_up``: the member had been told to give up the partition
+    and had not confirmed it yet. ``known_from`` is set if the beginning was not seen."""
+
+    start: datetime
+    end: datetime | None
+    member_id: str | None
+    giving_up: bool = False
+    known_from: datetime | None = None
+
+
+def owners(rows: Iterable[Row]) -> list[Ownership]:
+    """The owners of one partition in one group, in order, and the times between them without one.
+    ``rows`` are of `assignment_history`, of that group and partition.
+
+    In a share group, several members may own it at the same time.
+    """
+    joined: list[Ownership] = []
+    for row in lasting(rows):
+        if row["role"] not in (ASSIGNED, PENDING):
+            continue
+        pending = row["role"] == PENDING
+        times = row["valid_from"], row["valid_to"]
+        one = Ownership(*times, row["member_id"], pending, row["known_from"])
+        same = next(
+            (
+                number
+                for number, other in enumerate(joined)
+                if (other.member_id, other.giving_up, other.end)
+                == (one.member_id, pending, one.start)
+            ),
+            None,
+        )
+        if same is None:
+            joined.append(one)
+        else:
+            joined[same] = replace(joined[same], end=one.end)
+    found: list[Ownership] = []
+    until: datetime | None = None
+    for one in joined:
+        if until is not None and until < one.start and one.known_from is None:
+            found.append(Ownership(until, one.start, None))
+        found.append(one)
+        until = max(until or one.start, one.end or END)
+    if until is not None and until != END:
+        found.append(Ownership(until, None, None))
+    return found
+
+
+def lasting(rows: Iterable[Row]) -> list[Row]:
+    """The rows that were true for some time, in the order of their offsets."""
+    found = [row for row in rows if row["valid_from"] != row["valid_to"]]
+    return sorted(found, key=lambda row: row["from_offset"])
+
+
+def _holds(row: Row, before: datetime) -> bool:
+    """True if the row was true just before a time."""
+    return bool(row["valid_from"] < before <= (row["valid_to"] or END))
+
+
+def _of_group(rows: Sequence[Row]) -> Iterator[Event]:
+    before: Row | None = None
+    for row in rows:
+        follows = before is not None and before["valid_to"] == row["valid_from"]
+        if before is not None and not follows:
+            yield Event(before["valid_to"], before["to_offset"], DELETED)
+        if not follows:
+            kind = CREATED if row["known_from"] is None else KNOWN
+            yield Event(row["valid_from"], row["from_offset"], kind)
+        elif before is not None and before["epoch"] != row["epoch"]:
+            yield Event(row["valid_from"], row["from_offset"], EPOCH)
+        before = row
+    if before is not None and before["to_offset"] is not None:
+        yield Event(before["valid_to"], before["to_offset"], DELETED)
+
+
+def _of_members(rows: Sequence[Row]) -> Iterator[Event]:
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["member_id"], []).append(row)
+    for member_id, intervals in runs.items():
+        for before, row in zip([None, *intervals], intervals, strict=False):
+            if before is None or before["valid_to"] != row["valid_from"]:
+                kind = JOINED if row["known_from"] is None else PRESENT
+                yield Event(row["valid_from"], row["from_offset"], kind, member_id)
+        for row, after in zip(intervals, [*intervals[1:], None], strict=False):
+            ended = row["valid_to"] is not None
+            if ended and (after is None or after["valid_from"] != row["valid_to"]):
+                yield Event(row["valid_to"], row["to_offset"], GONE, member_id)
+
+
+def _of_partitions(rows: Sequence[Row]) -> Iterator[Event]:
+    held = [row for row in rows if row["role"] in (ASSIGNED, PENDING)]
+    ends = {(row["member_id"], place(row), row["valid_to"]) for row in held}
+    starts = {(row["member_id"], place(row), row["valid_from"]) for row in held}
+    for row in held:
+        member, where = row["member_id"], place(row)
+        continued = (member, where, row["valid_from"]) in ends
+        start = row["valid_from"], row["from_offset"]
+        if row["role"] == PENDING:
+            yield Event(*start, MUST_GIVE_UP, member, (where,))
+        if not continued and row["known_from"] is None:
+            yield Event(*start, GOT, member, (where,))
+        if row["to_offset"] is not None and (member, where, row["valid_to"]) not in starts:
+            yield Event(row["valid_to"], row["to_offset"], GAVE_UP, member, (where,))
+
+
+def _present(
+    members: Sequence[Row], assignments: Sequence[Row], since: datetime
+) -> Iterator[Event]:
+    owned: dict[str, list[Place]] = {}
+    for row in assignments:
+        if row["role"] in (ASSIGNED, PENDING) and _holds(row, since):
+            owned.setdefault(row["member_id"], []).append(place(row))
+    for row in sorted(members, key=lambda row: str(row["member_id"])):
+        if _holds(row, since):
+            mine = tuple(sorted(owned.get(row["member_id"], ())))
+            yield Event(since, -1, PRESENT, row["member_id"], mine)
+
+
+def _merge(found: Iterable[Event]) -> Iterator[Event]:
+    """``found`` with one event in place of several that only differ in their partitions."""
+    last: Event | None = None
+    for one in found:
+        if last is not None and replace(one, partitions=()) == replace(last, partitions=()):
+            places = tuple(sorted({*last.partitions, *one.partitions}))
+            last = replace(last, partitions=places)
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
+
+
+def _with_epochs(found: Iterable[Event], groups: Sequence[Row]) -> Iterator[Event]:
+    """``found`` with the epoch of the group after the operation that an event belongs to. Both are
+    in the order of time."""
+    number, epoch = 0, None
+    for one in found:
+        while number < len(groups) and groups[number]["valid_from"] <= one.at:
+            epoch = groups[number]["epoch"]
+            number += 1
+        yield replace(one, epoch=epoch)

@@ -1,0 +1,129 @@
+"""Did a member leave, or did its session expire?
+
+Both write the same records. What differs is what happened before: a client that closes cleanly
+commits first, and a member whose session expires has sent nothing for the session timeout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kip848_spark.insight.phrases import between, duration
+
+DEFAULT_SESSION_TIMEOUT_MS = 45_000
+"""The session timeout of consumer groups by the broker's default
+(`group.consumer.session.timeout.ms`, Kafka 4.0 to 4.3)."""
+HEARTBEAT_INTERVAL_MS = 5_000
+"""The heartbeat interval of consumer groups by the broker's default. The last heartbeat may be this
+much older than the last commit."""
+CLEAN_CLOSE_MS = 5_000
+"""A last commit that is not older than this means that the client was running."""
+AT_CLOSE_MS = 1_000
+"""A commit that is not older than this was made when the client closed."""
+_JUST_MS = 500
+REGULAR = 2
+"""A silence is a sign if it lasts this many times the usual interval between commits."""
+
+LEFT, EXPIRED = "left", "expired"
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A member that is gone, and what its commits say.
+
+    ``removed_at`` is the time of its tombstone, ``owned`` the number of partitions that it owned.
+    ``last_commit_at`` is the time of the last commit of these partitions before. ``usual_ms`` is
+    the median time between two commits of one partition during the minutes before (None: too few).
+    ``session_timeout_ms`` is None if the records do not give it.
+    """
+
+    member_id: str
+    removed_at: datetime
+    owned: int
+    last_commit_at: datetime | None = None
+    usual_ms: float | None = None
+    session_timeout_ms: int | None = None
+    classic: bool = False
+
+    @property
+    def silent_ms(self) -> float | None:
+        """The time from the last commit to the removal."""
+        if self.last_commit_at is None:
+            return None
+        return max(0.0, between(self.last_commit_at, self.removed_at))
+
+    @property
+    def likely(self) -> str | None:
+        """`LEFT`, `EXPIRED`, or None if the commits do not decide."""
+        silent = self.silent_ms
+        if silent is None:
+            return None
+        if silent <= CLEAN_CLOSE_MS:
+            # A cluster may allow short sessions: then a member that misses its commits was gone.
+            return LEFT if silent <= max(AT_CLOSE_MS, REGULAR * (self.usual_ms or 0)) else None
+        return EXPIRED if self._silent_for_a_session and self._commits_regularly else None
+
+    def sentence(self, likely: str | None = None) -> str:
+        """The evidence and the conclusion in words. ``likely`` is a conclusion that was drawn from
+        other evidence and has precedence."""
+        verdict = likely or self.likely
+        words = self._evidence(verdict)
+        if verdict is None:
+            return words
+        return f"{words}: probably {verdict}" if words else f"probably {verdict}"
+
+    def _evidence(self, verdict: str | None) -> str:
+        silent = self.silent_ms
+        if silent is None:
+            if verdict is not None:
+                return ""
+            return (
+                "no commit of its partitions is on record, so it is not known which"
+                if self.owned
+                else "it owned no partition, so no commit tells which"
+            )
+        words = f"its last commit was {duration(silent)} before"
+        if silent < _JUST_MS:
+            words = "it committed just before"
+        if verdict == EXPIRED:
+            return f"{words} (session timeout {self._session})"
+        if verdict == LEFT:
+            return words
+        if self.classic and self._silent_for_a_session:
+            return (
+                f"{words}, and the rebalance of a classic group may have taken a part of this time"
+            )
+        if self._silent_for_a_session:
+            return f"{words}, but it commits too seldom to tell which"
+        return f"{words}, which does not tell which (session timeout {self._session})"
+
+    @property
+    def _session(self) -> str:
+        if self.session_timeout_ms is None:
+            return f"{duration(DEFAULT_SESSION_TIMEOUT_MS)}, assumed"
+        return duration(self.session_timeout_ms)
+
+    @property
+    def _silent_for_a_session(self) -> bool:
+        session = self.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
+        return (self.silent_ms or 0) >= session - min(HEARTBEAT_INTERVAL_MS, session / 3)
+
+    @property
+    def _commits_regularly(self) -> bool:
+        usual = self.usual_ms
+        return not self.classic and usual is not None and usual * REGULAR <= (self.silent_ms or 0)
+
+    def described(self) -> dict[str, Any]:
+        """The departure as plain values."""
+        return {
+            "member_id": self.member_id,
+            "removed_at": self.removed_at,
+            "last_commit_at": self.last_commit_at,
+            "silent_ms": self.silent_ms,
+            "usual_commit_interval_ms": self.usual_ms,
+            "session_timeout_ms": self.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS,
+            "session_timeout_assumed": self.session_timeout_ms is None,
+            "likely": self.likely,
+        }

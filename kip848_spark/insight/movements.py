@@ -1,0 +1,241 @@
+"""Which partitions changed their owner, who had to give some up, and how long partitions had no
+owner.
+
+A partition is one of a topic; in a streams group, the active task of a subtopology. Members of a
+share group do not own partitions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.insight.array_functions import is_run_start, points_in_intervals, sum_by_code
+from kip848_spark.insight.control_log import (
+    CONSUMER,
+    CURRENT,
+    MEMBER,
+    STREAMS,
+    TARGET,
+    ControlLog,
+)
+from kip848_spark.insight.convergence import Membership
+from kip848_spark.state import kinds
+from kip848_spark.state.carried import parent_rows
+from kip848_spark.state.codes import factorize, factorize_pairs
+from kip848_spark.wire.array_types import Int64Array
+
+
+class Intervals(NamedTuple):
+    """For how long a member had a partition: int64[intervals] each."""
+
+    place: Int64Array
+    """The partition: distinct for each topic and number, whatever the group."""
+    member: Int64Array
+    begin: Int64Array
+    """The position of the record that gave it."""
+    end: Int64Array
+    """The position of the record that took it, or the end of the life."""
+
+
+class Places(NamedTuple):
+    """The partitions in the assignments of a log."""
+
+    assigned: Intervals
+    pending: Intervals
+    """Partitions that a member has to give up, and has not given up yet."""
+    target: Intervals
+
+
+_FIELDS = (
+    (kinds.CURRENT, CURRENT, CONSUMER, "assigned_partitions", "topic_id"),
+    (kinds.CURRENT, CURRENT, CONSUMER, "partitions_pending_revocation", "topic_id"),
+    (kinds.TARGET, TARGET, CONSUMER, "topic_partitions", "topic_id"),
+    (kinds.STREAMS_CURRENT, CURRENT, STREAMS, "active_tasks", "subtopology_id"),
+    (kinds.STREAMS_CURRENT, CURRENT, STREAMS, "active_tasks_pending_revocation", "subtopology_id"),
+    (kinds.STREAMS_TARGET, TARGET, STREAMS, "active_tasks", "subtopology_id"),
+)
+"""The kind, role and type of the records that list partitions, the field with the list, and the
+field that names the topic."""
+
+
+def find_places(log: ControlLog, current: Int64Array, current_end: Int64Array) -> Places:
+    """The partitions in the assignments of a log. ``current``, ``current_end``: see
+    `Membership`."""
+    targets = np.flatnonzero((log.role == TARGET) | ((log.role == MEMBER) & log.tombstone))
+    target, target_end = log.next_of_member(targets)
+    elements = []
+    for kind, role, type_, field, topic in _FIELDS:
+        order = target if role == TARGET else current
+        index = np.flatnonzero(
+            (log.role[order] == role) & (log.type[order] == type_) & ~log.tombstone[order]
+        )
+        elements.append(_explode(log, kind, field, topic, order[index], index))
+    topics = factorize(pa.concat_arrays([topic for topic, _, _ in elements]))
+    numbers = np.concatenate([number for _, number, _ in elements])
+    width = int(numbers.max(initial=0)) + 1
+    ends = np.cumsum([len(index) for _, _, index in elements])
+    place = np.split(topics * width + numbers, ends[:-1])
+    found = []
+    for part in range(3):
+        order, end = (target, target_end) if part == 2 else (current, current_end)
+        index = np.concatenate([elements[part][2], elements[part + 3][2]])
+        places = np.concatenate([place[part], place[part + 3]])
+        found.append(_intervals(log, order, end, index, places))
+    return Places(*found)
+
+
+def _explode(
+    log: ControlLog, kind: str, field: str, topic: str, positions: Int64Array, index: Int64Array
+) -> tuple[pa.Array, Int64Array, Int64Array]:
+    """The topic (string), the number and the element of ``index`` of each partition in the records
+    at ``positions``."""
+    lists = log.field(kind, field, positions)
+    row = index[parent_rows(lists)]
+    topics = pc.list_flatten(lists)
+    partitions = pc.struct_field(topics, "partitions")
+    parent = parent_rows(partitions)
+    names = pc.struct_field(topics, topic).cast(pa.string()).take(pa.array(parent))
+    number = pc.list_flatten(partitions).fill_null(0).to_numpy(zero_copy_only=False)
+    return names, np.asarray(number, np.int64), row[parent]
+
+
+def _intervals(
+    log: ControlLog, order: Int64Array, end: Int64Array, index: Int64Array, place: Int64Array
+) -> Intervals:
+    """Joins the partitions of consecutive records of a member. ``index`` is the element of
+    ``order`` that each partition is in."""
+    code = factorize_pairs(log.member[order[index]], place)
+    by_code = np.lexsort((index, code))
+    code, index, place = code[by_code], index[by_code], place[by_code]
+    starts = is_run_start(code)
+    starts[1:] |= index[1:] > index[:-1] + 1
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(code))[: len(first)] - 1
+    return Intervals(
+        place[first], log.member[order[index[first]]], order[index[first]], end[index[last]]
+    )
+
+
+class Moves(NamedTuple):
+    """Counts for each rebalance: int64[rebalances] each; -1 where no target was computed."""
+
+    moved: Int64Array
+    minimal: Int64Array
+    revoked: Int64Array
+
+
+def count_moves(
+    before: Int64Array,
+    after: Int64Array,
+    places: Places,
+    membership: Membership,
+) -> Moves:
+    """The partitions that a rebalance moves. ``before`` and ``after`` (int64[rebalances]): the
+    positions whose owners and whose target are compared; ``after`` is -1 without a target.
+
+    A partition is moved if it had an owner before and another member has it in the target.
+    Partitions without an owner before, and those that are in no target, are not moved. It is
+    revoked if its owner is still a member and does not have it in the target.
+
+    ``minimal`` is the number of moves that any target needs in which each member gets as many
+    partitions as in this one: a member that stays keeps at most as many of its partitions as its
+    target has, so the others move, and so do those whose owner is gone. A target that lets every
+    member keep that many reaches it, if each member may have each partition; else it is a lower
+    bound."""
+    valid = np.flatnonzero(after >= 0)
+    count = len(before)
+    owned = [np.concatenate(two) for two in zip(places.assigned, places.pending, strict=True)]
+    interval, at = points_in_intervals(owned[2], owned[3], before[valid])
+    target, point = points_in_intervals(
+        places.target.begin, places.target.end, np.maximum.accumulate(after[valid])
+    )
+    rebalance, owner = valid[at], owned[1][interval]
+    width = int(max(owned[0].max(initial=0), places.target.place.max(initial=0))) + 1
+    owned_key = rebalance * width + owned[0][interval]
+    target_key = valid[point] * width + places.target.place[target]
+    by_key = np.lexsort((places.target.begin[target], target_key))
+    target_key, new_owner = target_key[by_key], places.target.member[target[by_key]]
+    found = np.minimum(np.searchsorted(target_key, owned_key), max(len(target_key) - 1, 0))
+    in_target = np.zeros(len(owned_key), bool)
+    keeps = np.zeros(len(owned_key), bool)
+    if len(target_key):
+        in_target = target_key[found] == owned_key
+        keeps = in_target & (new_owner[found] == owner)
+    stays = membership.is_present(owner, after[rebalance])
+    moved = np.bincount(rebalance[in_target & ~keeps], minlength=count)
+    revoked = np.bincount(rebalance[stays & ~keeps], minlength=count)
+
+    orphaned = np.bincount(rebalance[in_target & ~stays], minlength=count)
+    of_stayers = in_target & stays
+    most = int(max(owner.max(initial=0), new_owner.max(initial=0))) + 1
+    has, had = np.unique(rebalance[of_stayers] * most + owner[of_stayers], return_counts=True)
+    gets, share = np.unique(target_key // width * most + new_owner, return_counts=True)
+    spot = np.minimum(np.searchsorted(gets, has), max(len(gets) - 1, 0))
+    target_size = np.where(gets[spot] == has, share[spot], 0) if len(gets) else 0 * had
+    excess = sum_by_code(np.maximum(had - target_size, 0), has // most, count)
+    unknown = after < 0
+    return Moves(*(np.where(unknown, -1, n) for n in (moved, orphaned + excess, revoked)))
+
+
+class Stretches(NamedTuple):
+    """From when to when rebalances last: int64[rebalances] each."""
+
+    before: Int64Array
+    """The position of the last record before."""
+    start: Int64Array
+    """The time (us) of the beginning."""
+    end: Int64Array
+    """The position of the last record."""
+    stop: Int64Array
+    """The time (us) of the end."""
+
+
+def unowned_time(log: ControlLog, assigned: Intervals, stretches: Stretches) -> Int64Array:
+    """int64[rebalances]: the time (ms) that partitions had no member that they were assigned to,
+    summed over partitions. Partitions count that were assigned before the rebalance, or are
+    assigned before its end."""
+    count = len(stretches.before)
+    code, first, last = _join_overlapping(log, assigned)
+    if not len(code):
+        return np.zeros(count, np.int64)
+    # The rebalances whose begin lies after the end of the one before, up to the end of this one.
+    since = np.append(0, last[:-1])
+    since = np.where(is_run_start(code), log.life_first[log.life[first]], since)
+    interval, rebalance = points_in_intervals(since, last, stretches.before)
+    wanted = first[interval] <= stretches.end[rebalance]
+    interval, rebalance = interval[wanted], rebalance[wanted]
+
+    of_life = log.life_last[log.life[first]]
+    open_ended = last > of_life
+    opened = log.time[first]
+    closed = np.where(open_ended, np.iinfo(np.int64).max, log.time[np.minimum(last, of_life)])
+    duration = np.where(open_ended, 0, closed - opened)
+    total = np.cumsum(duration) - duration  # owned time before each interval, over all partitions
+    key = code * (log.count + 1) + first
+    until_key = code[interval] * (log.count + 1) + stretches.end[rebalance]
+    final = np.maximum(np.searchsorted(key, until_key, "right") - 1, interval)
+    start_time, stop_time = stretches.start[rebalance], stretches.stop[rebalance]
+    until = total[final] + np.maximum(np.minimum(closed[final], stop_time) - opened[final], 0)
+    before = total[interval] + np.maximum(start_time - opened[interval], 0)
+    unowned = np.maximum(stop_time - start_time - (until - before), 0)
+    return sum_by_code(unowned // 1000, rebalance, count)
+
+
+def _join_overlapping(
+    log: ControlLog, assigned: Intervals
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """When each partition had an owner: a code for the partition in its life, the position where
+    this begins and where it ends, sorted. In a valid log no two members own a partition."""
+    code = factorize_pairs(log.life[assigned.begin], assigned.place)
+    order = np.lexsort((assigned.begin, code))
+    code, first, last = code[order], assigned.begin[order], assigned.end[order]
+    width = log.count + 2
+    reach = np.maximum.accumulate(code * width + last)
+    starts = is_run_start(code)
+    starts[1:] |= code[1:] * width + first[1:] > reach[:-1]
+    at = np.flatnonzero(starts)
+    last_of = np.append(at[1:], len(code))[: len(at)] - 1
+    return code[at], first[at], reach[last_of] - code[at] * width

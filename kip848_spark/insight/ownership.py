@@ -1,0 +1,102 @@
+"""Who owned which partition, from rows of `assignment_history` of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Row = Mapping[str, Any]
+Place = tuple[str, int]
+"""A partition of a topic: the topic's name, and the number."""
+
+ASSIGNED, PENDING, TARGET = "assigned", "pending_revocation", "target"
+END = datetime.max.replace(tzinfo=UTC)
+"""Stands for the end of an interval that has not ended."""
+
+
+@dataclass(frozen=True)
+class Unowned:
+    """A time without owner of a partition that had one before. ``end`` is None if there is no
+    owner yet."""
+
+    place: Place
+    start: datetime
+    end: datetime | None
+
+
+def place(row: Row) -> Place:
+    """The partition of a row. A topic whose name is not known is named by its id."""
+    return row["topic"] or row["topic_id"] or "?", row["topic_partition"]
+
+
+def held_before(row: Row, time: datetime) -> bool:
+    """True if the row was true just before a time. The records of one operation of the coordinator
+    have the same time, so this is the state before the operation."""
+    return bool(row["valid_from"] < time <= (row["valid_to"] or END))
+
+
+def holds_after(row: Row, offset: int) -> bool:
+    """True if the row was true after the record at ``offset``."""
+    return row["from_offset"] <= offset and (row["to_offset"] is None or row["to_offset"] > offset)
+
+
+def owned_before(rows: Iterable[Row], member_id: str, time: datetime) -> list[Place]:
+    """The partitions that a member owned just before a time, sorted."""
+    return sorted(
+        {
+            place(row)
+            for row in rows
+            if row["member_id"] == member_id
+            and row["role"] in (ASSIGNED, PENDING)
+            and held_before(row, time)
+        }
+    )
+
+
+def given_up(rows: Iterable[Row], member_id: str, start: datetime, end: datetime) -> list[Place]:
+    """The partitions that a member had to give up between two times, sorted."""
+    return sorted(
+        {
+            place(row)
+            for row in rows
+            if row["member_id"] == member_id
+            and row["role"] == PENDING
+            and row["valid_from"] <= end
+            and (row["valid_to"] or END) >= start
+        }
+    )
+
+
+def times_without_owner(
+    rows: Iterable[Row], start: datetime, end: datetime | None
+) -> list[Unowned]:
+    """The times within ``start`` and ``end`` (None: no end) in which a partition had no owner after
+    it had one, the longest first. As in ``unowned_ms`` of the table `rebalances`, a member does not
+    own a partition that it was told to give up."""
+    owners: dict[Place, list[Row]] = {}
+    for row in rows:
+        if row["role"] == ASSIGNED:
+            owners.setdefault(place(row), []).append(row)
+    found = []
+    for where, intervals in owners.items():
+        intervals.sort(key=lambda row: row["from_offset"])
+        until: datetime | None = intervals[0]["valid_to"]
+        for row in intervals[1:]:
+            if until is None:
+                break
+            found.append(Unowned(where, until, row["valid_from"]))
+            until = None if row["valid_to"] is None else max(until, row["valid_to"])
+        if until is not None:
+            found.append(Unowned(where, until, None))
+    last = end or END
+    cut = [
+        Unowned(
+            one.place, max(one.start, start), one.end if end is None else min(one.end or END, end)
+        )
+        for one in found
+        if one.start <= last and (one.end or END) > start
+    ]
+    lasting = [one for one in cut if one.end is None or one.end > one.start]
+    return sorted(lasting, key=lambda one: (one.start - (one.end or END), one.place))

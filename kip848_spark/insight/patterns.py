@@ -1,0 +1,364 @@
+"""Patterns of rebalances: rolling restarts, scaling, restart loops, storms.
+
+They are found when a lake is read, in the rebalances of a time that a user asks for. A client is
+recognized by its instance id, else by its client id and host, else by its member id."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kip848_spark.insight.partition_trouble import (
+    OFFSETS_PARTITION,
+    find_partition_trouble,
+    minutes,
+)
+from kip848_spark.wire.tables import TIMESTAMP
+
+ROLLING_RESTART = "rolling_restart"
+SCALE_OUT = "scale_out"
+SCALE_IN = "scale_in"
+RESTART_LOOP = "restart_loop"
+POLL_INTERVAL_LOOP = "poll_interval_loop"
+STORM = "storm"
+PATTERNS = (
+    OFFSETS_PARTITION,
+    POLL_INTERVAL_LOOP,
+    RESTART_LOOP,
+    ROLLING_RESTART,
+    SCALE_IN,
+    SCALE_OUT,
+    STORM,
+)
+"""The values of the column ``pattern``."""
+
+PATTERN_FIELDS: dict[str, pa.DataType] = {
+    "pattern": pa.string(),
+    "group_id": pa.string(),
+    "partition": pa.int32(),
+    "since": TIMESTAMP,
+    "until": TIMESTAMP,
+    "count": pa.int32(),
+    "members": pa.list_(pa.string()),
+    "episode_ids": pa.list_(pa.string()),
+    "explanation": pa.string(),
+}
+"""The columns of the table of patterns, and their Arrow types. ``group_id`` is null for
+`OFFSETS_PARTITION`; ``count`` are the members, returns, rebalances or groups that the explanation
+counts; ``members`` are member ids."""
+
+BURST_GAP = timedelta(minutes=5)
+"""Changes of a group's members that follow each other within this time belong together."""
+LOOP_TIMES = 3
+LOOP_WINDOW = timedelta(hours=1)
+"""A client that comes back this often in this time is in a restart loop."""
+POLL_TIMES = 2
+DEFAULT_REBALANCE_TIMEOUT_MS = 300_000
+"""The default of ``max.poll.interval.ms``, which clients send as their rebalance timeout."""
+POLL_TOLERANCE, POLL_EXTRA_MS = 0.1, 10_000
+"""A stay is as long as the rebalance timeout if it is longer by at most this share and time."""
+STORM_TIMES = 10
+STORM_WINDOW = timedelta(minutes=10)
+
+Row = dict[str, Any]
+_COLUMNS = (
+    "partition",
+    "group_id",
+    "type",
+    "started_at",
+    "joined",
+    "left",
+    "members",
+    "episode_id",
+    "from_offset",
+)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A client that came (1) or went (-1)."""
+
+    at: datetime
+    step: int
+    client: str
+    member: str
+    episode: str
+
+
+def find_patterns(
+    rebalances: pa.Table,
+    members: pa.Table | None = None,
+    rebalance_timeouts: Mapping[str, int] | None = None,
+) -> pa.Table:
+    """The patterns in rows of `rebalances`, of any groups: the columns `PATTERN_FIELDS`, sorted by
+    time.
+
+    ``members`` are rows of `member_history` or `members` of these groups; without them, a client
+    is not recognized under another member id. ``rebalance_timeouts`` are in ms, by member id."""
+    clients = _clients(members)
+    groups: dict[tuple[int, str], list[Row]] = defaultdict(list)
+    ordered = rebalances.select(list(_COLUMNS)).sort_by("from_offset")
+    for row in ordered.to_pylist():
+        groups[row["partition"], row["group_id"]].append(row)
+    crowds = _crowds(members)
+    found: list[Row] = []
+    for (partition, group_id), rows in groups.items():
+        changes = list(_changes(rows, clients.get(group_id, {})))
+        of_group = [
+            *_bursts(rows, changes),
+            *_loops(changes, crowds.get(group_id, {}), rebalance_timeouts or {}),
+        ]
+        of_group += _storms(rows, of_group)
+        found += [row | {"group_id": group_id, "partition": partition} for row in of_group]
+    found += find_partition_trouble(rebalances)
+    found.sort(key=lambda row: (row["since"], row["pattern"], row["group_id"] or ""))
+    return pa.Table.from_pylist(found, schema=pa.schema(list(PATTERN_FIELDS.items())))
+
+
+def _pattern(
+    name: str, changes: Sequence[_Change], count: int, explanation: str, **more: Any
+) -> Row:
+    return {
+        "pattern": name,
+        "since": changes[0].at,
+        "until": changes[-1].at,
+        "count": count,
+        "members": sorted({change.member for change in changes}),
+        "episode_ids": list(dict.fromkeys(change.episode for change in changes)),
+        "explanation": explanation,
+        **more,
+    }
+
+
+def _clients(members: pa.Table | None) -> dict[str, dict[str, str]]:
+    """The client of each member id, by group."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    if members is None:
+        return found
+    for row in members.select(_OF_CLIENT).to_pylist():
+        found[row["group_id"]][row["member_id"]] = _client(row)
+    return found
+
+
+_OF_CLIENT = ["group_id", "member_id", "instance_id", "client_id", "client_host"]
+
+
+def _client(row: Row) -> str:
+    if row["instance_id"]:
+        return f"instance {row['instance_id']}"
+    if not row["client_id"]:
+        return str(row["member_id"])
+    host = (row["client_host"] or "").lstrip("/")
+    return f"{row['client_id']} on {host}" if host else str(row["client_id"])
+
+
+def _crowds(members: pa.Table | None) -> dict[str, Counter[str]]:
+    """The largest number of members that a client had at a time, by group."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    if members is None or "valid_from" not in members.column_names:
+        return found
+    # A member has several rows if it changes, so they are joined.
+    lives: dict[tuple[str, str], list[tuple[datetime, datetime | None]]] = defaultdict(list)
+    clients = {}
+    for row in members.select([*_OF_CLIENT, "valid_from", "valid_to"]).to_pylist():
+        key = row["group_id"], row["member_id"]
+        lives[key].append((row["valid_from"], row["valid_to"]))
+        clients[key] = _client(row)
+    steps: dict[tuple[str, str], list[tuple[datetime, int]]] = defaultdict(list)
+    for key, stays in lives.items():
+        for start, end in _join_stays(stays):
+            steps[key[0], clients[key]].append((start, 1))
+            if end is not None:
+                steps[key[0], clients[key]].append((end, -1))
+    for (group_id, client), changes in steps.items():
+        there = np.cumsum([step for _, step in sorted(changes)])
+        found[group_id][client] = int(there.max())
+    return found
+
+
+def _join_stays(
+    stays: list[tuple[datetime, datetime | None]],
+) -> Iterator[tuple[datetime, datetime | None]]:
+    stays.sort(key=lambda stay: stay[0])
+    start, end = stays[0]
+    for next_start, next_end in stays[1:]:
+        if end is not None and next_start > end:
+            yield start, end
+            start = next_start
+        end = next_end
+    yield start, end
+
+
+def _changes(rows: Iterable[Row], clients: Mapping[str, str]) -> Iterator[_Change]:
+    """The clients that went and came, in order."""
+    for row in rows:
+        for step, members in ((-1, row["left"]), (1, row["joined"])):
+            for member in members:
+                client = clients.get(member, member)
+                yield _Change(row["started_at"], step, client, member, row["episode_id"])
+
+
+def _bursts(rows: Sequence[Row], changes: Sequence[_Change]) -> Iterator[Row]:
+    """Rolling restarts and scaling: what changes of the members that belong together add up to."""
+    size_before: dict[tuple[datetime, str], int] = {}
+    for row in rows:
+        before = row["members"] - len(row["joined"]) + len(row["left"])
+        size_before.setdefault((row["started_at"], row["episode_id"]), before)
+    for burst in _split(changes, BURST_GAP):
+        gone = [change for change in burst if change.step < 0]
+        come = [change for change in burst if change.step > 0]
+        before = size_before[burst[0].at, burst[0].episode]
+        if not gone and len(come) >= 2 and before > 0:
+            yield _pattern(
+                SCALE_OUT,
+                burst,
+                len(come),
+                f"{len(come)} members joined, and none left: the group grew from {before} to "
+                f"{before + len(come)}",
+            )
+        elif not come and len(gone) >= 2 and before > len(gone):
+            yield _pattern(
+                SCALE_IN,
+                burst,
+                len(gone),
+                f"{len(gone)} members left, and none joined: the group shrank from {before} to "
+                f"{before - len(gone)}",
+            )
+        elif _is_rolling(burst, gone, come, before):
+            yield _pattern(
+                ROLLING_RESTART,
+                burst,
+                len(gone),
+                f"{len(gone)} of {before} members were replaced one after the other",
+            )
+
+
+def _is_rolling(
+    burst: Sequence[_Change], gone: Sequence[_Change], come: Sequence[_Change], before: int
+) -> bool:
+    """Whether at least three members and half of the group were replaced, each client once, and
+    never many at a time."""
+    if len(gone) < 3 or len(gone) != len(come) or 2 * len(gone) < before:
+        return False
+    if max(Counter(change.member for change in gone).values()) > 1:
+        return False
+    down = np.cumsum([change.step for change in burst])
+    most = max(1, before // 4)
+    return bool(down.min() >= -most and down.max() <= most)
+
+
+def _split(changes: Sequence[_Change], gap: timedelta) -> Iterator[list[_Change]]:
+    part: list[_Change] = []
+    for change in changes:
+        if part and change.at - part[-1].at > gap:
+            yield part
+            part = []
+        part.append(change)
+    if part:
+        yield part
+
+
+def _loops(
+    changes: Sequence[_Change], crowds: Mapping[str, int], timeouts: Mapping[str, int]
+) -> Iterator[Row]:
+    """Clients that leave and come back again and again."""
+    of_client: dict[str, list[_Change]] = defaultdict(list)
+    for change in changes:
+        of_client[change.client].append(change)
+    for client, mine in of_client.items():
+        polls = _poll_loop(client, mine, timeouts)
+        if polls is not None:
+            yield polls
+            continue
+        returns = [
+            change
+            for previous, change in itertools.pairwise(mine)
+            if previous.step < 0 < change.step
+        ]
+        # Several members of one client that restart once each are no loop.
+        needed = LOOP_TIMES * max(1, crowds.get(client, 1))
+        for part in _dense(returns, needed, LOOP_WINDOW):
+            yield _pattern(
+                RESTART_LOOP,
+                [c for c in mine if c.at <= part[-1].at and c.at >= part[0].at - LOOP_WINDOW],
+                len(part),
+                f"{client} left and came back {len(part)} times",
+            )
+
+
+def _poll_loop(client: str, changes: Sequence[_Change], timeouts: Mapping[str, int]) -> Row | None:
+    """A member that leaves when its rebalance timeout is over, and rejoins with the same id: its
+    process is running, but does not poll in time."""
+    stays: list[tuple[_Change, _Change]] = []
+    last: dict[str, _Change] = {}
+    back: set[str] = set()
+    for change in changes:
+        if change.step > 0:
+            if change.member in last and last[change.member].step < 0:
+                back.add(change.member)
+        elif change.member in last and last[change.member].step > 0:
+            timeout = timeouts.get(change.member, DEFAULT_REBALANCE_TIMEOUT_MS)
+            stay = (change.at - last[change.member].at) / timedelta(milliseconds=1)
+            if timeout <= stay <= timeout * (1 + POLL_TOLERANCE) + POLL_EXTRA_MS:
+                stays.append((last[change.member], change))
+        last[change.member] = change
+    stays = [stay for stay in stays if stay[0].member in back]
+    if len(stays) < POLL_TIMES:
+        return None
+    seconds = timeouts.get(stays[0][0].member, DEFAULT_REBALANCE_TIMEOUT_MS) / 1_000
+    return _pattern(
+        POLL_INTERVAL_LOOP,
+        [change for stay in stays for change in stay],
+        len(stays),
+        f"{client} left {len(stays)} times about {seconds:g} s after it had joined, its rebalance "
+        "timeout, and came back with the same member id: it probably does not poll within "
+        "max.poll.interval.ms",
+    )
+
+
+def _dense(
+    changes: Sequence[_Change], times: int, window: timedelta
+) -> Iterator[Sequence[_Change]]:
+    """The longest stretches in which each change has ``times`` - 1 others in a window with it."""
+    at = 0
+    while at + times <= len(changes):
+        if changes[at + times - 1].at - changes[at].at > window:
+            at += 1
+            continue
+        end = at + times
+        while end < len(changes) and changes[end].at - changes[end - times + 1].at <= window:
+            end += 1
+        yield changes[at:end]
+        at = end
+
+
+def _storms(rows: Sequence[Row], others: Sequence[Row]) -> list[Row]:
+    """Many rebalances in a short time that are no rolling restart and no scaling."""
+    explained = {
+        episode
+        for row in others
+        if row["pattern"] in (ROLLING_RESTART, SCALE_IN, SCALE_OUT)
+        for episode in row["episode_ids"]
+    }
+    left = [
+        _Change(row["started_at"], 0, "", "", row["episode_id"])
+        for row in rows
+        if row["episode_id"] not in explained
+    ]
+    return [
+        _pattern(
+            STORM,
+            part,
+            len(part),
+            f"{len(part)} rebalances in {minutes(part[-1].at - part[0].at)}",
+            members=[],
+        )
+        for part in _dense(left, STORM_TIMES, STORM_WINDOW)
+    ]

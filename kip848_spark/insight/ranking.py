@@ -1,0 +1,109 @@
+"""Which groups rebalance most, and which clients come and go: counts over rows of `rebalances`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.insight.member_names import MemberNames
+from kip848_spark.insight.phrases import count, duration, listing
+
+_SEVERAL = 2
+"""A client comes and goes if it joined and left at least this often."""
+
+
+def busiest_groups(rebalances: pa.Table, top: int) -> list[dict[str, Any]]:
+    """The ``top`` groups with most rebalances: their number, the longest one in ms, the partitions
+    that moved, the milliseconds that partitions had no owner, the most frequent cause, and the time
+    of the last one."""
+    sums = rebalances.group_by("group_id").aggregate(
+        [
+            ("epoch", "count"),
+            ("duration_ms", "max"),
+            ("partitions_moved", "sum"),
+            ("unowned_ms", "sum"),
+            ("started_at", "max"),
+        ]
+    )
+    names = {
+        "group_id": "group_id",
+        "epoch_count": "rebalances",
+        "duration_ms_max": "longest_ms",
+        "partitions_moved_sum": "partitions_moved",
+        "unowned_ms_sum": "unowned_ms",
+        "started_at_max": "last_at",
+    }
+    sums = sums.rename_columns([names[name] for name in sums.column_names])
+    found: list[dict[str, Any]] = sums.sort_by(
+        [("rebalances", "descending"), ("group_id", "ascending")]
+    )[:top].to_pylist()
+    causes = _counts(rebalances, "causes")
+    for row in found:
+        mine = Counter(
+            {cause: n for (group, cause), n in causes.items() if group == row["group_id"]}
+        )
+        row["most_frequent_cause"] = min(mine, key=lambda c: (-mine[c], c), default=None)
+    return found
+
+
+def flapping_clients(
+    rebalances: pa.Table, names: Mapping[str, MemberNames], top: int
+) -> list[dict[str, Any]]:
+    """The ``top`` clients that joined and left most often. ``names`` are by group."""
+    counts = {name: _counts(rebalances, name) for name in ("joined", "left")}
+    clients: dict[tuple[str, str], dict[str, Any]] = {}
+    for name, of_members in counts.items():
+        for (group, member), number in of_members.items():
+            known = names.get(group) or MemberNames(())
+            row = clients.setdefault(
+                (group, known.client(member)),
+                {
+                    "group_id": group,
+                    "client": known.name(member),
+                    "about": known.about(member) or None,
+                    "joined": 0,
+                    "left": 0,
+                    "member_ids": set(),
+                },
+            )
+            row[name] += number
+            row["member_ids"].add(member)
+    found = [one for one in clients.values() if min(one["joined"], one["left"]) >= _SEVERAL]
+    found.sort(key=lambda one: (-one["joined"] - one["left"], one["group_id"], one["client"]))
+    return [{**one, "member_ids": len(one["member_ids"])} for one in found[:top]]
+
+
+def summary(rebalances: pa.Table) -> str:
+    """``214 rebalances of 12 groups: 120 left_or_expired and 94 member_joined; half took up to 3.2
+    s, the longest 2 min``"""
+    if not len(rebalances):
+        return "no rebalances"
+    groups = len(pc.unique(rebalances["group_id"]))
+    causes: Counter[str] = Counter()
+    for (_, cause), number in _counts(rebalances, "causes").items():
+        causes[cause] += number
+    ordered = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0]))
+    words = listing((f"{number:,} {cause}" for cause, number in ordered), 4)
+    text = f"{count(len(rebalances), 'rebalance')} of {count(groups, 'group')}: {words}"
+    took = rebalances["duration_ms"].drop_null()
+    if len(took) > 1:
+        middle = pc.quantile(took, 0.5)[0].as_py()
+        text += (
+            f"; half took up to {duration(middle)}, the longest {duration(pc.max(took).as_py())}"
+        )
+    unfinished = pc.sum(pc.equal(rebalances["outcome"], "open")).as_py()
+    return text + (f"; {unfinished:,} not converged" if unfinished else "")
+
+
+def _counts(rebalances: pa.Table, column: str) -> dict[tuple[str, str], int]:
+    """How often each value is in the lists of ``column``, by group and value."""
+    lists = rebalances[column].combine_chunks()
+    groups = rebalances["group_id"].combine_chunks().take(pc.list_parent_indices(lists))
+    pairs = pa.table({"group": groups, "value": pc.list_flatten(lists)})
+    counted = pairs.group_by(["group", "value"]).aggregate([([], "count_all")])
+    columns = (counted[name].to_pylist() for name in ("group", "value", "count_all"))
+    return {(group, value): number for group, value, number in zip(*columns, strict=True)}

@@ -1,0 +1,257 @@
+"""Verdicts against a real broker: a member of the new protocol really joins each kind of group."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from kip848_spark.insight.readiness import assess
+from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings, known_cluster
+from kip848_spark.insight.readiness_simulation import (
+    GroupMember,
+    TopicSize,
+    group_members,
+    simulate_group,
+)
+from kip848_spark.kafka.admin import Cluster, admin_client
+from kip848_spark.local.broker import Broker
+from kip848_spark.local.consumer_process import ConsumerProcess
+from kip848_spark.simulation.log import SCHEMA
+from tests.captures import read_topic
+from tests.insight.classic_groups import Member, Requests
+from tests.insight.readiness_lake import State, state_of_table
+
+pytestmark = pytest.mark.long
+
+RELEASE = "4.3.1"
+TOPIC, PARTITIONS = "orders", 6
+LIMITS = {
+    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.min.session.timeout.ms": "45000",
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.max.size": "4",
+}
+REFUSED = "GROUP_ID_NOT_FOUND"
+FAILED = "UNKNOWN_SERVER_ERROR"
+"""The answer where the broker's own code fails."""
+ACCEPTED = "NONE"
+STICKY = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of group, the verdict, and the answer to a member of the new protocol."""
+
+    members: tuple[Member, ...]
+    verdict: str
+    answer: str
+    protocol: str = "range"
+    protocol_type: str = "consumer"
+
+
+HALVES = (Member((0, 1, 2)), Member((3, 4, 5)))
+KINDS = {
+    "range": Kind(HALVES, "ready_with_warnings", ACCEPTED),
+    "roundrobin": Kind((Member((0, 2, 4)), Member((1, 3, 5))), "ready_with_warnings", ACCEPTED,
+                       "roundrobin"),
+    "sticky": Kind((Member((0, 1, 2, 3, 4, 5), subscription_data=STICKY),), "ready_with_warnings",
+                   ACCEPTED, "sticky"),
+    "cooperative-sticky": Kind((Member((0, 1, 2, 3, 4, 5), subscription_data=STICKY),), "ready",
+                               ACCEPTED, "cooperative-sticky"),
+    "custom": Kind((Member((5, 0)), Member((1, 2, 3, 4))), "ready_with_warnings", ACCEPTED, "mine"),
+    "custom-with-data": Kind((Member((0,), assignment_data=b"x"), Member((1,))), "blocked", REFUSED,
+                             "mine"),
+    "bad-subscription": Kind((Member(raw_subscription=b"\0\1\0"),), "blocked", REFUSED),
+    "no-subscription": Kind((Member(raw_subscription=b""),), "blocked", REFUSED),
+    "bad-assignment": Kind((Member(raw_assignment=b"\0\0\0\0\0\7"),), "blocked", FAILED),
+    "short-assignment": Kind((Member(raw_assignment=b"\0"),), "blocked", REFUSED),
+    "negative-version": Kind((Member(raw_assignment=b"\xff\xff\0\0\0\0"),), "blocked", REFUSED),
+    "overlapping": Kind((Member((0, 1)), Member((1, 2))), "blocked", FAILED, "mine"),
+    "no-assignment": Kind((Member(raw_assignment=b""),), "ready_with_warnings", ACCEPTED),
+    "short-session": Kind((Member(session_timeout=30_000),), "ready_with_warnings", ACCEPTED,
+                          "cooperative-sticky"),
+    "static": Kind((Member((0, 1, 2), instance_id="i-1"), Member((3, 4, 5), instance_id="i-2")),
+                   "ready", ACCEPTED, "cooperative-sticky"),
+    "too-large": Kind(tuple(Member((n,)) for n in range(5)), "blocked", REFUSED),
+    "full": Kind(tuple(Member((n,)) for n in range(4)), "ready_with_warnings",
+                 "GROUP_MAX_SIZE_REACHED"),
+    "connect": Kind((Member(),), "not_applicable", REFUSED, "compatible", "connect"),
+    "streams": Kind((Member(assignment_data=b"x", subscription_data=b"x"),), "not_applicable",
+                    REFUSED, "stream"),
+    "kafka-python": Kind((Member(client_id="kafka-python-2.0.2"),), "ready_with_warnings", ACCEPTED,
+                         "roundrobin"),
+}  # fmt: skip
+
+
+def start(broker: Broker, stack: ExitStack) -> Requests:
+    admin = admin_client(broker.bootstrap)
+    for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        made.result(30)
+    requests = Requests(broker.bootstrap, stack)
+    requests.wait_for_coordinator()
+    return requests
+
+
+def state_now(broker: Broker) -> State:
+    ends = {p: at.end for p, at in Cluster(broker.bootstrap).ends().items()}
+    rows = read_topic(broker.bootstrap, ends, "read_committed")
+    return state_of_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+
+def verdicts(broker: Broker, state: State) -> dict[str, dict[str, Any]]:
+    """The rows by group, with what the broker answers about its settings."""
+    cluster = Cluster(broker.bootstrap)
+    answered = facts_from_settings(cluster.broker_settings(list(SETTINGS)))
+    assert set(answered) >= {"migration_policy", "max_size", "session_timeout_min", "assignors"}
+    facts = state.facts(datetime.now(UTC))
+    found = assess(facts, known_cluster(state.groups, answered | {"release": RELEASE}))
+    return {row["group_id"]: row for row in found.rows.to_pylist()}
+
+
+@pytest.fixture(scope="module")
+def joined() -> Iterator[tuple[dict[str, dict[str, Any]], dict[str, str], State, State, str]]:
+    """All kinds of groups on one broker: their rows, the answers to the joiner, the states before
+    and after, and the topic's id."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(RELEASE, settings=LIMITS))
+        requests = start(broker, stack)
+        consumers = [
+            ConsumerProcess(
+                broker.bootstrap,
+                "librdkafka-sticky",
+                [TOPIC],
+                protocol="classic",
+                config={"partition.assignment.strategy": "cooperative-sticky"},
+            )
+            for _ in range(2)
+        ]
+        for consumer in consumers:
+            stack.callback(consumer.close)
+        for name, kind in KINDS.items():
+            requests.form(
+                name,
+                kind.members,
+                topic=TOPIC,
+                protocol=kind.protocol,
+                protocol_type=kind.protocol_type,
+            )
+        (left,) = requests.form("emptied", [Member(assignment_data=b"x")], topic=TOPIC)
+        requests.leave("emptied", left)
+        requests.commit("commits-only", TOPIC)
+        requests.try_to_join("new", TOPIC)
+        requests.form("mixed", HALVES, topic=TOPIC)
+        requests.try_to_join("mixed", TOPIC)
+        wait_for_user_data(broker)
+        before = state_now(broker)
+        rows = verdicts(broker, before)
+        answers = {
+            name: requests.try_to_join(
+                name, TOPIC, assignor="range" if name == "roundrobin" else None
+            )
+            for name in rows
+        }
+        after = state_now(broker)
+        topic_id = Cluster(broker.bootstrap).topics([TOPIC])[TOPIC].topic_id
+        yield rows, answers, before, after, topic_id
+
+
+def wait_for_user_data(broker: Broker) -> None:
+    """Until the two real consumers have shared the topic. Only their group is described: the client
+    library aborts the process on assignments such as some of `KINDS`."""
+    cluster = Cluster(broker.bootstrap)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        group = cluster.describe(["librdkafka-sticky"])[0].get("librdkafka-sticky")
+        if group is not None and [len(m.assigned) for m in group.members] == [3, 3]:
+            return
+        time.sleep(0.5)
+    raise TimeoutError("the group of real consumers did not settle")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_verdict_is_what_then_happens(name: str, joined: Any) -> None:
+    rows, answers, *_ = joined
+    assert (rows[name]["verdict"], answers[name]) == (KINDS[name].verdict, KINDS[name].answer)
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "answer"),
+    [
+        ("emptied", "ready", ACCEPTED),
+        ("commits-only", "not_applicable", ACCEPTED),
+        ("new", "already_migrated", ACCEPTED),
+        ("mixed", "migrating", ACCEPTED),
+        ("librdkafka-sticky", "blocked", REFUSED),
+    ],
+)
+def test_groups_that_came_about_in_other_ways(
+    name: str, verdict: str, answer: str, joined: Any
+) -> None:
+    rows, answers, *_ = joined
+    assert (rows[name]["verdict"], answers[name]) == (verdict, answer)
+
+
+def test_a_ready_group_is_never_refused_and_a_blocked_one_never_accepted(joined: Any) -> None:
+    rows, answers, *_ = joined
+    full = {name for name, row in rows.items() if "at-maximum-size" in row["warnings"]}
+    assert full == {"full"}
+    for name in rows.keys() - full:
+        verdict = rows[name]["verdict"]
+        if verdict in ("ready", "ready_with_warnings", "migrating", "already_migrated"):
+            assert answers[name] == ACCEPTED, name
+        if verdict == "blocked":
+            assert answers[name] != ACCEPTED, name
+
+
+@pytest.mark.parametrize(
+    ("name", "assignor"),
+    [("range", "uniform"), ("custom", "uniform"), ("sticky", "uniform"), ("roundrobin", "range")],
+)
+def test_the_simulated_assignment_is_the_one_that_the_broker_then_gives(
+    name: str, assignor: str, joined: Any
+) -> None:
+    """With the newcomer as a member without partitions."""
+    _, _, before, after, topic_id = joined
+    (found,) = (members for _, members in group_members([name], before.members, before.assignments))
+    old = {member.member_id for member in found}
+    ids = after.members.to_pylist()
+    (new,) = (m["member_id"] for m in ids if m["group_id"] == name and m["member_id"] not in old)
+    members = [*found, GroupMember(new, None, (TOPIC,), {})]
+    topic_id = base64.urlsafe_b64encode(base64.b64decode(topic_id + "==", b"-_")).decode()
+    size = TopicSize(topic_id.rstrip("="), PARTITIONS)
+    simulated = simulate_group(members, {TOPIC: size}, assignor)
+    targets: dict[str, list[int]] = {member.member_id: [] for member in members}
+    for row in after.assignments.to_pylist():
+        if row["group_id"] == name and row["role"] == "target":
+            targets[row["member_id"]].append(row["topic_partition"])
+    assert {m: sorted(numbers) for m, numbers in targets.items()} == {
+        m: simulated.assignment[m].get(TOPIC, []) for m in targets
+    }
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_policy_that_forbids_conversions(policy: str) -> None:
+    with ExitStack() as stack:
+        settings = {**LIMITS, "group.consumer.migration.policy": policy}
+        broker = stack.enter_context(Broker(RELEASE, settings=settings))
+        requests = start(broker, stack)
+        requests.form("busy", HALVES, topic=TOPIC, protocol="cooperative-sticky")
+        (left,) = requests.form("emptied", [Member()], topic=TOPIC)
+        requests.leave("emptied", left)
+        rows = verdicts(broker, state_now(broker))
+        assert (rows["busy"]["verdict"], rows["busy"]["blockers"]) == (
+            "blocked",
+            ["migration-policy"],
+        )
+        assert rows["emptied"]["verdict"] == "ready"
+        assert requests.try_to_join("busy", TOPIC) == REFUSED
+        assert requests.try_to_join("emptied", TOPIC) == ACCEPTED

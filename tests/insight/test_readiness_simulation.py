@@ -1,0 +1,121 @@
+"""The simulated assignments, against counts that follow from the definition of each assignor."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kip848_spark.insight.readiness_simulation import (
+    GroupMember,
+    Simulated,
+    TopicSize,
+    simulate_group,
+    simulate_groups,
+    topic_sizes,
+)
+from tests.insight.readiness_lake import state_of_records
+from tests.insight.readiness_records import classic, member
+
+IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw")
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> tuple[list[GroupMember], dict[str, TopicSize]]:
+    """Members that subscribe to the same topics and own the partitions in some way."""
+    topics = {
+        f"t{n}": TopicSize(IDS[n], draw(st.integers(1, 12))) for n in range(draw(st.integers(1, 3)))
+    }
+    count = draw(st.integers(1, 6))
+    owned: list[dict[str, list[int]]] = [{} for _ in range(count)]
+    for topic, size in topics.items():
+        for number in range(size.partitions):
+            owner = draw(st.integers(-1, count - 1))
+            if owner >= 0:
+                owned[owner].setdefault(topic, []).append(number)
+    members = [GroupMember(f"m{n}", None, tuple(topics), owned[n]) for n in range(count)]
+    return members, topics
+
+
+def places(simulated: Simulated) -> list[tuple[str, int]]:
+    return [
+        (topic, number)
+        for target in simulated.assignment.values()
+        for topic, numbers in target.items()
+        for number in numbers
+    ]
+
+
+@given(groups(), st.sampled_from(["uniform", "range"]))
+def test_each_partition_is_assigned_once_and_moves_are_counted(
+    group: tuple[list[GroupMember], dict[str, TopicSize]], assignor: str
+) -> None:
+    members, sizes = group
+    found = simulate_group(members, sizes, assignor)
+    assert sorted(places(found)) == sorted(
+        (topic, number) for topic, size in sizes.items() for number in range(size.partitions)
+    )
+    owner_then = {
+        (topic, number): member_id
+        for member_id, target in found.assignment.items()
+        for topic, numbers in target.items()
+        for number in numbers
+    }
+    moved = [
+        (topic, number)
+        for member in members
+        for topic, numbers in member.owned.items()
+        for number in numbers
+        if owner_then[topic, number] != member.member_id
+    ]
+    assert found.moves == len(moved)
+    if moved:  # revoke; acknowledge, which frees the partition; get it
+        assert 2 <= found.rounds <= 3
+    else:
+        assert found.rounds == 1
+
+
+@given(groups())
+def test_uniform_moves_only_what_is_above_the_quota(
+    group: tuple[list[GroupMember], dict[str, TopicSize]],
+) -> None:
+    """docs/kafka-facts.md#uniform-homogeneous: kept = Σ min(old, q) + min(r, members above q)."""
+    members, sizes = group
+    total = sum(size.partitions for size in sizes.values())
+    quota, extra = divmod(total, len(members))
+    old = [sum(map(len, member.owned.values())) for member in members]
+    kept = sum(min(count, quota) for count in old) + min(extra, sum(c > quota for c in old))
+    assert simulate_group(members, sizes, "uniform").moves == sum(old) - kept
+
+
+def test_range_gives_consecutive_partitions_in_the_order_of_member_ids() -> None:
+    members = [
+        GroupMember("b", None, ("t",), {"t": [0, 1]}),
+        GroupMember("a", None, ("t",), {"t": [2, 3, 4]}),
+    ]
+    found = simulate_group(members, {"t": TopicSize(IDS[0], 5)}, "range")
+    assert found.assignment == {"a": {"t": [0, 1, 2]}, "b": {"t": [3, 4]}}
+    assert found.moves == 4
+
+
+def test_topics_that_the_lake_does_not_know_are_as_large_as_their_assignment() -> None:
+    members = [GroupMember("a", None, ("known", "seen", "never"), {"seen": [0, 4]})]
+    sizes = topic_sizes(members, {"known": TopicSize(IDS[0], 9)})
+    assert {name: (size.partitions, size.assumed) for name, size in sizes.items()} == {
+        "known": (9, False),
+        "seen": (5, True),
+    }
+
+
+@pytest.mark.parametrize("second", [(1, 3), (2, 3)])
+def test_groups_of_the_tables(second: tuple[int, int]) -> None:
+    """From records to moves: four partitions, of which range gives 0 and 1 to the first member."""
+    first = tuple({0, 1, 2, 3} - set(second))
+    state = state_of_records(
+        [classic(member("m-1", owned=first), member("m-2", owned=second)), classic(group="empty")]
+    )
+    found = simulate_groups(["g", "empty"], state.members, state.assignments, None)
+    (row,) = found.to_pylist()
+    moves = 0 if second == (2, 3) else 2
+    assert (row["group_id"], row["partitions"], row["assumed_topics"]) == ("g", 4, ["orders"])
+    assert (row["uniform_moves"], row["range_moves"]) == (0, moves)
