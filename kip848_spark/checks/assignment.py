@@ -46,12 +46,10 @@ def _check_ownership(audited: AuditedGroup, entry: LogEntry, recorded: RecordedA
     }
     if taken:
         (topic, number), owner = min(taken.items())
-        name = audited.known_topics.name_of(topic) or topic
         audited.tally.add_disagreement(
             OWNERSHIP,
+            "two_owners",
             entry,
-            f"Partition {name}-{number} has two owners from here on, {owner} and {entry.member}. "
-            "Both may process its records: restart one of the two consumers.",
             {"owner": owner, "partition": [topic, number]},
             show_recorded(value, epochs=False),
             severity=CRITICAL,
@@ -60,11 +58,9 @@ def _check_ownership(audited: AuditedGroup, entry: LogEntry, recorded: RecordedA
         topic, number = min(in_both_lists)
         audited.tally.add_disagreement(
             OWNERSHIP,
+            "assigned_and_revoked",
             entry,
-            f"Partition {audited.known_topics.name_of(topic) or topic}-{number} is both assigned "
-            "to the member and pending revocation. A broker would refuse to load this record: "
-            "restart the consumer before any broker restarts, so that a newer record replaces it.",
-            "disjoint lists",
+            {"partition": [topic, number]},
             show_recorded(value, epochs=False),
             severity=CRITICAL,
         )
@@ -86,11 +82,8 @@ def _check_epochs(audited: AuditedGroup, entry: LogEntry, value: Json) -> None:
     if not floor <= epoch <= group.target_epoch <= group.epoch:
         audited.tally.add_disagreement(
             EPOCHS,
+            "member_epoch",
             entry,
-            f"The member's epoch is {epoch}. Expected at least {floor} and at most the target "
-            f"epoch {group.target_epoch}, which must be at most the group epoch {group.epoch}. "
-            "The member may be fenced, or commit offsets of partitions that it does not own: "
-            "restart the consumer.",
             {"least": floor, "target": group.target_epoch, "group": group.epoch},
             epoch,
         )
@@ -128,21 +121,11 @@ def _check_transition(
         epochs = audited.every_release(lambda release: release.partition_epochs)
         audited.tally.add_disagreement(
             TRANSITIONS,
+            "unreachable",
             entry,
-            f"{_expected_assignment(possible)} after the member's last assignment, whatever the "
-            "client acknowledged. Compare the consumer's own log at this time, and restart the "
-            "consumer if it is stuck.",
             {"from": show_member(member, epochs=epochs), "to one of": possible},
             show_recorded(recorded.value, epochs=epochs),
         )
-
-
-def _expected_assignment(possible: list[Json]) -> str:
-    if not possible:
-        return "Expected no new assignment"
-    if len(possible) == 1:
-        return "Expected another assignment"
-    return f"Expected one of {len(possible)} other assignments"
 
 
 def _check_rejoin(audited: AuditedGroup, entry: LogEntry, replaced: Member | None) -> None:
@@ -152,21 +135,17 @@ def _check_rejoin(audited: AuditedGroup, entry: LogEntry, replaced: Member | Non
         audited.tally.add_unverifiable(TRANSITIONS, GAP)
         return
     assert entry.value is not None
-    expected = show_member(replaced, epochs=False) | {
-        "memberEpoch": JOIN,
-        "previousMemberEpoch": JOIN,
-    }
+    before = show_member(replaced, epochs=False)
+    expected = before | {"memberEpoch": JOIN, "previousMemberEpoch": JOIN}
     recorded = show_recorded(entry.value, epochs=False)
     if expected == recorded:
         audited.tally.add_verified(TRANSITIONS)
         return
     audited.tally.add_disagreement(
         TRANSITIONS,
+        "static_rejoin",
         entry,
-        f"This static member replaces {replaced.member_id}, and must take over its assignment. "
-        "Partitions that are missing from it stay unread until the group rebalances: restart one "
-        "consumer.",
-        expected,
+        {"from": before, "replaced": replaced.member_id, "to one of": [expected]},
         recorded,
     )
 

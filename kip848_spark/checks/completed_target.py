@@ -68,11 +68,10 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
     if shared is not None and audited.complete:
         audited.tally.add_disagreement(
             TARGETS,
+            "partition_in_two_targets",
             at,
-            f"Partition {_name_of(audited, *shared)} is in the targets of two members. One of them "
-            "will wait for it forever: restart one of the two, so that the group rebalances.",
-            "disjoint targets",
-            shares,
+            {"partition": shared, "members": 1},
+            {"partition": shared, "members": sorted(targets.holders(shares, *shared))},
         )
         return
     if not audited.complete:
@@ -82,9 +81,8 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
     if missing:
         audited.tally.add_disagreement(
             TARGETS,
+            "not_a_target_for_each_member",
             at,
-            f"Member {min(missing)} is in the group or in the target, but not in both. A target "
-            "covers every member, so a record of key 5 or 7 is lost: restart that consumer.",
             sorted(group.members),
             sorted(group.targets),
             member=min(missing),
@@ -106,14 +104,8 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         return
     audited.tally.add_disagreement(
         TARGETS,
+        "another_target",
         at,
-        f"The target {verdict.fault}. The assignor ({' or '.join(names)}) computes another target "
-        "for these members: check that all brokers run the same version, then restart one "
-        "consumer, so that the group rebalances.",
-        verdict.expected,
-        shares,
+        {"assignors": names, "targets": verdict.expected},
+        {"fault": verdict.fault, "targets": shares},
     )
-
-
-def _name_of(audited: AuditedGroup, topic: str, number: int) -> str:
-    return f"{audited.known_topics.name_of(topic) or topic}-{number}"

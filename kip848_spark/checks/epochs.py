@@ -28,9 +28,8 @@ def check_group_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
         return
     audited.tally.add_disagreement(
         EPOCHS,
+        "group_epoch",
         entry,
-        f"Expected group epoch {expected[0]}, one more than before, found {entry.value['epoch']}. "
-        "Members at that epoch may be fenced: look for a lost record or a second writer.",
         expected[0],
         entry.value["epoch"],
     )
@@ -57,17 +56,11 @@ def check_target_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
     expected = None if group is None or not bumped else group.epoch
     audited.tally.add_disagreement(
         EPOCHS,
+        "target_again" if again else "target_epoch",
         entry,
-        f"The target is marked as computed for epoch {epoch}, but {_group_epoch(expected)}"
-        f"{' and already has a target for it' if again else ''}. Members will converge to a wrong "
-        "epoch: look for a lost record, and restart one consumer of the group.",
         expected,
         epoch,
     )
-
-
-def _group_epoch(epoch: int | None) -> str:
-    return "the group has no epoch yet" if epoch is None else f"the group is at epoch {epoch}"
 
 
 class EpochBump(NamedTuple):
@@ -158,11 +151,10 @@ def check_bump_cause(audited: AuditedGroup, part: OperationPart, bump: EpochBump
         else:
             audited.tally.add_disagreement(
                 CAUSES,
+                "no_cause",
                 bump.entry,
-                "The group's epoch rises here, which starts a rebalance, but no member, "
-                "subscription, pattern or topic changed: look for a lost record.",
-                "a cause beside the bump",
-                [],
+                "a cause in the same operation",
+                {"epoch": (bump.entry.value or {}).get("epoch"), "causes": []},
             )
     elif bump.required:
         if not bump.known:
@@ -170,10 +162,8 @@ def check_bump_cause(audited: AuditedGroup, part: OperationPart, bump: EpochBump
         else:
             audited.tally.add_disagreement(
                 CAUSES,
+                "no_new_epoch",
                 at,
-                f"Expected a new group epoch (cause: {', '.join(bump.causes)}), found none. The "
-                "members may keep an outdated assignment: restart one of them, so that the group "
-                "rebalances.",
                 "a record of key 3 in the same operation",
-                list(bump.causes),
+                {"causes": list(bump.causes)},
             )

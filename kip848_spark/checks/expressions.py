@@ -30,12 +30,11 @@ def check_resolved(audited: AuditedGroup, entry: LogEntry) -> None:
     if unmatched:
         audited.tally.add_disagreement(
             ORDER,
+            "unmatched_topic",
             entry,
-            f"The expression {entry.member} was resolved to topic {min(unmatched)}, which it does "
-            "not match. Members will be assigned partitions that they did not subscribe to: look "
-            "for a damaged record.",
-            "topics that the expression matches",
-            sorted(unmatched),
+            {"expression": entry.member, "topics": "only those that it matches"},
+            {"expression": entry.member, "topics": sorted(unmatched)},
+            member="",
         )
 
 
@@ -74,9 +73,8 @@ def check_unused(
     at = next((e for e in entries if e.kind == records.MEMBER), entries[0])
     audited.tally.add_disagreement(
         ORDER,
+        "unused_expression",
         at,
-        f"The expression {min(unused)} has no subscriber any more, but it was not deleted: its "
-        "tombstone is lost. Compare with another replica of this partition.",
         "a tombstone of key 16",
         sorted(unused),
     )

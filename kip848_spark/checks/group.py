@@ -259,12 +259,10 @@ class GroupAudit:
         if self.audited.complete:
             self.tally.add_disagreement(
                 LOADING,
+                "not_loadable",
                 entry,
-                f"A broker would fail to load this record ({fault}), and with it the whole "
-                "partition. Do not restart the coordinator before you know where the record comes "
-                "from.",
-                "a record that can be replayed",
-                entry.record,
+                "a record that a broker can load",
+                {"fault": fault, "record": entry.record},
                 severity=CRITICAL,
             )
         else:

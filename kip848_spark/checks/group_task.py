@@ -12,15 +12,25 @@ import gc
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
 
+from kip848_spark.checks.audit_rows import (
+    CURRENT_STATE,
+    FULL_COMMIT,
+    STATE_AT_POINT_IN_TIME,
+    UNREADABLE_RECORD,
+    AuditRow,
+    KeptRows,
+    step_of,
+)
 from kip848_spark.checks.completed_target import BY_PROPERTIES
 from kip848_spark.checks.context import AuditContext
+from kip848_spark.checks.finding_causes import Budget, with_causes
+from kip848_spark.checks.finding_ids import with_ids
+from kip848_spark.checks.finding_text import with_texts
 from kip848_spark.checks.group import GroupAudit
-from kip848_spark.checks.log_entries import LogEntry, control_entry, log_entry
 from kip848_spark.checks.results import (
     LOADING,
     ORDER,
@@ -44,7 +54,7 @@ from kip848_spark.checks.state_comparison import (
     OTHER_TYPE,
     compare_rows,
 )
-from kip848_spark.coordinator.records import OFFSET, Json, record, tombstone
+from kip848_spark.coordinator.records import Json
 from kip848_spark.state import kinds
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.definitions import SHIPPED
@@ -70,43 +80,15 @@ RESULT_SCHEMA = pa.schema(
         ("expected", pa.string()),
         ("recorded", pa.string()),
         ("explanation", pa.string()),
+        ("finding_id", pa.string()),
+        ("caused_by", pa.string()),
     ]
 )
 """A result row of a task; ``verdict`` is one of the constants above."""
 
-STATE_AT_POINT_IN_TIME, GROUP_RECORDS, CURRENT_STATE = -1, 0, 1
-"""Values of `AuditRow.stage`, in the order in which a group's rows come: the state tables as they
-were at a point in time, the group's records, the current state tables."""
-
-FULL_COMMIT = "committed_offset"
-"""`AuditRow.kind` of an offset commit with its value, for the check of `offsets`. A row of the kind
-`replay.kinds.COMMIT` has no value: it only says that the group has a commit."""
-UNREADABLE_RECORD = "unreadable"
-"""`AuditRow.kind` of a control record that could not be decoded."""
-
-
-class AuditRow(NamedTuple):
-    """A row that a task is given: a record, or packed rows of a state table (`row_packing`).
-
-    ``millis`` is the record's time in ms since the epoch. ``value`` is JSON; it is null for a
-    tombstone. ``kind`` of packed rows is the table's name.
-    """
-
-    group_id: str
-    partition: int
-    offset: int
-    millis: int
-    kind: str
-    member_id: str | None
-    regular_expression: str | None
-    dialect: str | None
-    value: str | None
-    stage: int
-
-
 _GROUP_ID = attrgetter("group_id")
-_DECODED_FIELDS = ("consumerSubscription", "consumerAssignment", "metadataKind")
-"""Fields that `group_records` has beside the bytes they were decoded from."""
+_DIALECT_FREE = (FULL_COMMIT, kinds.COMMIT, UNREADABLE_RECORD)
+"""Values of `AuditRow.kind` of which every release writes the same."""
 _GC_THRESHOLD = 50_000
 _MOST_RESULTS = 4096
 """Result rows after which a batch is returned."""
@@ -128,10 +110,10 @@ def audit_groups(context: AuditContext) -> BatchFunction:
         # search for cycles after 700 new objects, took a tenth of the time.
         gc.set_threshold(_GC_THRESHOLD)
         results: list[Json] = []
-        tally, findings = Tally(), 0
+        tally, findings, budget = Tally(), 0, Budget()
         for _, rows in groupby(_rows_of(batches), _GROUP_ID):
-            of_group = _audit_group(rows, context)
-            results += map(_finding_row, of_group.findings)
+            of_group = _audit_group(rows, context, budget)
+            results += map(_finding_row, with_texts(of_group.findings, context.topics.names))
             findings += len(of_group.findings)
             tally.add(dataclasses.replace(of_group, findings=[]))
             if len(results) >= _MOST_RESULTS:
@@ -146,12 +128,15 @@ def audit_groups(context: AuditContext) -> BatchFunction:
 class _GroupTask:
     """One group: the audit of its records, and the comparison of its rows of the state tables."""
 
-    def __init__(self, first: AuditRow, context: AuditContext) -> None:
+    def __init__(self, first: AuditRow, context: AuditContext, budget: Budget) -> None:
         self.group_id = first.group_id
         self.newest = first
         """The newest record of the group."""
+        self._context = context
+        self._budget = budget
         self._audit = GroupAudit(first.partition, self.group_id, context)
         self._current: list[AuditRow] = []
+        self._rows = KeptRows()
         self._early_access = 0
         self._full_commits = False
         self._point_in_time = context.point_in_time(first.partition, self.group_id)
@@ -167,26 +152,20 @@ class _GroupTask:
             self._rows_at_point += self._unpack(row)
             return
         self.newest = row
-        kind = row.kind
-        if kind == FULL_COMMIT:
-            self._full_commits = True
-            self._audit.commit(_full_commit(row))
-        elif kind == kinds.COMMIT:
-            self._audit.commit(_placeholder_commit(row))
-        elif kind == UNREADABLE_RECORD:
-            self._audit.unreadable(row.offset, row.millis)
-        elif row.dialect != SHIPPED:
-            self._early_access += 1
-        elif not self._early_access:
-            value = None if row.value is None else _value(kind, row.value)
-            place = row.partition, row.offset, row.millis
-            item = control_entry(
-                place, kind, self.group_id, row.member_id, row.regular_expression, value
-            )
-            if item is not None:
-                self._audit.add(item)
-                if self._point_in_time is not None and item.offset > self._point_in_time:
-                    self._compare_at_point()
+        audited = row.kind in _DIALECT_FREE or row.dialect == SHIPPED
+        self._early_access += not audited
+        if self._early_access and row.kind not in _DIALECT_FREE:
+            return
+        self._rows.add(row)
+        step = step_of(row)
+        if step is None:
+            return
+        self._full_commits = self._full_commits or row.kind == FULL_COMMIT
+        step.give(self._audit)
+        if step.is_commit or step.entry is None:
+            return
+        if self._point_in_time is not None and step.offset > self._point_in_time:
+            self._compare_at_point()
 
     def _unpack(self, row: AuditRow) -> list[StateRow]:
         return state_rows(row.kind, self.group_id, orjson.loads(row.value or ""))
@@ -226,6 +205,9 @@ class _GroupTask:
             ours = [row for row in current if row[0] == OFFSETS]
             compare_rows(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
+        if tally.findings:
+            steps = [] if self._early_access else list(self._rows.steps())
+            tally.findings = with_causes(tally.findings, steps, self._context, self._budget)
         return tally
 
 
@@ -249,11 +231,11 @@ def _rows_of(batches: Batches) -> Iterator[AuditRow]:
         yield from map(AuditRow._make, zip(*columns, strict=True))
 
 
-def _audit_group(rows: Iterator[AuditRow], context: AuditContext) -> Tally:
+def _audit_group(rows: Iterator[AuditRow], context: AuditContext, budget: Budget) -> Tally:
     """The verdicts on a group. An exception must not stop the audit of the other groups: this
     group is then unverifiable, and a finding says so."""
     first = next(rows)
-    group = _GroupTask(first, context)
+    group = _GroupTask(first, context, budget)
     for row in chain((first,), rows):
         try:
             group.add(row)
@@ -272,6 +254,7 @@ def _failed(row: AuditRow, failure: Exception) -> Tally:
     tally.findings.append(
         Finding(
             check=LOADING,
+            reason="audit_failed",
             severity=WARNING,
             group_id=row.group_id,
             member_id=row.member_id,
@@ -280,56 +263,10 @@ def _failed(row: AuditRow, failure: Exception) -> Tally:
             timestamp=row.millis,
             expected=as_json("a group that this program can audit"),
             recorded=as_json(f"{type(failure).__name__}: {failure}"[:_MOST_TEXT]),
-            explanation="This program failed at this record or soon after it, so it did not check "
-            "the group. Please report this with the group's records.",
         )
     )
+    tally.findings = with_ids(tally.findings)
     return tally
-
-
-def _value(kind: str, text: str) -> Json:
-    """The value of a control record, without the fields decoded from embedded bytes."""
-    value: Json = orjson.loads(text)
-    if kind == kinds.CLASSIC:
-        _drop_decoded(value["members"])
-    elif kind == kinds.MEMBER and value["classicMemberMetadata"] is not None:
-        _drop_decoded(value["classicMemberMetadata"]["supportedProtocols"])
-    return value
-
-
-def _drop_decoded(rows: Sequence[Json]) -> None:
-    for row in rows:
-        for name in _DECODED_FIELDS:
-            row.pop(name, None)
-
-
-def _placeholder_commit(row: AuditRow) -> LogEntry:
-    """A commit without its topic: it only creates a simple group where there is none."""
-    key = {"group": row.group_id, "topic": "", "partition": 0}
-    value = {"offset": 0, "metadata": "", "commitTimestamp": row.millis}
-    return log_entry(row.partition, row.offset, row.millis, record(OFFSET, 3, key, value))
-
-
-def _full_commit(row: AuditRow) -> LogEntry:
-    """A commit with its value, or its tombstone."""
-    columns = orjson.loads(row.value or "")
-    key = {
-        "group": row.group_id,
-        "topic": columns["topic"],
-        "partition": columns["topic_partition"],
-    }
-    if columns["tombstone"]:
-        commit = tombstone(OFFSET, **key)
-    else:
-        value = {
-            "offset": columns["committed_offset"],
-            "leaderEpoch": columns["leader_epoch"],
-            "metadata": columns["metadata"],
-            "commitTimestamp": row.millis,
-            "topicId": columns["topic_id"],
-        }
-        commit = record(OFFSET, 4, key, value)
-    return log_entry(row.partition, row.offset, row.millis, commit)
 
 
 def _finding_row(finding: Finding) -> Json:

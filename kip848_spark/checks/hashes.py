@@ -71,10 +71,8 @@ class HashChecker:
         if strangers and self.audited.complete:
             self.audited.tally.add_disagreement(
                 HASH,
+                "unsubscribed_topic",
                 entry,
-                f"Topic {min(strangers)} is in the group's topic metadata, but no member "
-                "subscribes to it: a record of key 5 or 16 is lost. Restart one consumer of the "
-                "group.",
                 sorted(group.topic_names()),
                 sorted(names),
             )
@@ -114,15 +112,21 @@ class HashChecker:
         return counts
 
     def _decide_all(self, now: tuple[frozenset[str], Proven]) -> None:
-        """The hash of the topics ``now`` is right: a pending hash before it is wrong if nothing
-        changed in between."""
+        """The hash of the topics ``now`` is right: an equal hash of the same names before it is
+        right as well, and a pending hash is wrong if nothing changed between two right ones."""
         self._last = now
+        names, topics = now
+        right = hash_of(topics.values())
+        # A subscribed topic that does not exist may have existed in between.
+        constant = topics.keys() >= names and not on_racks(topics)
+        since_right = False
         for pending in self._pending:
-            # A subscribed topic that does not exist may have existed in between.
-            there = now[1].keys() >= now[0]
-            same = pending.before == now and pending.names == now[0] and there
-            if same and not on_racks(now[1]):
-                self._disagree(pending, now[1])
+            same = pending.names == names
+            if same and constant and _recorded(pending.entry) == right:
+                since_right = True
+                self.audited.tally.add_verified(HASH)
+            elif same and constant and (since_right or pending.before == now):
+                self._disagree(pending, topics)
             else:
                 self._decide(pending)
         self._pending = []
@@ -146,7 +150,8 @@ class HashChecker:
         """A target shows the topic ids and partition counts that the hash of its epoch is of."""
         audited = self.audited
         rest = []
-        for pending in self._pending:
+        waiting, self._pending = self._pending, []
+        for pending in waiting:
             if pending.epoch != epoch:
                 rest.append(pending)
                 continue
@@ -163,12 +168,12 @@ class HashChecker:
                 rest.append(pending)
                 continue
             bare = {name: replace(topic, racks=()) for name, topic in shown.items()}
-            recorded = pending.entry.record["value"]["data"]["metadataHash"]
             for topics in (shown, bare):
-                if hash_of(topics.values()) == recorded:
+                if hash_of(topics.values()) == _recorded(pending.entry):
+                    audited.prover.accept(topics)
+                    self._pending, rest = rest, []
+                    self._decide_all((pending.names, topics))
                     audited.tally.add_verified(HASH)
-                    audited.prover.proven = topics
-                    self._last = (pending.names, topics)
                     break
             else:
                 # The replicas may be on unknown racks, unless some hash was right without racks.
@@ -180,12 +185,13 @@ class HashChecker:
         assert value is not None
         self.audited.tally.add_disagreement(
             HASH,
+            "wrong_hash",
             pending.entry,
-            "The metadata hash is not the hash of the group's topics "
-            f"({', '.join(sorted(topics)) or 'none'}). The next heartbeat will rebalance the group "
-            "without need: check that all brokers run the same version.",
-            hash_of(topics.values()),
-            value.get("metadataHash", 0),
+            {
+                "metadataHash": hash_of(topics.values()),
+                "topics": {topic.name: topic.partitions for topic in topics.values()},
+            },
+            {"metadataHash": value.get("metadataHash", 0)},
         )
 
     def finish(self, counts: Callable[[LogEntry], bool]) -> None:
@@ -195,3 +201,8 @@ class HashChecker:
             if counts(pending.entry):
                 self._decide(pending)
         self._pending = []
+
+
+def _recorded(entry: LogEntry) -> int:
+    found: int = (entry.value or {}).get("metadataHash", 0)
+    return found

@@ -77,18 +77,16 @@ class Difference:
     def finding(self) -> Finding:
         """The row of `findings`; expected is what the cluster says."""
         return Finding(
-            LIVE,
-            ERROR,
-            self.group_id,
-            self.member_id,
-            self.partition,
-            self.offset,
-            None,
-            as_json(self.live),
-            as_json(self.lake),
-            f"The cluster and the lake differ in the {self.what}, and no later record explains it. "
-            "Run again. If the difference remains, records are missing from the lake (see the "
-            "table gaps), or the coordinator has lost what it wrote.",
+            check=LIVE,
+            reason="cluster_differs",
+            severity=ERROR,
+            group_id=self.group_id,
+            member_id=self.member_id,
+            partition=self.partition,
+            offset=self.offset,
+            timestamp=None,
+            expected=as_json({self.what: self.live}),
+            recorded=as_json({self.what: self.lake}),
         )
 
 

@@ -3,7 +3,7 @@ docs/kafka-facts.md#migration."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from kip848_spark.checks.audited_group import AuditedGroup
 from kip848_spark.checks.log_entries import LogEntry
@@ -43,91 +43,93 @@ def check_upgrade(audited: AuditedGroup, part: OperationPart, classic: ClassicGr
     if not audited.complete:
         audited.tally.add_unverifiable(MIGRATION, GAP)
         return
-    fault = "there was no classic group to convert"
-    expected: Any = None
-    recorded: Any = None
-    if classic is not None:
-        fault, expected, recorded = _upgrade_fault(audited, part, classic)
-    if not fault:
+    if classic is None:
+        fault: _UpgradeFault | None = _UpgradeFault("nothing_to_upgrade", "a classic group", None)
+    else:
+        fault = _upgrade_fault(audited, part, classic)
+    if fault is None:
         audited.tally.add_verified(MIGRATION)
         return
     audited.tally.add_disagreement(
-        MIGRATION,
-        bump,
-        f"The group was converted to the consumer protocol, but {fault}. Members may be fenced or "
-        "lose partitions: restart the group's consumers.",
-        expected,
-        recorded,
-        member="",
+        MIGRATION, fault.reason, bump, fault.expected, fault.recorded, member=fault.member
     )
+
+
+class _UpgradeFault(NamedTuple):
+    reason: str
+    expected: Any
+    recorded: Any
+    member: str = ""
 
 
 def _upgrade_fault(
     audited: AuditedGroup, part: OperationPart, classic: ClassicGroup
-) -> tuple[str, Any, Any]:
+) -> _UpgradeFault | None:
     (bump, *_), (target, *_) = part.of(records.GROUP), part.of(records.TARGET_EPOCH)
     assert bump.value is not None
     assert target.value is not None
     generation = bump.value["epoch"]
     if generation < classic.generation:
-        return "its epoch is lower than the classic generation", classic.generation, generation
+        return _UpgradeFault("upgrade_epoch", classic.generation, generation)
     if target.value["assignmentEpoch"] != generation:
-        return (
-            "the epoch of its target differs from its own",
-            generation,
-            target.value["assignmentEpoch"],
-        )
+        epoch = target.value["assignmentEpoch"]
+        return _UpgradeFault("upgrade_target_epoch", generation, epoch)
     # The members need not be those of the classic group's last record, which is written when the
     # leader has sent the assignments: members may have joined or left since.
     ids = sorted(entry.member for entry in part.of(records.MEMBER))
     for kind in (records.TARGET_MEMBER, records.CURRENT):
         found = sorted(entry.member for entry in part.of(kind))
         if found != ids:
-            return f"its members do not match its records of key {kind}", ids, found
+            reason = "upgrade_targets" if kind == records.TARGET_MEMBER else "upgrade_assignments"
+            return _UpgradeFault(reason, ids, found)
     for entry in part.of(records.CURRENT):
         fault = _member_fault(audited, entry, classic, generation)
-        if fault[0]:
+        if fault is not None:
             return fault
-    return "", None, None
+    return None
 
 
 def _member_fault(
     audited: AuditedGroup, entry: LogEntry, classic: ClassicGroup, generation: int
-) -> tuple[str, Any, Any]:
-    """Compares a member's key 8 in an upgrade with its classic assignment. Returns the fault ("" if
-    there is none), what was expected, and what was found."""
+) -> _UpgradeFault | None:
+    """Compares a member's key 8 in an upgrade with its classic assignment."""
     group, value = audited.consumer, entry.value
     assert group is not None
     assert value is not None
-    epochs = (value["memberEpoch"], value["previousMemberEpoch"], value["state"])
-    if epochs != (generation, generation, 0):
-        return (
-            f"{entry.member} is not stable at the group's epoch",
-            (generation, generation, 0),
-            epochs,
-        )
+
+    def fault(reason: str, expected: Any, recorded: Any) -> _UpgradeFault:
+        return _UpgradeFault(reason, expected, recorded, entry.member)
+
+    names = ("memberEpoch", "previousMemberEpoch", "state")
+    epochs = {name: value[name] for name in names}
+    stable = dict(zip(names, (generation, generation, 0), strict=True))
+    if epochs != stable:
+        return fault("upgraded_member_epoch", stable, epochs)
     wanted = {t: sorted(n) for t, n in group.target_of(entry.member).items() if n}
     assigned = {t: sorted(n) for t, n in partitions_by_topic(value["assignedPartitions"]).items()}
     if assigned != wanted or value["partitionsPendingRevocation"]:
-        return f"the assignment of {entry.member} is not its target", wanted, assigned
+        pending = partitions_by_topic(value["partitionsPendingRevocation"])
+        found = {"assigned": assigned, "pendingRevocation": pending}
+        return fault("upgraded_assignment", {"assigned": wanted, "pendingRevocation": {}}, found)
     since = {n for row in value["assignedPartitions"] for n in row.get("assignmentEpochs") or ()}
     if since - {generation}:
-        return f"{entry.member} has a wrong assignment epoch", generation, sorted(since)
+        return fault("upgraded_assignment_epoch", [generation], sorted(since))
     member = classic.members.get(entry.member)
     before = _classic_assignment(member.assignment) if member is not None else set()
     now = _by_name(audited, assigned)
     if before is None or now is None:
-        return "", None, None
+        return None
+    assignments = {"assigned": sorted(before)}, {"assigned": sorted(now)}
     if not now <= before:
-        return f"{entry.member} gained partitions", sorted(before), sorted(now)
+        return fault("upgrade_gained_partitions", *assignments)
     # In a later generation the leader may not have assigned anything yet. Partitions of a topic
     # that no longer exists are dropped.
     existing = _existing_topics(audited)
     if generation == classic.generation and {
         place for place in before - now if place[0] in existing
     }:
-        return f"{entry.member} lost partitions", sorted(before), sorted(now)
-    return "", None, None
+        return fault("upgrade_lost_partitions", *assignments)
+    return None
 
 
 def _existing_topics(audited: AuditedGroup) -> set[str]:
@@ -174,9 +176,8 @@ def check_classic_record(
     if ids and value["leader"] not in ids:
         audited.tally.add_disagreement(
             MIGRATION,
+            "leader_not_a_member",
             entry,
-            "The leader of the classic group is not one of its members, so nobody will assign "
-            "partitions at the next rebalance: restart the group's consumers.",
             ids,
             value["leader"],
             member="",
@@ -185,10 +186,8 @@ def check_classic_record(
     if ended is None and audited.consumer is not None and audited.complete:
         audited.tally.add_disagreement(
             MIGRATION,
+            "classic_record",
             entry,
-            "This is a record of a classic group, but the group is a consumer group and was not "
-            "deleted. A broker that loads this log loses the consumer group: look for a second "
-            "writer.",
             "the consumer group's tombstones before it",
             entry.record,
             severity=CRITICAL,
@@ -208,10 +207,8 @@ def check_classic_record(
         return
     audited.tally.add_disagreement(
         MIGRATION,
+        "generation_decreases",
         entry,
-        f"Expected a classic generation of at least {known.generation}, found "
-        f"{value['generation']}. The members will be fenced: look for a second writer or a lost "
-        "record.",
         known.generation,
         value["generation"],
         member="",
@@ -236,10 +233,8 @@ def _check_downgrade(
         return
     audited.tally.add_disagreement(
         MIGRATION,
+        "downgrade",
         entry,
-        "The group was converted back to the classic protocol, but its generation is not the "
-        "group's epoch, or its members are not the group's. The members will be fenced and must "
-        "rejoin: check that they did.",
         {"generation": generations[0], "members": sorted(ended.classic)},
         {"generation": value["generation"], "members": ids},
         member="",
@@ -263,12 +258,10 @@ def _check_assignments(
         if assigned - wanted or {place for place in wanted - assigned if place[0] in existing}:
             audited.tally.add_disagreement(
                 MIGRATION,
+                "downgraded_assignment",
                 entry,
-                "The group was converted back to the classic protocol, but "
-                f"the assignment of {member['memberId']} is not its target. Partitions stay unread "
-                "or are read twice until the group rebalances: restart one consumer.",
-                sorted(wanted),
-                sorted(assigned),
+                {"assigned": sorted(wanted)},
+                {"assigned": sorted(assigned)},
                 member=member["memberId"],
             )
             return

@@ -23,6 +23,9 @@ SINGLE_ASSIGNMENT = _LETTERS[records.CURRENT]
 """`OperationPart.letters` of a part that is one member's new assignment."""
 _VALUES = _LETTERS | {records.MEMBER: _LETTERS[records.MEMBER] + _CLASSIC_MEMBER}
 
+_OTHER_KIND = "?"
+"""Records of share and streams groups, which a group id may have had before: no operation."""
+
 UPGRADE = "upgrade"
 CLASSIC = "classic"
 REJOIN = "rejoin"
@@ -74,7 +77,7 @@ def _indexes(letters: str, kind: str, values: bool) -> tuple[int, ...]:
 
 def letter(entry: LogEntry) -> str:
     """The letter of a kind of record; a capital letter for its tombstone."""
-    found = _LETTERS[entry.kind]
+    found = _LETTERS.get(entry.kind, _OTHER_KIND)
     if entry.value is None:
         return found.upper()
     return _CLASSIC_MEMBER if entry.value.get("classicMemberMetadata") is not None else found

@@ -16,28 +16,25 @@ def check_order(audited: AuditedGroup, part: OperationPart) -> None:
     if part.name == INVALID_ORDER:
         audited.tally.add_disagreement(
             ORDER,
+            "invalid_order",
             part.entries[0],
-            "No coordinator writes the records of an operation in this order: one was lost, added "
-            "or moved. Compare with another replica of this partition.",
-            "an operation's records, by key type",
+            "an order that a coordinator writes",
             [_name(entry) for entry in part.entries],
             member="",
         )
     elif (duplicate := _duplicate(part)) is not None:
         audited.tally.add_disagreement(
             ORDER,
+            "duplicate_record",
             duplicate,
-            "This record occurs twice in its operation, but a coordinator writes each record once: "
-            "it was appended again, or belongs to another member or group.",
             "each record of an operation once",
             [_name(entry) for entry in part.entries],
         )
     elif not _of_one_member(part):
         audited.tally.add_disagreement(
             ORDER,
+            "mixed_tombstones",
             part.entries[0],
-            "The three tombstones of a leaving member (keys 8, 7 and 5) must name the same member, "
-            "but these do not: one was lost, added or moved.",
             "three tombstones of one member",
             [(_name(entry), entry.member) for entry in part.entries],
             member="",
@@ -45,14 +42,18 @@ def check_order(audited: AuditedGroup, part: OperationPart) -> None:
     elif part.name == REJOIN and _is_other_instance(audited, part):
         audited.tally.add_disagreement(
             ORDER,
+            "other_instance",
             part.entries[3],
-            "A member replaces another one that has a different instance id: a record was damaged, "
-            "or the tombstones of one member and the join of another were mixed up.",
-            "the instance id of the replaced member",
-            part.entries[3].record,
+            {"instanceId": _instance_of(audited, part.entries[0].member)},
+            {"instanceId": (part.entries[3].value or {}).get("instanceId")},
         )
     else:
         audited.tally.add_verified(ORDER)
+
+
+def _instance_of(audited: AuditedGroup, member_id: str) -> str | None:
+    member = audited.member(member_id)
+    return None if member is None else member.instance_id
 
 
 def _name(entry: LogEntry) -> str:
@@ -99,9 +100,8 @@ def check_record(audited: AuditedGroup, part: OperationPart, entry: LogEntry) ->
     elif _changes_nothing(audited, entry):
         audited.tally.add_disagreement(
             ORDER,
+            "no_change",
             entry,
-            "This record changes nothing, but a coordinator writes only changes: it was appended "
-            "twice, or a record before it is lost.",
             "a change",
             entry.record,
             severity=WARNING,
@@ -111,21 +111,18 @@ def check_record(audited: AuditedGroup, part: OperationPart, entry: LogEntry) ->
     elif _repeats_partition(entry):
         audited.tally.add_disagreement(
             ORDER,
+            "repeated_partition",
             entry,
-            "This record lists a partition twice, which no coordinator does: it was damaged, or "
-            "something else wrote it. Compare with another replica of this partition.",
             "each partition once",
             entry.record,
         )
     elif (other := _same_instance(audited, entry)) is not None:
         audited.tally.add_disagreement(
             ORDER,
+            "same_instance",
             entry,
-            f"Members {other} and {entry.member} have the same instance id, "
-            f"{entry.value['instanceId']}: the tombstones of the first are lost, and it keeps its "
-            "partitions. Restart that consumer.",
-            other,
-            entry.record,
+            {"instanceId": entry.value["instanceId"], "members": [other]},
+            {"instanceId": entry.value["instanceId"], "members": [other, entry.member]},
         )
     elif entry.kind == records.REGEX:
         check_resolved(audited, entry)
@@ -162,9 +159,8 @@ def report_unknown_member(tally: Tally, entry: LogEntry) -> None:
     """Adds the finding that a member has an assignment, but no record of key 5."""
     tally.add_disagreement(
         ORDER,
+        "unknown_member",
         entry,
-        f"Member {entry.member} has an assignment, but no record says that it joined: that record "
-        "is lost, or this one belongs to another group.",
         "an earlier record by which the member joined",
         entry.record,
     )
@@ -174,9 +170,8 @@ def report_orphan_tombstone(tally: Tally, entry: LogEntry) -> None:
     """Adds the finding that a tombstone deletes a record that does not exist."""
     tally.add_disagreement(
         ORDER,
+        "orphan_tombstone",
         entry,
-        "This tombstone deletes a record that does not exist: that record is lost, or the "
-        "tombstone was appended twice.",
         "a record to delete",
         entry.record,
         severity=WARNING,
@@ -199,9 +194,8 @@ def _check_tombstone(audited: AuditedGroup, part: OperationPart, entry: LogEntry
     elif entry.kind == records.CLASSIC_GROUP and audited.consumer is not None:
         audited.tally.add_disagreement(
             ORDER,
+            "classic_tombstone",
             entry,
-            "This is the tombstone of a classic group, but the group is a consumer group. A broker "
-            "that loads this log loses the consumer group: look for a second writer.",
             "the tombstones of a consumer group",
             entry.record,
             severity=CRITICAL,

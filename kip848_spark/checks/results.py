@@ -41,11 +41,13 @@ END_OF_LOG = "end of log"
 class Finding:
     """One row of `findings`: a disagreement, at the record that shows it.
 
-    The place is None where no single record shows it. ``timestamp`` is in ms since the epoch;
-    ``expected`` and ``recorded`` are JSON.
+    ``reason`` says what kind of disagreement it is (`finding_kinds.KINDS`). The place is None where
+    no single record shows it. ``timestamp`` is in ms since the epoch; ``expected`` and ``recorded``
+    are JSON.
     """
 
     check: str
+    reason: str
     severity: str
     group_id: str
     member_id: str | None
@@ -54,7 +56,12 @@ class Finding:
     timestamp: int | None
     expected: str
     recorded: str
-    explanation: str
+    explanation: str = ""
+    """The text for people: see `finding_text.with_texts`, which sets it."""
+    finding_id: str | None = None
+    """See `finding_ids.with_ids`, which sets it."""
+    caused_by: str | None = None
+    """The id of the finding that this one follows from."""
 
 
 @dataclass
@@ -84,8 +91,8 @@ class Tally:
     def add_disagreement(
         self,
         check: str,
+        reason: str,
         at: LogEntry,
-        explanation: str,
         expected: Any,
         recorded: Any,
         *,
@@ -93,8 +100,10 @@ class Tally:
         member: str | None = None,
     ) -> None:
         """Counts one thing that is not as it should be, and keeps a finding at the record ``at``.
-        ``expected`` and ``recorded`` must be fit for JSON; ``member`` replaces the entry's own, and
-        "" stands for none."""
+
+        ``reason`` is one of `finding_kinds.KINDS`. ``expected`` and ``recorded`` must be fit for
+        JSON; ``member`` replaces the entry's own, and "" stands for none.
+        """
         if check in self.postponed:
             self.add_unverifiable(check, END_OF_LOG)
             return
@@ -102,15 +111,15 @@ class Tally:
         self.findings.append(
             Finding(
                 check,
+                reason,
                 severity,
                 at.group,
-                at.member or None if member is None else member,
+                (at.member if member is None else member) or None,
                 at.partition,
                 at.offset,
                 at.timestamp,
                 as_json(expected),
                 as_json(recorded),
-                explanation,
             )
         )
 

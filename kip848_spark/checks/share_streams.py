@@ -150,9 +150,8 @@ class ShareStreamsAudit:
             expected = min(_FIRST_EPOCHS) if before is None else before + 1
             self._tally.add_disagreement(
                 EPOCHS,
+                "group_epoch",
                 entry,
-                f"Expected group epoch {expected}, one more than before, found {epoch}: look for a "
-                "lost record or a second writer.",
                 expected,
                 epoch,
             )
@@ -166,10 +165,8 @@ class ShareStreamsAudit:
         else:
             self._tally.add_disagreement(
                 EPOCHS,
+                "target_again" if epoch == state.epoch else "target_epoch",
                 entry,
-                f"The target is marked as computed for epoch {epoch}, but the group is at epoch "
-                f"{state.epoch}. Members will converge to a wrong epoch: look for a lost record, "
-                "and restart one member of the group.",
                 state.epoch,
                 epoch,
             )
@@ -194,10 +191,8 @@ class ShareStreamsAudit:
             return
         self._tally.add_disagreement(
             EPOCHS,
+            "member_epochs",
             entry,
-            f"The member's epoch is {epoch} and its previous one {previous}. Expected an epoch of "
-            f"at least {least} and at most the target epoch {target}, and the previous epoch "
-            f"{before}. The member will be fenced: restart it.",
             {"least": least, "target": target, "previous": before},
             {"memberEpoch": epoch, "previousMemberEpoch": previous},
         )
@@ -212,9 +207,8 @@ class ShareStreamsAudit:
             (subtopology, number), owner = min(taken.items())
             self._tally.add_disagreement(
                 OWNERSHIP,
+                "task_with_two_owners",
                 entry,
-                f"Task {subtopology}_{number} is active on two members from here on, {owner} and "
-                f"{entry.member}. Both may process its records: restart one of the two.",
                 {"owner": owner, "task": [subtopology, number]},
                 entry.record["value"]["data"],
                 severity=CRITICAL,

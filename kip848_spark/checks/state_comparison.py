@@ -18,10 +18,6 @@ from kip848_spark.checks.state import (
 NOT_LOADED = "a broker would refuse to load the group"
 OTHER_DIALECT = "records of a release before 4.0, which the reference does not replay"
 OTHER_TYPE = "a share or streams group, which the reference does not replay"
-_EXPLANATION = (
-    "The table {} and the reference's replay of the same records differ in this row, so one of the "
-    "two programs is wrong. Please report it with these records."
-)
 
 
 def compare_rows(
@@ -72,6 +68,7 @@ def _add_difference(
     tally.findings.append(
         Finding(
             check=STATE,
+            reason=_reason(expected, found),
             severity=ERROR,
             group_id=at[1],
             member_id=member_of(at),
@@ -80,11 +77,17 @@ def _add_difference(
             timestamp=None,
             expected=_as_json(at, expected),
             recorded=_as_json(at, found),
-            explanation=_EXPLANATION.format(at[0]),
         )
     )
 
 
 def _as_json(at: StateRow, row: StateRow | None) -> str:
     """A row of a state table as JSON; ``row`` is null if there is no such row."""
-    return as_json({"key": named_identity(at), "row": None if row is None else named_values(row)})
+    values = None if row is None else named_values(row)
+    return as_json({"table": at[0], "key": named_identity(at), "row": values})
+
+
+def _reason(expected: StateRow | None, found: StateRow | None) -> str:
+    if found is None:
+        return "row_missing"
+    return "row_without_record" if expected is None else "row_differs"

@@ -61,6 +61,11 @@ def overlap(shares: MemberShares) -> tuple[str, int] | None:
     return None
 
 
+def holders(shares: MemberShares, topic: str, number: int) -> list[str]:
+    """The members whose targets have this partition."""
+    return [member for member, share in shares.items() if number in share.get(topic, ())]
+
+
 def assignors(group: ConsumerGroup) -> list[str]:
     """The assignors that the broker may have used: those with the most votes, or all if no member
     votes, since the broker's configuration decides then."""

@@ -118,6 +118,11 @@ class Prover:
             return
         self.proven = self._last = taken
 
+    def accept(self, topics: Proven) -> None:
+        """Takes topics that give the newest hash, found by other means than `prove`."""
+        self.proven = self._last = topics
+        self.rackless = self.rackless or (bool(topics) and not on_racks(topics))
+
     def _search(
         self, metadata_hash: int, names: list[str], counts: Mapping[str, int]
     ) -> Proven | None:

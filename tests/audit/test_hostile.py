@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kip848_spark.checks import group_task
+from kip848_spark.checks.audit_rows import GROUP_RECORDS
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
@@ -110,7 +111,7 @@ def two_groups() -> pa.RecordBatch:
             "member_id": None,
             "regular_expression": None,
             "dialect": "shipped",
-            "stage": group_task.GROUP_RECORDS,
+            "stage": GROUP_RECORDS,
             "value": '{"epoch": 1, "metadataHash": 0}',
         }
         for at, name in enumerate(("bad", "good"))

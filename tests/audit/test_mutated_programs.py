@@ -88,7 +88,7 @@ def states_mixed_up(patch: Patch) -> None:
 
 
 def no_hash(patch: Patch) -> None:
-    patch.setattr(groups, "_metadata_hash", lambda carried: pa.nulls(carried.group_count, "int64"))
+    patch.setattr(groups, "_metadata_hash", lambda _, rows: pa.nulls(len(rows[0]), "int64"))
 
 
 def no_votes(patch: Patch) -> None:
@@ -103,14 +103,12 @@ def empty_is_something(patch: Patch) -> None:
 
 
 def pending_is_nothing(patch: Patch) -> None:
-    original = assignments._explode
+    original = assignments.explode
 
-    def explode(carried: Any, kind: str, field: str, rows: Any, role: str) -> pa.Table:
-        return original(
-            carried, kind, field, rows[: 0 if role == "pending_revocation" else None], role
-        )
+    def explode(carried: Any, each: Any, rows: Any) -> Any:
+        return original(carried, each, rows[:0] if each.role == "pending_revocation" else rows)
 
-    patch.setattr(assignments, "_explode", explode)
+    patch.setattr(assignments, "explode", explode)
 
 
 def epochs_shifted(patch: Patch) -> None:

@@ -10,15 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kip848_spark.checks.audit_rows import GROUP_RECORDS, STATE_AT_POINT_IN_TIME
 from kip848_spark.checks.context import BUCKETS, AuditContext
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.group_task import (
-    COMPARED_AT_POINT_IN_TIME,
-    DISAGREED,
-    GROUP_RECORDS,
-    STATE_AT_POINT_IN_TIME,
-    audit_groups,
-)
+from kip848_spark.checks.group_task import COMPARED_AT_POINT_IN_TIME, DISAGREED, audit_groups
 from kip848_spark.checks.results import STATE
 from kip848_spark.spark.jobs.point_in_time import pack_state
 from tests.audit.captured_logs import CHURNED, RELEASES, churned_topics, topics
