@@ -241,12 +241,12 @@ class Cluster:
         return {
             name: LiveTopic(
                 name,
-                kafka_id(said.topic_id),
-                len(said.partitions),
-                bool(said.is_internal),
-                racks_of(said),
+                kafka_id(described.topic_id),
+                len(described.partitions),
+                bool(described.is_internal),
+                racks_of(described),
             )
-            for name, said in sorted(answers.items())
+            for name, described in sorted(answers.items())
         }
 
     def ends(self, topic: str = OFFSETS_TOPIC) -> dict[int, LiveEnds]:
@@ -271,6 +271,32 @@ class Cluster:
         first, stable, end = found
         return {n: LiveEnds(first[n], end[n], stable[n]) for n in range(count)}
 
+    def broker_settings(self, names: Sequence[str]) -> dict[str, str]:
+        """The values of these broker settings; those that a broker does not have, or in which
+        brokers differ, are left out. Needs DESCRIBE_CONFIGS on the cluster."""
+        from confluent_kafka import admin
+
+        kafka: Any = admin  # its type stubs leave names out
+        brokers = self._wait_for_metadata().brokers
+        kind = kafka.ResourceType.BROKER
+        asked = [kafka.ConfigResource(kind, str(number)) for number in sorted(brokers)]
+        answers = self.admin.describe_configs(asked, request_timeout=self.timeout)
+        found = [self._wait(answer) for answer in answers.values()]
+        values = {name: {one[name].value for one in found if name in one} for name in names}
+        return {
+            name: some.pop()
+            for name, some in values.items()
+            if len(some) == 1 and None not in some and all(name in one for one in found)
+        }
+
+    def _wait_for_metadata(self) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self.admin.list_topics(timeout=self.timeout)
+        except KafkaException as cause:
+            raise self._fault(cause) from cause
+
 
 _UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
 _NOT_ON_CLUSTER = "CLUSTER_AUTHORIZATION_FAILED"
@@ -289,8 +315,8 @@ def _is_auth(trouble: KafkaError | None) -> bool:
 def _reason(cause: object) -> str:
     """The message of an error without librdkafka's prefix of thread and broker names."""
     error = cause.args[0] if isinstance(cause, Exception) and cause.args else cause
-    said = error.str() if hasattr(error, "str") else str(error)
-    words = str(said).split("]: ")[-1].removeprefix("Broker: ")
+    text = error.str() if hasattr(error, "str") else str(error)
+    words = str(text).split("]: ")[-1].removeprefix("Broker: ")
     words = re.sub(r"^\S+/\w+: | \(after \d+ms in state \w+\)", "", words).strip().rstrip(".:")
     name = error.name() if hasattr(error, "name") else type(cause).__name__
     return words if " " in words else f"{words} {name}".strip()

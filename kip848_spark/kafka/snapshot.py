@@ -93,40 +93,42 @@ class ClusterSnapshot:
         return asdict(self)
 
 
-def kafka_id(said: Any) -> str:
+def kafka_id(uuid: Any) -> str:
     """A topic id as Kafka prints it: the client library prints plain base64, not the URL's."""
-    return str(said).replace("+", "-").replace("/", "_").rstrip("=")
+    return str(uuid).replace("+", "-").replace("/", "_").rstrip("=")
 
 
-def racks_of(said: Any) -> tuple[tuple[str, ...], ...]:
+def racks_of(described: Any) -> tuple[tuple[str, ...], ...]:
     racks = tuple(
         tuple(sorted(replica.rack for replica in one.replicas if replica.rack))
-        for one in sorted(said.partitions, key=lambda one: one.id)
+        for one in sorted(described.partitions, key=lambda one: one.id)
     )
     return racks if any(racks) else ()
 
 
-def group_of(said: Any) -> LiveGroup:
-    kind = said.type.name.lower()
-    state = said.state.name
+def group_of(described: Any) -> LiveGroup:
+    kind = described.type.name.lower()
+    state = described.state.name
     return LiveGroup(
-        group_id=said.group_id,
+        group_id=described.group_id,
         type=kind,
         state=_STATES.get(state, state.capitalize()),
-        assignor=said.partition_assignor,
-        simple=bool(said.is_simple_consumer_group),
-        members=tuple(sorted((_member(one) for one in said.members), key=lambda m: m.member_id)),
+        assignor=described.partition_assignor,
+        simple=bool(described.is_simple_consumer_group),
+        members=tuple(
+            sorted((_member(one) for one in described.members), key=lambda m: m.member_id)
+        ),
     )
 
 
-def _member(said: Any) -> LiveMember:
-    target = said.target_assignment
+def _member(described: Any) -> LiveMember:
+    target = described.target_assignment
     return LiveMember(
-        member_id=said.member_id,
-        instance_id=said.group_instance_id or None,
-        client_id=said.client_id,
-        client_host=said.host,
-        assigned=_partitions(said.assignment),
+        member_id=described.member_id,
+        instance_id=described.group_instance_id or None,
+        client_id=described.client_id,
+        client_host=described.host,
+        assigned=_partitions(described.assignment),
         target=None if target is None else _partitions(target),
     )
 
@@ -135,16 +137,16 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
     return tuple(sorted((one.topic, one.partition) for one in assignment.topic_partitions))
 
 
-def offsets_of(said: Any) -> tuple[LiveOffset, ...]:
+def offsets_of(described: Any) -> tuple[LiveOffset, ...]:
     return tuple(
         LiveOffset(one.topic, one.partition, one.offset, one.leader_epoch, _metadata(one))
-        for one in sorted(said.topic_partitions, key=lambda one: (one.topic, one.partition))
+        for one in sorted(described.topic_partitions, key=lambda one: (one.topic, one.partition))
         if one.offset >= 0
     )
 
 
-def _metadata(said: Any) -> str | None:
+def _metadata(described: Any) -> str | None:
     try:
-        return said.metadata or ""
+        return described.metadata or ""
     except UnicodeDecodeError:
         return None

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
 """The largest number of rows in a file, about 100 MB; further rows go to another file."""
+OPEN_COLUMN = "to_offset"
+"""The column that is null in the *open* rows of a table: those that a later run may change."""
 _CODECS = {"snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "none": "none"}
 
 
@@ -114,6 +117,10 @@ class TableWriter:
         if self._rows >= FILE_ROWS:
             self._finish()
 
+    def start_file(self) -> None:
+        """Finishes the open file: further rows go to another one."""
+        self._finish()
+
     def close(self) -> list[DataFile]:
         """Finishes the open file and returns all files."""
         self._finish()
@@ -160,11 +167,36 @@ class TableWriter:
         )
 
 
+class IntervalWriter(TableWriter):
+    """As `TableWriter`, but rows whose column `OPEN_COLUMN` is null go to files of their own."""
+
+    def __init__(self, target: WriteTarget) -> None:
+        super().__init__(target)
+        self._open_rows = TableWriter(target)
+
+    def write(self, columns: Mapping[str, pa.Array]) -> None:
+        is_open = pc.is_null(columns[OPEN_COLUMN])
+        closed = pc.invert(is_open)
+        super().write({name: array.filter(closed) for name, array in columns.items()})
+        self._open_rows.write({name: array.filter(is_open) for name, array in columns.items()})
+
+    def close(self) -> list[DataFile]:
+        return [*super().close(), *self._open_rows.close()]
+
+    def discard(self) -> None:
+        super().discard()
+        self._open_rows.discard()
+
+
+def _new_writer(target: WriteTarget) -> TableWriter:
+    return (IntervalWriter if OPEN_COLUMN in target.fields else TableWriter)(target)
+
+
 @contextmanager
 def open_writers(targets: Sequence[WriteTarget]) -> Iterator[dict[str, TableWriter]]:
     """Opens a writer for each target, by table name. After an exception, deletes all their
     files."""
-    made = {target.table: TableWriter(target) for target in targets}
+    made = {target.table: _new_writer(target) for target in targets}
     try:
         yield made
     except BaseException:

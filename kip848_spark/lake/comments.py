@@ -2,6 +2,45 @@
 
 from __future__ import annotations
 
+_INTERVAL = {
+    "valid_from": "Time of the record that made the row true (UTC)",
+    "valid_to": "Time of the record that ended it (UTC); null if the row is still true",
+    "from_offset": "Offset of the record that made the row true",
+    "to_offset": "Offset of the record that ended it; null if the row is still true",
+    "known_from": "Equal to valid_from if the row may have been true earlier, else null",
+}
+
+_GROUP = {
+    "type": "classic, consumer, share or streams",
+    "state": "Empty, Assigning, Reconciling or Stable",
+    "protocol_type": "Protocol type of a classic group; empty if it only commits offsets",
+    "protocol": "Assignor that the members of a classic group chose",
+    "epoch": "Group epoch; the generation of a classic group",
+    "target_epoch": "Epoch of the target assignment",
+    "metadata_hash": "Hash of the subscribed topics' metadata (Kafka 4.1 and later)",
+    "members": "Number of members",
+    "last_offset": "Offset of the group's last record that is still in effect",
+    "updated_at": "Timestamp of the record at last_offset (UTC)",
+}
+
+_MEMBER = {
+    "instance_id": "Instance id of a static member; null for a dynamic one",
+    "rack_id": "Rack of the client",
+    "client_id": "client.id of the client",
+    "client_host": "Address from which the client connected",
+    "subscribed_topics": "Names of the subscribed topics, sorted",
+    "subscribed_regex": "Regular expression of a subscription by pattern",
+    "member_epoch": "Member epoch; null in a classic group",
+    "previous_member_epoch": "Previous member epoch; null in a classic group",
+    "member_state": "stable, unrevoked_partitions, unreleased_partitions or unknown",
+    "is_classic": "True if the member uses the classic protocol",
+}
+
+_ASSIGNMENT = {
+    "role": "assigned, pending_revocation or target",
+    "assignment_epoch": "Epoch at which the member got the partition (Kafka 4.3 and later)",
+}
+
 COMMENTS: dict[str, dict[str, str]] = {
     "*": {
         "partition": "Partition of __consumer_offsets; all records of a group are in the same one",
@@ -34,6 +73,7 @@ COMMENTS: dict[str, dict[str, str]] = {
         "raw_value": "Bytes of the value; kept wherever raw_key is",
         "missing_before": "Number of offsets missing immediately before this record; null if none",
         "gap_cause": "Cause of the missing offsets; see the table gaps",
+        "size": "Number of bytes of key and value; null in rows of versions that did not store it",
     },
     "group_records": {},
     "control_state": {
@@ -49,35 +89,75 @@ COMMENTS: dict[str, dict[str, str]] = {
             "it; compaction: no key does, and most earlier offsets are missing; unknown: neither"
         ),
     },
-    "groups": {
-        "type": "classic, consumer, share or streams",
-        "state": "Empty, Assigning, Reconciling or Stable",
-        "protocol_type": "Protocol type of a classic group; empty if it only commits offsets",
-        "protocol": "Assignor that the members of a classic group chose",
-        "epoch": "Group epoch; the generation of a classic group",
-        "target_epoch": "Epoch of the target assignment",
-        "metadata_hash": "Hash of the subscribed topics' metadata (Kafka 4.1 and later)",
-        "members": "Number of members",
-        "last_offset": "Offset of the group's last record that is still in effect",
-        "updated_at": "Timestamp of the record at last_offset (UTC)",
+    "commit_summaries": {
+        "day": "UTC day of the records' timestamps",
+        "commits": "Number of commits that the row stands for, without tombstones",
+        "tombstones": "Number of tombstones that the row stands for",
+        "bytes": "Number of bytes of their keys and values",
+        "first_offset": "Offset of the first record that the row stands for",
+        "first_timestamp": "Timestamp of the first record (UTC)",
+        "first_committed": "Committed offset of the first record; null if it is a tombstone",
+        "offset": "Offset of the last record that the row stands for",
+        "timestamp": "Timestamp of the last record (UTC)",
+        "tombstone": "True if the last record is a tombstone",
+        "first_commit_offset": "Offset of the first record that is no tombstone",
+        "first_commit_timestamp": "Timestamp of that record (UTC)",
+        "last_commit_offset": "Offset of the last record that is no tombstone",
+        "last_commit_timestamp": "Timestamp of that record (UTC)",
+        "rewinds": "Commits lower than the one before them, in offset order; null if there is none",
     },
-    "members": {
-        "instance_id": "Instance id of a static member; null for a dynamic one",
-        "rack_id": "Rack of the client",
-        "client_id": "client.id of the client",
-        "client_host": "Address from which the client connected",
-        "subscribed_topics": "Names of the subscribed topics, sorted",
-        "subscribed_regex": "Regular expression of a subscription by pattern",
-        "member_epoch": "Member epoch; null in a classic group",
-        "previous_member_epoch": "Previous member epoch; null in a classic group",
-        "member_state": "stable, unrevoked_partitions, unreleased_partitions or unknown",
-        "is_classic": "True if the member uses the classic protocol",
+    "offset_activity": {
+        "day": "UTC day of the records' timestamps",
+        "commits": "Number of commits, without tombstones",
+        "tombstones": "Number of tombstones",
+        "bytes": "Number of bytes of the keys and values of these records",
+        "first_offset": "Offset of the first of these records",
+        "last_offset": "Offset of the last of these records",
+        "rewinds": "Number of commits that were lower than the one before them",
+        "largest_rewind": "Largest distance by which a commit went back; 0 if there is none",
     },
-    "assignments": {
-        "role": "assigned, pending_revocation or target",
-        "assignment_epoch": "Epoch at which the member got the partition (Kafka 4.3 and later)",
+    "rewinds": {
+        "offset": "Offset of the commit that went back",
+        "from_committed": "Committed offset before it",
+        "to_committed": "Committed offset of the commit, which is lower",
+        "at": "Timestamp of the commit (UTC)",
+        "owner": "Member that owned the partition then; null if none did, or if it is not known",
+        "run_id": "Run that read the commit; see the table runs",
     },
+    "groups": _GROUP,
+    "members": _MEMBER,
+    "assignments": _ASSIGNMENT,
     "offsets": {},
+    "group_history": {**_GROUP, **_INTERVAL},
+    "member_history": {**_MEMBER, **_INTERVAL},
+    "assignment_history": {**_ASSIGNMENT, **_INTERVAL},
+    "rebalances": {
+        "type": "consumer, share, streams or classic",
+        "epoch": "Group epoch that began the rebalance; the generation of a classic group",
+        "started_at": "Time of the record that raised the group epoch (UTC)",
+        "converged_at": "Time at which the group was Stable again (UTC); null if it was not",
+        "duration_ms": "From started_at to converged_at (ms); null in a classic group",
+        "causes": "What raised the group epoch, sorted; see docs/rebalances.md",
+        "likely": "left or expired, if there is evidence of how a member went; else null",
+        "joined": "Members that are new in this epoch",
+        "left": "Members that are gone in this epoch",
+        "trigger_members": "Members whose change raised the group epoch",
+        "members": "Number of members after the change",
+        "partitions_moved": "Partitions that changed from one member to another",
+        "minimal_moves": "Fewest moves for which every member has as many partitions as it got",
+        "revoked": "Partitions that members of the group had to give up",
+        "blocked_members": "Members that waited for partitions of others",
+        "slowest_member": "Member that took longest to give up its partitions",
+        "slowest_ms": "Time that it took (ms)",
+        "unowned_ms": "Sum over the partitions of the time without an owner (ms)",
+        "superseded_by": "Group epoch that followed before the group was Stable; null if none",
+        "episode_id": "Rebalances of a group that overlap have the same episode",
+        "outcome": "converged, superseded, group_deleted, open or cut_by_gap",
+        "complete": "True if the records from before the start to the end were all read",
+        "evidence": "Offsets of the records that this row is based on",
+        "from_offset": "Offset of the record that raised the group epoch",
+        "to_offset": "Offset of the last record of it; null while a later run may change the row",
+    },
     "topics": {
         "partitions": "Number of partitions of the topic",
         "racks": "Racks of the replicas of each partition, in the order of the partitions",
@@ -90,14 +170,20 @@ COMMENTS: dict[str, dict[str, str]] = {
         "reasons": "Why something could not be checked, or how it was checked, and how often",
     },
     "findings": {
+        "finding_id": "Id of the finding; the same in every run over the same records",
+        "caused_by": "Id of the finding that this one follows from; null if it follows from none",
         "check": "Check that found it; see docs/audit.md",
+        "reason": "Kind of finding within the check, such as group_epoch; see docs/audit.md",
         "severity": "info, warning, error or critical, by the possible consequences",
         "member_id": "Id of the group member; null if the finding is about the group",
         "offset": "Offset of the record that shows the problem; null if no single record does",
         "timestamp": "Time of that record (UTC): the start of the problem",
         "expected": "Expected value (JSON)",
         "recorded": "Recorded value (JSON)",
-        "explanation": "What is wrong and what to do about it",
+        "explanation": (
+            "Five lines: what is wrong, what was expected and recorded (only what differs), "
+            "what it means for the consumers, what to do"
+        ),
     },
     "runs": {
         "run_id": "Id of the run; the ids of later runs sort later",
@@ -121,5 +207,9 @@ COMMENTS: dict[str, dict[str, str]] = {
         "started_at": "Start of the run (UTC)",
         "finished_at": "End of the run (UTC)",
         "durations_ms": "Duration of each step (ms)",
+        "open_offsets": (
+            "Number of offsets behind the last stable offset, which open transactions hold back, "
+            "by partition; null if the run did not read from a cluster"
+        ),
     },
 }

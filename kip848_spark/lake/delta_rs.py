@@ -22,6 +22,7 @@ from deltalake.transaction import (
 
 from kip848_spark.lake import statistics
 from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
+from kip848_spark.lake.replacement import ReplacedRows, replace_files
 from kip848_spark.lake.tables import TableDefinition
 
 _PLAIN = (1, 2)
@@ -41,16 +42,29 @@ def create_table(path: str, table: TableDefinition) -> None:
 
 
 def is_plain(path: str, table: TableDefinition) -> bool:
-    """True if the table is as `create_table` creates it: it has no other columns, no partitions,
-    and no feature that a reader or writer of its files would have to support."""
+    """True if the table is as `create_table` creates it, or as an earlier version of this program
+    did: it has no other columns, no partitions, and no feature that a reader or writer of its files
+    would have to support."""
     found = DeltaTable(path)
     protocol = found.protocol()
     return (
         protocol.min_reader_version <= _PLAIN[0]
         and protocol.min_writer_version <= _PLAIN[1]
         and not found.metadata().partition_columns
-        and [field.name for field in found.schema().fields] == list(table.fields)
+        and {field.name for field in found.schema().fields} <= table.fields.keys()
     )
+
+
+def column_names(path: str) -> list[str]:
+    """The names of the columns of the newest version."""
+    return [field.name for field in DeltaTable(path).schema().fields]
+
+
+def add_columns(path: str, table: TableDefinition, names: Sequence[str]) -> None:
+    """Adds the columns ``names`` of ``table``, which are null in all rows, in a commit of its own.
+    Raises DeltaError."""
+    added = Schema.from_arrow(pa.schema([table.schema.field(name) for name in names]))
+    DeltaTable(path).alter.add_columns(added.fields, post_commithook_properties=_HOOKS)
 
 
 def table_properties(path: str) -> dict[str, str]:
@@ -67,11 +81,24 @@ def set_properties(path: str, properties: Mapping[str, str]) -> None:
 def commit(path: str, version: int, files: Sequence[DataFile], mode: str = "append") -> None:
     """Adds ``files`` to the table, or replaces all its files by them (``overwrite``), in the commit
     that follows ``version``. Raises DeltaError if another commit follows ``version`` already."""
-    actions: list[AddAction | RemoveAction] = [
+    commit_actions(path, version, _add_actions(files), mode)
+
+
+def commit_replacement(
+    target: WriteTarget, version: int, files: Sequence[DataFile], replaced: ReplacedRows
+) -> None:
+    """Deletes the rows ``replaced`` and adds ``files``, in the commit that follows ``version``.
+    Raises DeltaError if another commit follows ``version`` already."""
+    removed, remaining = replace_files(target.folder, version, replaced, target)
+    if removed or files:
+        commit_actions(target.folder, version, [*removed, *_add_actions([*remaining, *files])])
+
+
+def _add_actions(files: Sequence[DataFile]) -> list[AddAction]:
+    return [
         AddAction(quote(file.name), file.size, {}, file.modified_ms, True, file.stats)
         for file in files
     ]
-    commit_actions(path, version, actions, mode)
 
 
 def commit_actions(
@@ -99,9 +126,11 @@ def file_paths(path: str) -> list[str]:
     return [f"{path}/{name}" for name in names]
 
 
-def read_rows(path: str) -> list[dict[str, Any]]:
-    """All rows of a small table as plain values."""
-    found = DeltaTable(path).to_pyarrow_dataset().to_table(use_threads=False)
+def read_rows(path: str, table: TableDefinition) -> list[dict[str, Any]]:
+    """All rows of a small table as plain values. Columns of ``table`` that it lacks are null."""
+    dataset = DeltaTable(path).to_pyarrow_dataset()
+    schema = table.complete(dataset.schema)
+    found = dataset.replace_schema(schema).to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kip848_spark.errors import NotFoundError, near
+from kip848_spark.lake.history import StateAt
 from kip848_spark.lake.snapshot import LakeSnapshot
 
 
@@ -22,17 +23,22 @@ def check_groups(names: Iterable[str], group_ids: Callable[[str], set[str]]) -> 
 
 
 def describe_groups(
-    snapshot: LakeSnapshot, names: Sequence[str] | None = None
+    state: LakeSnapshot | StateAt,
+    names: Sequence[str] | None = None,
+    *,
+    members_too: bool = True,
+    offsets_too: bool = True,
 ) -> list[dict[str, Any]]:
     """The groups ``names`` (all if None), sorted by id, one dict for each: the columns of `groups`,
     ``members_now`` (rows of `members`, each with its partitions by role) and ``offsets`` (rows of
-    `offsets`).
+    `offsets`). Without ``members_too`` or ``offsets_too``, these tables are not read and the lists
+    are empty: at an earlier time, the offsets of all groups are in as many records as the lake has.
 
     Raises NotFoundError, with similar names in the hint, if there is no such group.
     """
 
     def rows(table: str, *order: str) -> list[dict[str, Any]]:
-        found = snapshot.rows(table, names)
+        found = state.rows(table, names)
         return sorted(found, key=lambda row: [(row[n] is not None, row[n]) for n in order])
 
     found = {
@@ -41,19 +47,20 @@ def describe_groups(
     }
     missing = [name for name in names or () if name not in found]
     if missing:
-        raise _unknown_group(missing[0], snapshot.group_ids("groups"))
+        raise state.missing_group(missing[0])
     members: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows("members", "group_id", "member_id"):
+    for row in rows("members", "group_id", "member_id") if members_too else ():
         roles: dict[str, Any] = {"assigned": [], "pending_revocation": [], "target": []}
         member = row | roles
         members[row["group_id"], row["member_id"]] = member
         found[row["group_id"]]["members_now"].append(member)
-    for row in rows("assignments", "group_id", "member_id", "topic", "topic_id", "topic_partition"):
+    order = ("group_id", "member_id", "topic", "topic_id", "topic_partition")
+    for row in rows("assignments", *order) if members_too else ():
         owner = members.get((row["group_id"], row["member_id"]))
         if owner is not None:
             place = {name: row[name] for name in ("topic", "topic_id", "topic_partition")}
             owner[row["role"]].append(place)
-    for row in rows("offsets", "group_id", "topic", "topic_partition"):
+    for row in rows("offsets", "group_id", "topic", "topic_partition") if offsets_too else ():
         if row["group_id"] in found:  # a deleted group's last commits may outlive it
             found[row["group_id"]]["offsets"].append(row)
     return list(found.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,13 +12,20 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from kip848_spark.config.storage import StorageSettings
+from kip848_spark.config.times import parse_time
 from kip848_spark.errors import UsageError
+from kip848_spark.lake.chronicle import group_chronicle, partition_chronicles
+from kip848_spark.lake.explanation import explain
 from kip848_spark.lake.groups import describe_groups
+from kip848_spark.lake.history import STATE_TABLES, StateAt, state_at, without_history
+from kip848_spark.lake.hygiene import read_hygiene
 from kip848_spark.lake.location import locate
+from kip848_spark.lake.rebalances import read_rebalances, require_group
 from kip848_spark.lake.snapshot import LakeSnapshot
 
 AsOf = datetime | str | None
-"""A time: ISO 8601 text or a datetime, UTC unless it names another time zone. None: now."""
+"""A time: a datetime, or a text such as ``2026-11-21T10:00``, ``2h ago`` or ``yesterday``. It is in
+UTC unless it names another time zone. None: now."""
 
 
 class Lake:
@@ -28,9 +36,11 @@ class Lake:
     variables. Nothing is read until a method is called. The lake need not exist yet: the jobs
     (`kip848_spark.run`, ...) create it.
 
-    Every method that reads takes ``as_of`` and reads all tables as the last run that had finished
-    by then left them. They raise LakeError if there is no such run or the lake can't be read,
-    and UsageError if ``as_of`` is not a time.
+    The state tables (`groups`, `members`, `assignments`, `offsets`) and `describe` answer for any
+    moment ``as_of`` of which the lake has records, whenever its runs took place. `dataset`, and
+    `table` for the other tables, read what the last run that had finished by then left.
+    All methods raise LakeError if the lake can't be read or has no such run, and UsageError if
+    ``as_of`` is not a time.
     """
 
     def __init__(
@@ -49,10 +59,13 @@ class Lake:
 
         Raises NotFoundError if a lake has no such table.
         """
+        if name in STATE_TABLES:
+            return self._state(as_of).table(name, groups)
         return self._snapshot(as_of).table(name, groups)
 
     def dataset(self, name: str, *, as_of: AsOf = None) -> ds.Dataset:
-        """As `table`, as a dataset: DuckDB, Polars and Arrow read it batch by batch."""
+        """A table as a dataset, as a run left it: DuckDB, Polars and Arrow read it batch by
+        batch."""
         return self._snapshot(as_of).dataset(name)
 
     def groups(self, *, as_of: AsOf = None) -> pa.Table:
@@ -83,21 +96,110 @@ class Lake:
 
         Raises NotFoundError, with similar names, if there is no such group.
         """
-        return describe_groups(self._snapshot(as_of), groups)
+        return describe_groups(self._state(as_of), groups)
 
-    def _snapshot(self, as_of: AsOf) -> LakeSnapshot:
-        return LakeSnapshot(locate(self.path), parse_time(as_of), storage=self.storage.delta())
+    def sql(self, query: str, *, as_of: AsOf = None) -> pa.Table:
+        """The result of a query in Spark's dialect, which DuckDB answers, over the tables as a run
+        left them (docs/sql.md).
 
+        Raises UsageError if the query is wrong, does more than read, or needs Spark.
+        """
+        from kip848_spark.lake.sql.engine import DuckDBEngine
+        from kip848_spark.lake.sql.rules import NotTranslatable
 
-def parse_time(time: AsOf) -> datetime | None:
-    """``time`` in UTC. Raises UsageError if a text is not a time in ISO 8601."""
-    if isinstance(time, str):
         try:
-            time = datetime.fromisoformat(time)
-        except ValueError:
+            return DuckDBEngine(self._snapshot(as_of)).run(query).table()
+        except NotTranslatable as cause:
             raise UsageError(
-                f"{time!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
+                f"DuckDB does not answer {cause} as Spark does.",
+                "`kip848 sql` answers the query with Spark.",
             ) from None
+
+    def rebalances(
+        self, groups: Sequence[str] | None = None, *, since: AsOf = None, until: AsOf = None
+    ) -> pa.Table:
+        """The rows of the table `rebalances`, of ``groups`` (all if None), that began at or after
+        ``since`` and before ``until``, in the order of their start."""
+        start, end = utc_time(since, "since"), utc_time(until, "until")
+        return read_rebalances(self._snapshot(), groups, start, end)
+
+    def history(
+        self, group: str, *, since: AsOf = None, until: AsOf = None
+    ) -> list[dict[str, Any]]:
+        """What happened in a group, in the order of the records: who joined and left, and who got
+        and gave up which partitions, as plain values.
+
+        Raises NotFoundError, with similar names, if the lake never had such a group.
+        """
+        start, end = utc_time(since, "since"), utc_time(until, "until")
+        return group_chronicle(self._snapshot(), group, start, end).described()
+
+    def owners(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        group: str | None = None,
+        since: AsOf = None,
+        until: AsOf = None,
+    ) -> list[dict[str, Any]]:
+        """The owners of a partition through time in each group (or in one), as plain values.
+        ``member_id`` is None where nobody owned it.
+
+        Raises NotFoundError, with similar names, if no group ever owned it.
+        """
+        start, end = utc_time(since, "since"), utc_time(until, "until")
+        found = partition_chronicles(self._snapshot(), (topic, partition), group, start, end)
+        return [row for one in found for row in one.described()]
+
+    def hygiene(self, group: str | None = None, *, days: int = 7) -> dict[str, Any]:
+        """Who makes the topic grow, which committed offsets nobody needs, and which commits went
+        back, in the last ``days`` days, for all groups or one: what `kip848 hygiene --json` prints
+        (docs/hygiene.md).
+
+        Raises NotFoundError if the lake never had such a group.
+        """
+        snapshot = self._snapshot()
+        if group is not None:
+            require_group(snapshot, group)
+        return read_hygiene(snapshot, group, days).described()
+
+    def explain(
+        self,
+        group: str,
+        *,
+        since: AsOf = None,
+        until: AsOf = None,
+        epoch: int | None = None,
+    ) -> dict[str, Any]:
+        """The story of the rebalances of a group that began at or after ``since`` and before
+        ``until``, or of the one to ``epoch``; without any of them, of its last episode of
+        rebalances. `kip848 explain --json` prints the same values (docs/api.md describes them).
+
+        Raises NotFoundError if the lake never had such a group, or the group no such epoch.
+        """
+        start, end = utc_time(since, "since"), utc_time(until, "until")
+        return explain(self._snapshot(), group, start, end, epoch).described()
+
+    def _snapshot(self, as_of: AsOf = None) -> LakeSnapshot:
+        time = utc_time(as_of, "as_of")
+        return LakeSnapshot(locate(self.path), time, storage=self.storage.delta())
+
+    def _state(self, as_of: AsOf) -> LakeSnapshot | StateAt:
+        """The state tables at a time. Warns if the lake is of an earlier version, which only knows
+        the ends of runs."""
+        newest = self._snapshot()
+        state = state_at(newest, utc_time(as_of, "as_of"))
+        if sentence := without_history(newest, state):
+            warnings.warn(sentence, stacklevel=3)
+        return state
+
+
+def utc_time(time: AsOf, what: str = "") -> datetime | None:
+    """``time`` in UTC. ``what`` names it in messages. Raises UsageError if a text is not a time
+    (`config.times.parse_time`)."""
+    if isinstance(time, str):
+        return parse_time(time, what)
     if time is None:
         return None
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

@@ -19,8 +19,12 @@ from kip848_spark.lake.tables import TABLES
 
 PLANNED = "planned"
 DONE = "done"
+REPLAY = "replay"
+"""The name of the step that updates the state tables."""
 AUDIT = "audit"
 """The name of the step of a complete audit."""
+PARTIAL_AUDIT = "audit_of_a_part"
+"""The name of the step of an audit that is restricted to groups, a time, or a release."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Run:
     counts: RecordCounts | None = None
     finished_at: datetime | None = None
     durations_ms: Mapping[str, int] = field(default_factory=dict)
+    open_offsets: Mapping[int, int] | None = None
+    """By partition, the offsets behind the last stable one; None if no cluster was asked."""
 
     @property
     def is_empty(self) -> bool:
@@ -95,6 +101,7 @@ class Run:
             "started_at": self.started_at,
             "finished_at": self.finished_at,
             "durations_ms": dict(self.durations_ms),
+            "open_offsets": None if self.open_offsets is None else dict(self.open_offsets),
         }
 
     @classmethod
@@ -123,6 +130,7 @@ class Run:
             counts=counts,
             finished_at=row["finished_at"],
             durations_ms=row["durations_ms"],
+            open_offsets=row.get("open_offsets"),
         )
 
 

@@ -1,4 +1,5 @@
-"""Writes raw records as rows of `records`, `group_records` and `gaps`, in one pass.
+"""Writes raw records as rows of `records`, `group_records`, `gaps` and `commit_summaries`, in one
+pass.
 
 Spark's Python workers do this, and report a summary of their records to the driver.
 """
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.insight.commit_summary import CommitSummary
 from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.wire.array_types import Int64Array
 from kip848_spark.wire.batches import Batches
@@ -22,7 +24,7 @@ from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.record_stream import POSITION_FIELDS, Columns, decode_batches
 from kip848_spark.wire.tables import OFFSET_COMMIT, kind_column, row_types
 
-RECORD_TABLES = ("records", "group_records", "gaps")
+RECORD_TABLES = ("records", "group_records", "gaps", "commit_summaries")
 """The tables that one pass over the source writes."""
 
 _TALLY_KEY = ("partition", "type", "tombstone", "reason")
@@ -45,14 +47,21 @@ def write_records(
     """
     commits = [key for key, record in plan.plan.records.items() if record.kind == OFFSET_COMMIT]
     tally: list[pa.Table] = []
+    summary = CommitSummary(writers["commit_summaries"].write)
     for decoded, columns in decode_batches(plan.plan, starts, keep_commits_raw, batches):
         writers["records"].write(columns)
         types = row_types(decoded)
-        control = np.flatnonzero(~np.isin(types, commits) & (decoded.reason == 0))
+        is_commit, read = np.isin(types, commits), decoded.reason == 0
+        control = np.flatnonzero(~is_commit & read)
         if len(control):
             writers["group_records"].write(_control_rows(plan, columns, control))
+        committed = np.flatnonzero(is_commit & read)
+        # A key type is a part of the encoded key, and no part of what is committed for.
+        one_type = len(np.intersect1d(decoded.key_types, commits)) == 1
+        summary.add(columns, committed, decoded.key_of[committed] if one_type else None)
         writers["gaps"].write(_gap_rows(columns))
         tally.append(_tally_batch(decoded, columns, types))
+    summary.finish()
     return _report_rows(plan.plan, tally)
 
 

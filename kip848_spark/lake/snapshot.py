@@ -16,14 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError, NotFoundError, near
 from kip848_spark.lake.folders import LocalFolder, is_lake
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.location import Location, scheme_of
-from kip848_spark.lake.tables import TABLES
+from kip848_spark.lake.tables import TABLES, TableDefinition
+
+
+class OnlySparkReads(LakeError):
+    """Only Spark can read the lake, or one of its tables."""
 
 
 class LakeSnapshot:
@@ -47,22 +51,27 @@ class LakeSnapshot:
         if place.folder is not None and not _is_lake(place.folder, self.path):
             raise LakeError(f"There is no lake at {self.path}.", "Create one with `kip848 run`.")
         with self._translate_errors("runs"):
-            runs = _dataset_without_statistics(self._delta_table("runs", None)).to_table(
-                use_threads=False
-            )
-        self.run = Run.from_row(finished_run(self.path, _plain(runs), as_of))
+            runs = self._dataset("runs", None).to_table(use_threads=False)
+        self.run = Run.from_row(finished_run(self.path, plain(runs), as_of))
+
+    def earlier(self, as_of: datetime) -> LakeSnapshot:
+        """The same lake as the last run that had finished by ``as_of`` (UTC) left it. Raises
+        LakeError if there is none."""
+        return LakeSnapshot(self.place, as_of, storage=self._storage)
 
     def dataset(self, table: str) -> ds.Dataset:
         """A table as an Arrow dataset, which is read batch by batch; for `runs`, the runs that had
-        finished by then. Raises NotFoundError if there is no such table, LakeError if the table
-        can't be read."""
+        finished by then. Columns that the table lacked at that run are null.
+
+        Raises NotFoundError if there is no such table, LakeError if the table can't be read.
+        """
         if table not in TABLES:
             raise NotFoundError(
                 f"A lake has no table {table}.", near(table, TABLES, f"It has {', '.join(TABLES)}.")
             )
         if table == "runs":
             with self._translate_errors(table):
-                found = _dataset_without_statistics(self._delta_table("runs", None))
+                found = self._dataset("runs", None)
             done = (pc.field("outcome") == DONE) & (pc.field("run_id") <= self.run.run_id)
             return found.filter(done)
         if table not in self.run.table_versions:
@@ -71,20 +80,40 @@ class LakeSnapshot:
                 "An earlier version of this program wrote it; a new run adds the table.",
             )
         with self._translate_errors(table):
-            return _dataset_without_statistics(
-                self._delta_table(table, self.run.table_versions[table])
-            )
+            return self._dataset(table, self.run.table_versions[table])
 
-    def table(self, table: str, groups: Sequence[str] | None = None) -> pa.Table:
-        """A table as an Arrow table, or its rows of ``groups``. Raises as `dataset` does."""
+    def table(
+        self,
+        table: str,
+        groups: Sequence[str] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        where: pc.Expression | None = None,
+    ) -> pa.Table:
+        """A table as an Arrow table: the rows of ``groups`` that fulfil ``where``, and these
+        ``columns``; None means all. Raises as `dataset` does."""
         wanted = None if groups is None else pc.field("group_id").isin(list(groups))
+        if where is not None:
+            wanted = where if wanted is None else wanted & where
         found = self.dataset(table)
         with self._translate_errors(table):
-            return found.to_table(filter=wanted, use_threads=False)
+            named = list(columns) if columns is not None else None
+            return found.to_table(named, filter=wanted, use_threads=False)
+
+    def select(
+        self, table: str, wanted: pc.Expression | None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows for which ``wanted`` is true (all if None), with ``columns`` (all if None).
+        Raises as `dataset` does."""
+        found = self.dataset(table)
+        with self._translate_errors(table):
+            return found.to_table(
+                None if columns is None else list(columns), filter=wanted, use_threads=False
+            )
 
     def rows(self, table: str, groups: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """As `table`, as plain values."""
-        return _plain(self.table(table, groups))
+        return plain(self.table(table, groups))
 
     def group_ids(self, table: str) -> set[str]:
         """The ids of all groups in a table. Only the column ``group_id`` is read."""
@@ -95,13 +124,26 @@ class LakeSnapshot:
                 names.update(pc.unique(batch.column(0)).to_pylist())
         return {name for name in names if name is not None}
 
-    def _delta_table(self, table: str, version: int | None) -> DeltaTable:
-        return DeltaTable(self._uri(table), version=version, storage_options=self._storage)
+    def _dataset(self, table: str, version: int | None) -> ds.Dataset:
+        found = DeltaTable(self._uri(table), version=version, storage_options=self._storage)
+        return _dataset_without_statistics(found, TABLES[table])
+
+    def missing_group(self, name: str) -> NotFoundError:
+        """The error that says that there is no group ``name``, with similar names."""
+        known = self.group_ids("groups")
+        return NotFoundError(
+            f"The lake has no group {name}.", near(name, known, "`kip848 groups` lists them.")
+        )
 
     @contextmanager
     def _translate_errors(self, table: str) -> Iterator[None]:
         try:
             yield
+        except DeltaProtocolError as cause:
+            first = str(cause).splitlines()[0]
+            raise OnlySparkReads(
+                f"The table {table} of the lake {self.path} can only be read through Spark: {first}"
+            ) from None
         except (DeltaError, OSError) as cause:
             if fault := store_fault(str(cause), f"the lake {self.path}"):
                 raise fault from None
@@ -113,7 +155,7 @@ class LakeSnapshot:
     def _uri(self, table: str) -> str:
         local = self.place.folder is not None
         if not self.place.suits_delta_rs or not (local or scheme_of(self.place.uri) in _STORES):
-            raise LakeError(
+            raise OnlySparkReads(
                 f"The lake {self.path} can only be read through Spark.",
                 "`kip848 sql` reads every lake that Spark can reach.",
             )
@@ -131,19 +173,30 @@ def _is_lake(folder: Path, path: str) -> bool:
         raise LakeError(f"The lake {path} can't be read: {cause.strerror}.") from None
 
 
-def _plain(table: pa.Table) -> list[dict[str, Any]]:
+def one_of(column: str, values: Iterable[str]) -> pc.Expression:
+    """True for the rows that have one of the texts ``values``, of which there may be none, in
+    ``column``."""
+    return pc.field(column).isin(pa.array(sorted(values), pa.string()))
+
+
+def plain(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of ``table`` as plain values."""
     return list(table.to_pylist(maps_as_pydicts="strict"))
 
 
-def _dataset_without_statistics(table: DeltaTable) -> ds.Dataset:
-    """A dataset of ``table`` that ignores Delta's statistics of its files: statistics that earlier
-    versions of this program wrote make readers skip rows that exist."""
+def _dataset_without_statistics(table: DeltaTable, definition: TableDefinition) -> ds.Dataset:
+    """A dataset of ``table`` with all columns of its ``definition``.
+
+    It ignores Delta's statistics of the files: those that earlier versions of this program wrote
+    make readers skip rows that exist.
+    """
     dataset = table.to_pyarrow_dataset()
     fragments = [
         dataset.format.make_fragment(fragment.path, fragment.filesystem)
         for fragment in dataset.get_fragments()
     ]
-    return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
+    schema = definition.complete(dataset.schema)
+    return ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
 
 
 def finished_run(

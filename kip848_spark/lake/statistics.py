@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,13 @@ _SURROGATES = range(0xD800, 0xE000)
 
 def file_statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
     """Delta's statistics (JSON text) of the columns ``names``, from the footer of a Parquet
-    file."""
+    file. A column that the file lacks has none."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     place = {groups[0].column(n).path_in_schema: n for n in range(groups[0].num_columns)}
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    for name in names:
+    for name in filter(place.__contains__, names):
         found = [group.column(place[name]).statistics for group in groups]
         nulls[name] = sum(one.null_count for one in found)
         filled = [one for one in found if one.num_values]
@@ -61,6 +61,8 @@ def _bounds(low: Any, high: Any) -> tuple[Any, Any]:
             if high.microsecond % 1000:
                 high += timedelta(milliseconds=1)
             return _time(low), _time(high)
+        case date():
+            return low.isoformat(), high.isoformat()
         case str():
             return low[:MAX_TEXT_LENGTH], upper_bound(high)
     return low, high

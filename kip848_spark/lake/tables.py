@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from kip848_spark.insight.commit_activity import OFFSET_ACTIVITY_FIELDS, REWIND_FIELDS
+from kip848_spark.insight.commit_summary import COMMIT_SUMMARY_FIELDS
+from kip848_spark.insight.rebalance_fields import REBALANCE_FIELDS
 from kip848_spark.lake.comments import COMMENTS
 from kip848_spark.state.assignments import ASSIGNMENT_FIELDS
 from kip848_spark.state.groups import GROUP_FIELDS
+from kip848_spark.state.history_fields import HISTORY_FIELDS
 from kip848_spark.state.members import MEMBER_FIELDS
 from kip848_spark.state.partition_stream import CONTROL_STATE_FIELDS
 from kip848_spark.wire.control_plans import CONTROL_FIELDS
@@ -22,6 +26,7 @@ from kip848_spark.wire.tables import TIMESTAMP
 
 _RUN: dict[str, pa.DataType] = {"run_id": pa.string()}
 _CLUSTER: dict[str, pa.DataType] = {"cluster_id": pa.string()}
+_INTERVAL_STATS = ("partition", "group_id", "valid_from", "valid_to", "from_offset", "to_offset")
 _COUNTS = pa.map_(pa.string(), pa.int64())
 _OFFSETS = pa.map_(pa.int32(), pa.int64())
 
@@ -65,6 +70,13 @@ class TableDefinition:
             for name in self.fields
         }
 
+    def complete(self, found: pa.Schema) -> pa.Schema:
+        """The schema of a version of this table, ``found``, with the columns that a later version
+        of this program added. The table's columns come first, in its order."""
+        own = {name: self.schema.field(name).remove_metadata() for name in self.fields}
+        own |= {field.name: field for field in found}
+        return pa.schema(list(own.values()), found.metadata)
+
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of a row, with each column's comment as ``comment`` in its metadata."""
@@ -99,6 +111,18 @@ TABLES: dict[str, TableDefinition] = {
                 **_RUN,
                 **_CLUSTER,
             },
+        ),
+        TableDefinition("commit_summaries", {**COMMIT_SUMMARY_FIELDS, **_RUN, **_CLUSTER}),
+        TableDefinition("offset_activity", {**OFFSET_ACTIVITY_FIELDS, **_CLUSTER}),
+        TableDefinition("rewinds", {**REWIND_FIELDS, **_RUN, **_CLUSTER}),
+        *(
+            TableDefinition(name, {**fields, **_CLUSTER}, stats=_INTERVAL_STATS)
+            for name, fields in HISTORY_FIELDS.items()
+        ),
+        TableDefinition(
+            "rebalances",
+            {**REBALANCE_FIELDS, **_CLUSTER},
+            stats=("partition", "group_id", "started_at", "from_offset", "to_offset"),
         ),
         TableDefinition("groups", {**GROUP_FIELDS, **_CLUSTER}),
         TableDefinition("members", {**MEMBER_FIELDS, **_CLUSTER}),
@@ -147,7 +171,10 @@ TABLES: dict[str, TableDefinition] = {
             "findings",
             {
                 **_RUN,
+                "finding_id": pa.string(),
+                "caused_by": pa.string(),
                 "check": pa.string(),
+                "reason": pa.string(),
                 "severity": pa.string(),
                 "group_id": pa.string(),
                 "member_id": pa.string(),
@@ -183,6 +210,7 @@ TABLES: dict[str, TableDefinition] = {
                 "started_at": TIMESTAMP,
                 "finished_at": TIMESTAMP,
                 "durations_ms": _COUNTS,
+                "open_offsets": _OFFSETS,
             },
         ),
     )

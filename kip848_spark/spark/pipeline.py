@@ -15,6 +15,8 @@ from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import (
     AUDIT,
     DONE,
+    PARTIAL_AUDIT,
+    REPLAY,
     Ledger,
     RecordCounts,
     Run,
@@ -41,8 +43,6 @@ from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
 
-PARTIAL_AUDIT = "audit_of_a_part"
-"""The name of the step of an audit that is restricted to groups, a time, or a release."""
 Progress = Callable[[str], None]
 """Called with a few words as each step of a run begins. A `RecordProgress` is also called with the
 records done of records planned while a long step runs."""
@@ -98,7 +98,7 @@ def run_ingest(
     extents = source.extents(lake.spark)
     with lake.hold_lease():
         if not lake.exists():
-            with steps.step("make", "making the lake's tables"):
+            with steps.step("make", "creating the lake's tables"):
                 lake.create()
         else:
             lake.upgrade()
@@ -123,6 +123,9 @@ def run_ingest(
         stale = stale or (then_audit and (after is None or ends != read))
         if plan.is_empty and last is not None and not stale:
             return RunOutcome(last, False, recovered, opened)
+        if isinstance(source, KafkaSource):
+            waiting = {number: extent.open for number, extent in extents.items() if extent.open}
+            plan = replace(plan, open_offsets=waiting)
         ledger.write(plan)
         counts = RecordCounts()
         if not plan.is_empty:
@@ -145,12 +148,12 @@ def run_ingest(
         live = None
         if then_replay and then_audit:
             with (
-                steps.step(AUDIT, "judging what the coordinator decided"),
+                steps.step(AUDIT, "auditing the new records"),
                 show_worker_progress(lake.spark, progress, "rows") as count,
             ):
                 audit(lake, plan, AuditRequest(after=after, offsets=ends), count)
             if isinstance(source, KafkaSource):
-                with steps.step(LIVE, "comparing with what the broker says"):
+                with steps.step(LIVE, "comparing with the running cluster"):
                     live = check_live(lake, source, plan)
         return RunOutcome(_finish(ledger, plan, steps), True, recovered, opened, live)
 
@@ -193,7 +196,6 @@ def run_audit(
     lake.require()
     identity = None if source is None else source.identity()
     with lake.hold_lease():
-        lake.create()  # a lake of an earlier version lacks the two tables
         lake.upgrade()
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
@@ -212,15 +214,13 @@ def run_audit(
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         with (
-            steps.step(
-                AUDIT if request.is_complete else PARTIAL_AUDIT, "judging every recorded decision"
-            ),
+            steps.step(AUDIT if request.is_complete else PARTIAL_AUDIT, "auditing all records"),
             show_worker_progress(lake.spark, progress, "rows") as count,
         ):
             audit(lake, plan, request, count)
         live = None
         if source is not None:
-            with steps.step(LIVE, "comparing with what the broker says"):
+            with steps.step(LIVE, "comparing with the running cluster"):
                 live = check_live(lake, source, plan, request.groups)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
         return RunOutcome(_finish(ledger, plan, steps), True, recovered, live=live)
@@ -235,7 +235,6 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
     steps = _Steps(progress)
     lake.require()
     with lake.hold_lease():
-        lake.create()  # a lake of an earlier version may lack a table
         lake.upgrade()
         ledger = Ledger(lake)
         last = ledger.last()
@@ -322,8 +321,11 @@ def _recover(
     same = unfinished.source == source.name and unfinished.identity == identity
     if not there or not same:
         return None, _undo(ledger, unfinished)
+    newest = ledger.lake.versions()
     ledger.restore(unfinished)
-    return unfinished, unfinished.run_id
+    # A plan of an earlier version of this program does not have the tables that were added since.
+    versions = {**newest, **unfinished.table_versions}
+    return replace(unfinished, table_versions=versions), unfinished.run_id
 
 
 def _undo(ledger: Ledger, unfinished: Run) -> str:
@@ -335,7 +337,7 @@ def _undo(ledger: Ledger, unfinished: Run) -> str:
 def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
     after = last.replayed_through if last else None
     with (
-        steps.step("replay", "rebuilding the groups' state"),
+        steps.step(REPLAY, "replaying control records"),
         show_read_progress(
             lake.spark, steps.progress, "records", lambda: _new_records(lake, plan, after), SCANS
         ),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
 
+import pyarrow as pa
+from py4j.java_gateway import JavaObject, is_instance_of
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import UsageError
-from kip848_spark.spark.collect import collect_rows
+from kip848_spark.lake.sql.statements import check_reading
+from kip848_spark.lake.sql.unknown import column_error, unknown_table
+from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.session_settings import prepared_session
 
 _POSITION = re.compile(r"[;(]?\s*\(?line (\d+),? pos (\d+)\)?;?")
@@ -17,17 +21,76 @@ _CLASS = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: \w+;?")
 _DETAILS = ("== ", "'", "+-")
 """How the lines begin with which Spark's message continues with the query or its plan."""
+_SETTINGS = {"spark.sql.runSQLOnFiles": "false"}
+"""A query reads the lake's tables, and no files."""
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
+_WRITING = tuple(
+    f"{_LOGICAL}{name}" for name in ("Command", "InsertIntoStatement", "ScriptTransformation")
+)
+_READING_COMMANDS = {
+    "DescribeRelation", "DescribeColumn", "DescribeQueryCommand", "DescribeFunction",
+    "ExplainCommand", "ShowTables", "ShowViews", "ShowViewsCommand", "ShowColumns",
+    "ShowFunctions", "ShowTablesCommand", "DescribeTableCommand",
+}  # fmt: skip
 
 
-def query_rows(spark: SparkSession, query: str, most: int | None = None) -> list[dict[str, Any]]:
-    """The rows of ``query``, at most ``most`` (all if None). Raises UsageError with Spark's
-    reason."""
+def query_table(spark: SparkSession, query: str, most: int | None = None) -> pa.Table:
+    """The rows of ``query``, at most ``most`` (all if None), with times in UTC. Raises UsageError
+    with Spark's reason, or if the query does more than read."""
+    query = query.strip().rstrip("; \n\t")
+    check_reading(query)
     try:
-        with prepared_session(spark):
-            frame = spark.sql(query.rstrip().rstrip(";"))
-            return collect_rows(frame if most is None else frame.limit(most))
+        with prepared_session(spark, extra=_SETTINGS):
+            _check_plan(spark, query)
+            frame = spark.sql(query)
+            return (frame if most is None else frame.limit(most)).toArrow()
     except PySparkException as cause:
-        raise UsageError(_summarize_error(str(cause))) from None
+        raise _error(spark, cause, query) from None
+
+
+def _check_plan(spark: SparkSession, query: str) -> None:
+    """Raises UsageError if the plan of ``query`` has a step that writes or starts a program. Spark
+    runs such statements as soon as it gets them."""
+    waiting: list[JavaObject] = [spark._jsparkSession.sessionState().sqlParser().parsePlan(query)]
+    gateway = spark.sparkContext._gateway
+    while waiting:
+        node = waiting.pop()
+        name = node.getClass().getSimpleName()
+        if name not in _READING_COMMANDS and any(
+            is_instance_of(gateway, node, kind) for kind in _WRITING
+        ):
+            raise UsageError("`sql` only reads, and this statement does more.")
+        children = node.children()
+        waiting.extend(children.apply(place) for place in range(children.size()))
+
+
+def _error(spark: SparkSession, cause: PySparkException, query: str) -> UsageError:
+    kind = cause.getCondition() or ""
+    parts = cause.getMessageParameters() or {}
+    named = next((parts[k] for k in ("objectName", "fieldName", "relationName") if k in parts), "")
+    name = named.replace("`", "").rpartition(".")[2]
+    if kind.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")) and name:
+        return column_error(name, _known_names(spark, query), _place(str(cause)))
+    if kind.startswith("TABLE_OR_VIEW_NOT_FOUND") and name:
+        return unknown_table(name, None, _place(str(cause)))
+    return UsageError(_summarize_error(str(cause)))
+
+
+def _known_names(spark: SparkSession, query: str) -> set[str]:
+    """The columns and fields of the tables in ``query``."""
+    words = {word.lower() for word in re.findall(r"\w+", query)}
+    tables: Iterable[str] = words & TABLES.keys()
+    names = {word for table in tables for word in re.findall(r"(\w+)", _columns(spark, table))}
+    return names - {"struct", "array", "map", "string", "int", "bigint", "boolean", "timestamp"}
+
+
+def _columns(spark: SparkSession, table: str) -> str:
+    return f"{spark.table(table).schema.simpleString()} {' '.join(spark.table(table).columns)}"
+
+
+def _place(said: str) -> str:
+    found = _POSITION.search(said)
+    return f" (line {found[1]}, column {int(found[2]) + 1})" if found else ""
 
 
 def _summarize_error(said: str) -> str:
@@ -39,6 +102,6 @@ def _summarize_error(said: str) -> str:
         lines.append(line.strip())
     reason = _CLASS.sub("", " ".join(filter(None, lines)))
     found = _POSITION.search(reason)
-    where = f" (line {found[1]}, position {int(found[2]) + 1})" if found else ""
+    where = f" (line {found[1]}, column {int(found[2]) + 1})" if found else ""
     reason = _STATE.sub("", _POSITION.sub("", reason)).strip(" ;")
     return f"Spark does not accept the query{where}: {reason or 'it gives no reason'}"

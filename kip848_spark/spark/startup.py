@@ -70,5 +70,5 @@ def startup_error(said: str) -> str:
         causes = re.findall(r"\nCaused by: (.+)", said)
         return root_cause(causes[-1] if causes else found.group(1))
     lines = [line.strip() for line in said.split("\nUsage:", maxsplit=1)[0].splitlines()]
-    told = [line for line in lines if line and not _NOISE.match(line)]
-    return re.sub(r" \(was .*\)", "", " ".join(told[:2])).removeprefix("Error: ")
+    messages = [line for line in lines if line and not _NOISE.match(line)]
+    return re.sub(r" \(was .*\)", "", " ".join(messages[:2])).removeprefix("Error: ")

@@ -8,6 +8,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.snapshot import finished_run
 from kip848_spark.lake.tables import TABLES
@@ -32,6 +33,11 @@ class LakeViews:
                 (F.col("outcome") == DONE) & (F.col("run_id") <= self.run.run_id)
             )
         versions: Mapping[str, int] = self.run.table_versions
+        if name not in versions:
+            raise LakeError(
+                f"The lake {self.lake.path} had no table {name} at run {self.run.run_id}.",
+                "An earlier version of this program wrote it; a new run adds the table.",
+            )
         with prepared_session(self.lake.spark):  # the version is resolved here
             return self.lake.read(name, versions[name])
 
@@ -41,6 +47,8 @@ class LakeViews:
         return {row.group_id for row in rows.collect()}
 
     def register(self) -> None:
-        """Registers every table as a temporary view under its name, for SQL."""
+        """Registers every table that the lake has as a temporary view under its name, for SQL."""
         for name in TABLES:
+            if name != "runs" and name not in self.run.table_versions:
+                continue  # an earlier version of this program wrote the lake
             self.table(name).createOrReplaceTempView(name)

@@ -19,7 +19,7 @@ from kip848_spark.runtime import jars
 from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.jobs.capture import write_capture
 from kip848_spark.spark.pipeline import run_audit, run_ingest
-from kip848_spark.spark.query import query_rows
+from kip848_spark.spark.query import query_table
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.views import LakeViews
@@ -81,7 +81,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
     agreement["since"] = agreement_rows(lake, since.run_id)
     write_capture(source(capture), spark, str(folder / "copy"))
     LakeViews(lake).register()
-    zone = query_rows(spark, "SELECT current_timezone() AS zone")[0]["zone"]
+    zone = query_table(spark, "SELECT current_timezone() AS zone")["zone"][0].as_py()
     told = {
         "before": before,
         "after": dict(spark.conf.getAll),

@@ -95,14 +95,16 @@ def test_commits_add_and_replace(tmp_path: Path) -> None:
     row = {"partition": 1, "first_offset": 2, "last_offset": 3, "cause": "transaction"}
     delta_rs.commit(path, 0, delta_rs.write_rows(target, [row]))
     delta_rs.commit(path, 1, delta_rs.write_rows(target, [row | {"partition": 4}]))
-    assert sorted(found["partition"] for found in delta_rs.read_rows(path)) == [1, 4]
+    assert sorted(found["partition"] for found in delta_rs.read_rows(path, gaps)) == [1, 4]
     delta_rs.commit(path, 2, delta_rs.write_rows(target, [row | {"partition": 7}]), "overwrite")
-    assert delta_rs.read_rows(path) == [row | {"partition": 7, "run_id": "r", "cluster_id": None}]
+    assert delta_rs.read_rows(path, gaps) == [
+        row | {"partition": 7, "run_id": "r", "cluster_id": None}
+    ]
     delta_rs.commit(path, 3, [], "overwrite")
-    assert delta_rs.read_rows(path) == []
+    assert delta_rs.read_rows(path, gaps) == []
     with pytest.raises(CommitFailedError):  # version 3 was followed by another commit
         delta_rs.commit(path, 3, delta_rs.write_rows(target, [row]))
-    assert delta_rs.read_rows(path) == []
+    assert delta_rs.read_rows(path, gaps) == []
     assert DeltaTable(path, version=2).to_pyarrow_table().num_rows == 2
 
 

@@ -23,7 +23,7 @@ from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.session_settings import prepared_session, size_tasks, task_settings
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
-from tests.spark.lakes import DATA_TABLES, rows, source
+from tests.spark.lakes import TABLES_OF_RECORDS, rows, source
 from tests.spark.plain_session import CAPTURE, SINCE, ZONE
 
 PLAIN: dict[str, str] = {}
@@ -98,7 +98,7 @@ def test_a_session_of_others_gives_the_same_and_is_left_as_it_was(
     assert told["zone"] == "UTC"
     for name in ("local", "uri"):
         lake = open_lake(spark, str(tmp_path / name))
-        for table in DATA_TABLES:
+        for table in TABLES_OF_RECORDS:
             if table not in ("agreement", "findings"):
                 assert rows(lake, table) == rows(ours, table), (name, table)
         judged = told["agreement"][name]

@@ -17,7 +17,7 @@ from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.spark.lakes import DATA_TABLES, rows, source
+from tests.spark.lakes import TABLES_OF_RECORDS, rows, source
 
 CAPTURE = DATA / "kafka-4.0.2" / COMMITTED
 
@@ -86,7 +86,7 @@ def test_another_default_file_system(spark: SparkSession, tmp_path: Path) -> Non
     run_ingest(source(CAPTURE), expected, then_replay=True)
     for path in (shared / "lake", shared / "local"):
         lake = open_lake(spark, str(path))
-        for table in DATA_TABLES:
+        for table in TABLES_OF_RECORDS:
             if table != "agreement":
                 assert rows(lake, table) == rows(expected, table), (path, table)
     assert open_lake(spark, str(shared / "lake")).rows("agreement")

@@ -19,7 +19,7 @@ from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
-from tests.spark.lakes import DATA_TABLES, rows_of_files
+from tests.spark.lakes import TABLES_OF_RECORDS, rows_of_files
 from tests.spark.s3 import S3Server
 
 CAPTURE = DATA / "kafka-4.3.1"
@@ -74,7 +74,7 @@ def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
     assert json.loads(said)["changed"]
     kip848("run", "--source", source, "--lake", local)
 
-    for table in DATA_TABLES:
+    for table in TABLES_OF_RECORDS:
         of_local = rows_of_files(f"{local}/{table}")
         assert rows_of_files(f"{lake}/{table}", s3.storage_options) == of_local, table
     assert rows_of_files(f"{local}/agreement")

@@ -21,7 +21,7 @@ from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.spark.lakes import DATA_TABLES, rows_of_files, source
+from tests.spark.lakes import TABLES_OF_RECORDS, rows_of_files, source
 from tests.spark.s3 import S3Server
 from tests.spark.standalone import Standalone, standalone
 
@@ -42,7 +42,7 @@ def local(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     """The rows of each table after a local run."""
     path = str(tmp_path_factory.mktemp("local") / "lake")
     run_ingest(source(CAPTURE), open_lake(spark, path), then_replay=True, then_audit=True)
-    return {table: rows_of_files(f"{path}/{table}") for table in DATA_TABLES}
+    return {table: rows_of_files(f"{path}/{table}") for table in TABLES_OF_RECORDS}
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def submit(
     said = (done.stdout, done.stderr, cluster.said_by_executors())
     assert done.returncode == 0, "\n".join(text[-6000:] for text in said)
     storage_options = s3.storage_options if s3 else {}
-    return {table: rows_of_files(f"{lake}/{table}", storage_options) for table in DATA_TABLES}
+    return {table: rows_of_files(f"{lake}/{table}", storage_options) for table in TABLES_OF_RECORDS}
 
 
 def test_installed_on_every_node(

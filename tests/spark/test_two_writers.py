@@ -23,7 +23,7 @@ from tests.conftest import DATA
 from tests.spark.lakes import assert_same_rows, source
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
-STEPS = ("making the lake's tables", "reading and decoding", "rebuilding the groups' state")
+STEPS = ("creating the lake's tables", "reading and decoding", "replaying control records")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) ->
     """A new lake that the workers write, and one that Spark writes. A run creates its tables only
     where that is the step that a test disturbs."""
     by_spark = request.param
-    if by_spark and "making" not in request.node.name:
+    if by_spark and "creating" not in request.node.name:
         shutil.copytree(request.getfixturevalue("empty_lake").path, tmp_path / "lake")
     return open_lake(spark, str(tmp_path / "lake"), by_spark=by_spark)
 

@@ -172,8 +172,8 @@ def _counted(verdicts: DataFrame) -> tuple[Tally, int]:
 def _findings(verdicts: DataFrame) -> DataFrame:
     """The rows of `findings`."""
     return verdicts.where(F.col("verdict") == FINDING).select(
-        "check", "severity", "group_id", "member_id", "partition", "offset", "timestamp",
-        "expected", "recorded", "explanation",
+        "finding_id", "caused_by", "check", "reason", "severity", "group_id", "member_id",
+        "partition", "offset", "timestamp", "expected", "recorded", "explanation",
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from kip848_spark.checks.group_task import (
+from kip848_spark.checks.audit_rows import (
     CURRENT_STATE,
     FULL_COMMIT,
     GROUP_RECORDS,

@@ -1,5 +1,5 @@
-"""Ingest: decodes raw records into `records`, `group_records` and `gaps`. The source is read
-once."""
+"""Ingest: decodes raw records into `records`, `group_records`, `gaps` and `commit_summaries`. The
+source is read once."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kip848_spark.kafka.snapshot import LiveTopic
 from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.ledger import RecordCounts, Run
 from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
+from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
 from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
@@ -65,7 +66,7 @@ def ingest(
 
 @dataclass(frozen=True)
 class RecordsJob:
-    """A `TableJob` from raw records to `records`, `group_records` and `gaps`."""
+    """A `TableJob` from raw records to `RECORD_TABLES`."""
 
     run_id: str
     plan: ControlPlan
@@ -73,8 +74,10 @@ class RecordsJob:
     keep_commits_raw: bool
     count: WorkerCount | None = None
 
-    tables: Sequence[str] = RECORD_TABLES
-    mode: WriteMode = "append"
+    @property
+    def modes(self) -> Mapping[str, WriteMode]:
+        """See `TableJob`."""
+        return dict.fromkeys(RECORD_TABLES, "append")
 
     def write_tables(
         self, batches: Batches, writers: Mapping[str, TableWriter]
@@ -93,6 +96,7 @@ class RecordsJob:
         written = read("records").where(F.col("run_id") == self.run_id)
         yield "group_records", control_records(written, self.plan)
         yield "gaps", _gap_rows(written)
+        yield SUMMARIES, summaries_of(written)
         return _tally_rows(written)
 
     def _counted(self, batches: Batches) -> Batches:

@@ -10,6 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from kip848_spark.checks.context import BUCKETS, bucket_of
+from kip848_spark.checks.finding_ids import with_ids
+from kip848_spark.checks.finding_text import with_texts
 from kip848_spark.checks.live_comparison import ChangedSince, LakeState, LiveComparison, compare
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import snapshot
@@ -67,9 +69,10 @@ def check_live(
         comparison = LiveComparison()
         comparison.not_compared[f"no answer: {cause.message}"] += 1
     tally, cluster_id = comparison.tally(), run.identity.cluster_id
+    findings = with_texts(with_ids(tally.findings), {})
     lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
-    if tally.findings:
-        lake.append_rows("findings", list(map(asdict, tally.findings)), run.run_id, cluster_id)
+    if findings:
+        lake.append_rows("findings", list(map(asdict, findings)), run.run_id, cluster_id)
     return comparison
 
 

@@ -14,11 +14,12 @@ from kip848_spark.checks.context import BUCKETS
 from kip848_spark.checks.row_packing import PACKED_ROWS, pack
 from kip848_spark.checks.state import ASSIGNMENTS, GROUPS, MEMBERS
 from kip848_spark.lake.ledger import Run
-from kip848_spark.spark.jobs.replay import control_bytes, sort_by_offset
+from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.jobs.sampling import PartitionSample, choose, in_sample
+from kip848_spark.spark.jobs.state_job import sort_by_offset
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables
-from kip848_spark.state.partition_stream import derive_rows, fold_partitions
+from kip848_spark.state.partition_stream import FoldedPartition, fold_partitions
 from kip848_spark.wire.batches import Batches
 
 MOST_RECORDS = 20_000
@@ -62,10 +63,8 @@ def state_at(lake: LakeTables, run: Run, offsets: Mapping[int, int], buckets: in
 def pack_state(batches: Batches) -> Batches:
     """Rows of `control_state`, sorted by partition and offset, to `PACKED_ROWS` of the state tables
     that follow from them."""
-    for carried in fold_partitions(batches):
-        if not carried.num_rows:
-            continue
-        partition = carried["partition"][0].as_py()
-        for table in (GROUPS, MEMBERS, ASSIGNMENTS):
-            for rows in derive_rows(table, carried, {}).to_batches():
-                yield pack(table, rows, partition)
+    for folded in fold_partitions(batches):
+        if isinstance(folded, FoldedPartition):
+            for table in (GROUPS, MEMBERS, ASSIGNMENTS):
+                for rows in folded.rows(table, {}).to_batches():
+                    yield pack(table, rows, folded.partition)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import Ledger, Run
 from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.jobs.ingest import control_records
 from kip848_spark.spark.jobs.integrity import (
     finished_ranges,
@@ -22,7 +23,7 @@ from kip848_spark.spark.jobs.replay import replay
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 
-_INCREMENTAL_TABLES = ("control_state", "offsets")
+_INCREMENTAL_TABLES = ("control_state", "offsets", "offset_activity", "rewinds")
 """The tables that a replay updates: a replay rebuilds them if they are empty."""
 _KEYS: dict[str, list[str] | None] = {
     "topics": ["run_id", "topic"],
@@ -59,13 +60,15 @@ def repair(
     progress("removing duplicate rows")
     lake.overwrite("records", once)
     _rebuild_group_records(lake, follows)
+    summaries = summaries_of(lake.read("records")).select(*TABLES[SUMMARIES].fields)
+    lake.overwrite(SUMMARIES, summaries)
     found = lake.read("gaps").join(F.broadcast(windows), in_finished_range("first_offset"))
     gaps = found.withColumn("run_id", F.col("owner")).select(*TABLES["gaps"].fields)
     lake.overwrite("gaps", gaps.dropDuplicates(["partition", "first_offset"]))
     of_runs = F.col("run_id").isin([run.run_id for run in follows])
     for name, key in _KEYS.items():
         lake.overwrite(name, lake.read(name).where(of_runs).dropDuplicates(key))
-    progress("rebuilding the groups' state")
+    progress("replaying control records")
     for name in _INCREMENTAL_TABLES:
         lake.overwrite(name, lake.read(name).limit(0))
     replay(lake, plan, None)

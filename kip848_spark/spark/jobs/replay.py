@@ -1,115 +1,107 @@
 """Replay: folds new control records and commits into the state tables.
 
 The raw bytes of control records are shuffled to tasks, which fold one partition of the topic after
-the other. Spark reduces commits to the newest one for each group, topic and partition.
+the other. Of the commits, only their summaries are read (`commit_summaries`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kip848_spark.lake.arrow_files import TableWriter
 from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.storage.tables import LakeTables, WriteMode
-from kip848_spark.state import kinds
-from kip848_spark.state.partition_stream import (
-    CONTROL_STATE,
-    FOLDED_TABLES,
-    STATE_FIELDS,
-    derive_rows,
-    fold_partitions,
+from kip848_spark.spark.jobs.commit_activity import add_owners, write_activity
+from kip848_spark.spark.jobs.commit_summaries import (
+    SUMMARIES,
+    add_missing_summaries,
+    commits_of_groups,
+    fold_offsets,
 )
-from kip848_spark.wire.batches import Batches, BatchFunction
+from kip848_spark.spark.jobs.state_job import FOLDS, StateJob, sort_by_offset
+from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.state import kinds
+from kip848_spark.state.history_fields import ASSIGNMENT_HISTORY, GROUP_HISTORY
+from kip848_spark.state.partition_stream import CONTROL_STATE
+from kip848_spark.wire.offset_gaps import COMPACTION, UNDECIDED
 
-SCANS = 2
-"""How often a replay reads all new records: for the newest commit of each partition, and for the
-newest one of each group. Control records are few."""
+SCANS = 1
+"""How often a replay reads all new records: for the control records among them."""
 
 
 def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     """Folds the records of all runs later than ``after`` (of all runs if None) into the state
     tables: those of ``run``, which is in progress, and of runs that only ingested. Raises
     LakeError."""
-    new = F.lit(True) if after is None else F.col("run_id") > after
-    records = lake.read("records").where(new & F.col("error").isNull())
-    commits = records.where(F.col("kind") == kinds.COMMIT)
+    late = list(add_missing_summaries(lake))
     cluster_id = run.identity.cluster_id
-    lake.overwrite("offsets", _fold_offsets(lake, commits, cluster_id))
-    names = {row["topic_id"]: row["topic"] for row in topic_names(lake).collect()}
+    summaries = lake.read(SUMMARIES)
+    new = summaries.where(_later_than(after))
+    unseen = summaries.where(_later_than(after) | F.col("run_id").isin(late))
+    with_rewinds = write_activity(lake, unseen, lake.read("offsets"), cluster_id)
+    lake.overwrite("offsets", fold_offsets(lake.read("offsets"), new, cluster_id))
+    topic_ids = topic_names(lake)
+    names = {row["topic_id"]: row["topic"] for row in topic_ids.collect()}
+    # A lake of an earlier version of this program has no history yet: it is made of all records.
+    from_scratch = after is None or not run.table_versions.get(GROUP_HISTORY)
+    since = None if from_scratch else after
+    records = lake.read("records").where(_later_than(since) & F.col("error").isNull())
     rows = (
-        lake.read(CONTROL_STATE)
-        .unionByName(control_bytes(lake, run, records))
-        .unionByName(_last_commits(commits))
+        control_bytes(lake, run, records)
+        .unionByName(commits_of_groups(summaries.where(_later_than(since))))
+        .unionByName(_gap_rows(lake, since))
     )
-    lake.run_job(StateJob(names), sort_by_offset(rows), run.run_id, cluster_id)
+    if not from_scratch:
+        rows = rows.unionByName(lake.read(CONTROL_STATE))
+        _add_new_names(lake, topic_ids)
+    job = StateJob(names, from_scratch, FOLDS)
+    lake.run_job(job, sort_by_offset(rows), run.run_id, cluster_id)
+    add_owners(lake, with_rewinds, topic_ids)
 
 
-@dataclass(frozen=True)
-class StateJob:
-    """Rows of `control_state`, sorted by partition and offset, to the tables `FOLDED_TABLES`: a
-    `TableJob`. Rows that an earlier run carried and new ones come together.
+def _add_new_names(lake: LakeTables, topic_ids: DataFrame) -> None:
+    """Adds the names of topics to rows of `assignment_history` that earlier runs have written
+    without them."""
+    history = lake.read(ASSIGNMENT_HISTORY)
+    names = F.broadcast(topic_ids.withColumnRenamed("topic", "name"))
+    unnamed = history.where(F.col("topic").isNull()).select("topic_id").distinct()
+    ids = [row["topic_id"] for row in unnamed.join(names, "topic_id").collect()]
+    if ids:
+        rows = history.where(F.col("topic_id").isin(ids)).join(names, "topic_id")
+        named = rows.withColumn("topic", F.coalesce("topic", "name"))
+        lake.replace_values(ASSIGNMENT_HISTORY, named, "topic_id", ids)
 
-    ``names`` are the names of topics by their ids. Raises OutOfOrderError if rows are not sorted.
+
+def _gap_rows(lake: LakeTables, after: str | None) -> DataFrame:
+    """A row for each gap in the runs later than ``after`` (in all runs if None) from which the log
+    cleaner may have removed control records.
+
+    A gap of unknown cause counts in the first run only, where it is near the beginning of the log,
+    and if it is longer than the marker of a transaction.
     """
-
-    names: Mapping[str, str]
-
-    tables: Sequence[str] = FOLDED_TABLES
-    mode: WriteMode = "overwrite"
-
-    def write_tables(
-        self, batches: Batches, writers: Mapping[str, TableWriter]
-    ) -> list[dict[str, Any]]:
-        for carried in fold_partitions(batches):
-            for name, writer in writers.items():
-                writer.write(_column_arrays(derive_rows(name, carried, self.names)))
-        return []
-
-    def yield_tables(
-        self, rows: DataFrame, read: Callable[[str], DataFrame]
-    ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
-        """See `TableJob`. All other tables are derived from the first one, `control_state`."""
-        for table in self.tables:
-            schema = pa.schema(list(STATE_FIELDS[table].items()))
-            yield table, map_in_arrow(rows, self._rows_of(table), schema)
-            rows = sort_by_offset(read(CONTROL_STATE))
-        return []
-
-    def _rows_of(self, table: str) -> BatchFunction:
-        def run(batches: Batches) -> Batches:
-            for carried in fold_partitions(batches):
-                yield from derive_rows(table, carried, self.names).to_batches()
-
-        return run
+    first = min(row["run_id"] for row in lake.rows("runs"))
+    length = F.col("last_offset") - F.col("first_offset") + 1
+    at_start = (F.col("run_id") == first) & ((length > 1) | (F.col("first_offset") == 0))
+    counts = (F.col("cause") == COMPACTION) | ((F.col("cause") == UNDECIDED) & at_start)
+    absent = ("timestamp", "group_id", "dialect", "raw_key", "raw_value")
+    return (
+        lake.read("gaps")
+        .where(_later_than(after) & counts)
+        .select("partition", F.col("last_offset").alias("offset"), F.lit(kinds.GAP).alias("kind"))
+        .withColumns({name: F.lit(None) for name in absent})
+    )
 
 
-def _column_arrays(table: pa.Table) -> dict[str, pa.Array]:
-    columns = table.combine_chunks()
-    return {
-        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
-        for name, column in zip(columns.column_names, columns.columns, strict=True)
-    }
-
-
-def sort_by_offset(rows: DataFrame) -> DataFrame:
-    """``rows`` with each partition of the topic in one task, in offset order."""
-    return rows.repartition("partition").sortWithinPartitions("partition", "offset")
+def _later_than(after: str | None) -> Column:
+    return F.lit(True) if after is None else F.col("run_id") > after
 
 
 def _dialect_column(lake: LakeTables, run: Run) -> Column:
     """The dialect by which each record was decoded."""
-    told = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
+    dialects = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
     column = F.lit(run.dialect)
-    for name in set(told.values()) - {run.dialect}:
-        runs = [run_id for run_id, its in told.items() if its == name]
+    for name in set(dialects.values()) - {run.dialect}:
+        runs = [run_id for run_id, its in dialects.items() if its == name]
         column = F.when(F.col("run_id").isin(runs), name).otherwise(column)
     return column
 
@@ -121,47 +113,10 @@ def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
     return control.withColumn("dialect", dialect).select(*TABLES[CONTROL_STATE].fields)
 
 
-def _last_commits(commits: DataFrame) -> DataFrame:
-    """One row for the newest commit of each group: a group may have nothing but commits."""
-    return (
-        commits.where(~F.col("tombstone"))
-        .groupBy("partition", "group_id")
-        .agg(F.max("offset").alias("offset"), F.max_by("timestamp", "offset").alias("timestamp"))
-        .withColumn("kind", F.lit(kinds.COMMIT))
-        .withColumns({name: F.lit(None) for name in ("dialect", "raw_key", "raw_value")})
-    )
-
-
-def _fold_offsets(lake: LakeTables, commits: DataFrame, cluster_id: str | None) -> DataFrame:
-    """The newest commit of each group, topic and partition, unless it is a tombstone."""
-    values = [
-        "committed_offset",
-        "leader_epoch",
-        "metadata",
-        "commit_timestamp",
-        "expire_timestamp",
-        "topic_id",
-        "partition",
-        "offset",
-    ]
-    key = ["group_id", "topic", "topic_partition"]
-    before = lake.read("offsets").select(*key, *values, F.lit(False).alias("tombstone"))
-    newest = (
-        before.unionByName(commits.select(*key, *values, "tombstone"))
-        .groupBy(*key)
-        .agg(F.max_by(F.struct(*values, "tombstone"), "offset").alias("newest"))
-    )
-    return (
-        newest.where(~F.col("newest.tombstone"))
-        .select(*key, *(F.col(f"newest.{name}") for name in values))
-        .withColumn("cluster_id", F.lit(cluster_id).cast("string"))
-    )
-
-
 def topic_names(lake: LakeTables) -> DataFrame:
     """Pairs of topic_id and topic from the cluster, from commits, and from records of 4.0
     brokers."""
-    told = lake.read("topics").select("topic_id", "topic")
+    asked = lake.read("topics").select("topic_id", "topic")
     committed = lake.read("offsets").select("topic_id", "topic")
     topics: Column = F.explode(F.col(f"{kinds.PARTITIONS}.topics"))
     described = (
@@ -170,7 +125,7 @@ def topic_names(lake: LakeTables) -> DataFrame:
         .select(topics.alias("t"))
         .select("t.topic_id", F.col("t.topic_name").alias("topic"))
     )
-    pairs = told.unionByName(committed).unionByName(described)
+    pairs = asked.unionByName(committed).unionByName(described)
     return (
         pairs.where(F.col("topic_id").isNotNull())
         .groupBy("topic_id")

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.schemas import spark_schema
@@ -44,7 +45,7 @@ class SparkWrittenTables(LakeTables):
                 table, frame = next(steps)
             except StopIteration as end:
                 return TableJobResult(end.value)
-            self._write(table, with_constants(table, frame, run_id, cluster_id), job.mode)
+            self._write(table, with_constants(table, frame, run_id, cluster_id), job.modes[table])
 
     def append(self, table: str, rows: DataFrame) -> None:
         self._write(table, rows, "append")
@@ -64,6 +65,12 @@ class SparkWrittenTables(LakeTables):
         frame = self._frame(table, rows, list(TABLES[table].fields))
         self._write(table, frame, "overwrite", {"replaceWhere": f"{column} = '{value}'"})
 
+    def replace_values(
+        self, table: str, rows: DataFrame, column: str, values: Sequence[Any]
+    ) -> None:
+        condition = ReplacedRows(column, tuple(values)).sql
+        self._write(table, rows, "overwrite", {"replaceWhere": condition})
+
     def table_properties(self, table: str) -> dict[str, str]:
         with self._translate_errors("read"):
             detail = DeltaTable.forPath(self.spark, self.location(table)).detail().head()
@@ -71,8 +78,23 @@ class SparkWrittenTables(LakeTables):
 
     def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
         pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        self._alter(table, f"SET TBLPROPERTIES ({pairs})")
+
+    def _column_names(self, table: str) -> Sequence[str]:
+        return self._read_version(table).columns
+
+    def _add_columns(self, table: str, names: Sequence[str]) -> None:
+        fields = (field for field in spark_schema(TABLES[table]) if field.name in names)
+        added = ", ".join(
+            f"`{field.name}` {field.dataType.simpleString()} "
+            f"COMMENT '{_quoted(field.metadata['comment'])}'"
+            for field in fields
+        )
+        self._alter(table, f"ADD COLUMNS ({added})")
+
+    def _alter(self, table: str, clause: str) -> None:
         path = self.location(table).replace("`", "``")
-        self.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({pairs})")
+        self.spark.sql(f"ALTER TABLE delta.`{path}` {clause}")
 
     def correct_statistics(self) -> None:
         """Spark's statistics need no correction: only checks that all tables exist."""
@@ -87,6 +109,10 @@ class SparkWrittenTables(LakeTables):
     def _write(
         self, table: str, rows: DataFrame, mode: WriteMode, options: Mapping[str, str] | None = None
     ) -> None:
+        if mode == "replace_open":
+            with self._commit(table):
+                DeltaTable.forPath(self.spark, self.location(table)).delete(OPEN_ROWS.sql)
+            mode = "append"
         writer = rows.select(*TABLES[table].fields).write.format("delta").mode(mode)
         with self._commit(table):
             writer.options(**(options or {})).save(self.location(table))
@@ -108,3 +134,7 @@ class SparkWrittenTables(LakeTables):
             rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
             found = rows.agg(F.max(column).alias("newest")).collect()
             return {tuple(row[name] for name in key): row["newest"] for row in found}
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

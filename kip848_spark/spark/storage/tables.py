@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -24,11 +25,14 @@ from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.hadoop import folder_of
+from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.wire.batches import Batches
 
 TableRow = Mapping[str, Any]
 """A row of a table: plain values by column."""
-WriteMode = Literal["append", "overwrite"]
+WriteMode = Literal["append", "overwrite", "replace_open"]
+"""Whether a job's rows are added, replace all rows of the table, or replace its open rows (see
+`lake.replacement`)."""
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
 
@@ -40,12 +44,8 @@ class TableJob(Protocol):
     """
 
     @property
-    def tables(self) -> Sequence[str]:
-        """The tables that are written."""
-
-    @property
-    def mode(self) -> WriteMode:
-        """Whether rows are appended or replace all rows."""
+    def modes(self) -> Mapping[str, WriteMode]:
+        """The tables that are written, in this order, and how."""
 
     def write_tables(
         self, batches: Batches, writers: Mapping[str, TableWriter]
@@ -119,6 +119,13 @@ class LakeTables(ABC):
         whole table may be rewritten. Raises LakeError."""
 
     @abstractmethod
+    def replace_values(
+        self, table: str, rows: DataFrame, column: str, values: Sequence[Any]
+    ) -> None:
+        """Replaces all rows that have one of ``values`` (not null) in ``column`` by ``rows`` (all
+        columns of the table), in one commit. Raises LakeError."""
+
+    @abstractmethod
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of a small table. Raises LakeError."""
 
@@ -140,6 +147,15 @@ class LakeTables(ABC):
     @abstractmethod
     def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
         """Sets table properties, in one commit."""
+
+    @abstractmethod
+    def _column_names(self, table: str) -> Sequence[str]:
+        """The names of the columns that a table has."""
+
+    @abstractmethod
+    def _add_columns(self, table: str, names: Sequence[str]) -> None:
+        """Adds the columns ``names`` of the table's definition, in one commit. They are null in
+        all rows."""
 
     @abstractmethod
     def correct_statistics(self) -> None:
@@ -166,21 +182,46 @@ class LakeTables(ABC):
         tables."""
         for table in sorted(TABLES.values(), key=lambda t: t.name == "runs"):
             if not self._commits(table.name):
-                with self._translate_errors("created"):
-                    self._create(table)
-                self._expected[table.name] = self._version(table.name)
+                self._create_table(table)
+
+    def _create_table(self, table: TableDefinition) -> None:
+        with self._translate_errors("created"):
+            self._create(table)
+        self._expected[table.name] = self._version(table.name)
 
     def upgrade(self) -> None:
-        """Brings tables of an earlier version of this program up to date: the statistics of files
-        and the property `KEEP_VERSIONS`.
+        """Brings a lake of an earlier version of this program up to date: tables and columns that
+        it did not have, the statistics of files, and the property `KEEP_VERSIONS`.
 
         `runs` gets the property last: if it has the property, all tables have it. Raises LakeError
-        if a table is missing.
+        if a table is missing that a run has written.
         """
+        self._create_new_tables()
         self.correct_statistics()
+        with ThreadPoolExecutor(len(TABLES)) as pool:  # Spark takes a while to open a table
+            for name, missing in zip(TABLES, pool.map(self._missing_columns, TABLES), strict=True):
+                self._complete(name, missing)
         if not self._keeps_versions("runs"):
             for name in sorted(TABLES, key=lambda name: name == "runs"):
                 self._keep_versions(name)
+
+    def _create_new_tables(self) -> None:
+        missing = [table for table in TABLES.values() if not self._commits(table.name)]
+        if missing:
+            written = {name for run in self.rows("runs") for name in run["table_versions"]}
+            for table in missing:
+                if table.name not in written:
+                    self._create_table(table)
+
+    def _missing_columns(self, table: str) -> list[str]:
+        with self._translate_errors("read"):
+            found = set(self._column_names(table))
+        return [name for name in TABLES[table].fields if name not in found]
+
+    def _complete(self, table: str, missing: Sequence[str]) -> None:
+        if missing:
+            with self._commit(table):
+                self._add_columns(table, missing)
 
     def _keeps_versions(self, table: str) -> bool:
         return KEEP_VERSIONS.items() <= self.table_properties(table).items()
@@ -254,8 +295,7 @@ class LakeTables(ABC):
         if not commits:
             raise LakeError(
                 f"The lake {self.path} has no table {table}.",
-                "Restore its folder from a copy. If an earlier version created the lake, "
-                "`kip848 audit` adds the tables that it lacks.",
+                "Restore its folder from a copy.",
             )
         return max(commits)
 
@@ -271,12 +311,30 @@ class LakeTables(ABC):
             if now[name] != version:
                 with self._commit(name):
                     DeltaTable.forPath(self.spark, self.location(name)).restoreToVersion(version)
-                self._keep_versions(name)  # RESTORE also restores the properties of that version
+                # RESTORE also restores the columns and the properties of that version.
+                self._complete(name, self._missing_columns(name))
+                self._keep_versions(name)
 
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, table: str, version: int | None = None) -> DataFrame:
-        """A table at its newest version, or at ``version``. Raises LakeError."""
+        """A table at its newest version, or at ``version``. Columns of its definition that it
+        lacked then are null. Raises LakeError."""
+        found = self._read_version(table, version)
+        own = spark_schema(TABLES[table])
+        if all(name in found.columns for name in own.names):
+            return found
+        return found.select(
+            *(
+                F.col(field.name)
+                if field.name in found.columns
+                else F.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+                for field in own
+            ),
+            *(name for name in found.columns if name not in own.names),
+        )
+
+    def _read_version(self, table: str, version: int | None = None) -> DataFrame:
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)

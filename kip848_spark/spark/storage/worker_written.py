@@ -6,6 +6,7 @@ several jobs. Both are slower than this implementation.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 
 from kip848_spark.lake import delta_rs
@@ -23,6 +25,7 @@ from kip848_spark.lake.arrow_files import (
     open_writers,
     parquet_codec,
 )
+from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.schemas import spark_schema
@@ -56,12 +59,12 @@ class WorkerWrittenTables(LakeTables):
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
     ) -> TableJobResult:
-        targets = [self._target(name, run_id, cluster_id) for name in job.tables]
+        targets = [self._target(name, run_id, cluster_id) for name in job.modes]
         with self._translate_errors("written"):
             sent = map_in_arrow(rows, _run_job_function(job, targets), _REPORT).collect()
         files = _data_files(sent)
-        self._commit_files(job.tables, files, job.mode)
-        counts = dict.fromkeys(job.tables, 0)
+        self._commit_files(job.modes, files)
+        counts = dict.fromkeys(job.modes, 0)
         for file in files:
             counts[file.table] += file.rows
         reports = [orjson.loads(row["report"]) for row in sent if row["report"]]
@@ -77,7 +80,20 @@ class WorkerWrittenTables(LakeTables):
         writer = _table_writer(self._target(table))
         with self._translate_errors("written"):
             sent = map_in_arrow(rows.select(*TABLES[table].fields), writer, _REPORT).collect()
-        self._commit_files([table], _data_files(sent), mode)
+        self._commit_files({table: mode}, _data_files(sent))
+
+    def replace_values(
+        self, table: str, rows: DataFrame, column: str, values: Sequence[Any]
+    ) -> None:
+        target = self._target(table)
+        writer = _table_writer(target, column)
+        # A file has a single value, so that a later replacement removes whole files.
+        rows = rows.select(*TABLES[table].fields).repartition(column)
+        with self._translate_errors("written"):
+            sent = map_in_arrow(rows.sortWithinPartitions(column), writer, _REPORT).collect()
+        with self._commit(table) as version:
+            replaced = ReplacedRows(column, tuple(values))
+            delta_rs.commit_replacement(target, version, _data_files(sent), replaced)
 
     def append_rows(
         self, table: str, rows: Sequence[TableRow], run_id: str, cluster_id: str | None
@@ -99,6 +115,12 @@ class WorkerWrittenTables(LakeTables):
 
     def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
         delta_rs.set_properties(self._folder(table), properties)
+
+    def _column_names(self, table: str) -> Sequence[str]:
+        return delta_rs.column_names(self._folder(table))
+
+    def _add_columns(self, table: str, names: Sequence[str]) -> None:
+        delta_rs.add_columns(self._folder(table), TABLES[table], names)
 
     def correct_statistics(self) -> None:
         for name in self.versions():
@@ -122,20 +144,22 @@ class WorkerWrittenTables(LakeTables):
             codec=parquet_codec(codec or ""),
         )
 
-    def _commit_files(
-        self, tables: Sequence[str], files: Sequence[DataFile], mode: WriteMode
-    ) -> None:
-        for name in tables:
+    def _commit_files(self, modes: Mapping[str, WriteMode], files: Sequence[DataFile]) -> None:
+        for name, mode in modes.items():
             own = [file for file in files if file.table == name]
-            if own or mode == "overwrite":
-                with self._commit(name) as version:
+            if not own and mode == "append":
+                continue
+            with self._commit(name) as version:
+                if mode == "replace_open":
+                    delta_rs.commit_replacement(self._target(name), version, own, OPEN_ROWS)
+                else:
                     delta_rs.commit(self._folder(name), version, own, mode)
 
     # -- reading -------------------------------------------------------------------------------
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         with self._translate_errors("read"):
-            return delta_rs.read_rows(self._folder(table))
+            return delta_rs.read_rows(self._folder(table), TABLES[table])
 
     def count(self, table: str) -> int:
         with self._translate_errors("read"):
@@ -171,18 +195,31 @@ def _run_job_function(job: TableJob, targets: Sequence[WriteTarget]) -> BatchFun
     return run
 
 
-def _table_writer(target: WriteTarget) -> BatchFunction:
-    """A function for workers that writes rows of one table to its files."""
+def _table_writer(target: WriteTarget, split_by: str | None = None) -> BatchFunction:
+    """A function for workers that writes rows of one table to its files. With ``split_by``, each
+    file has one value in that column, by which the rows are sorted."""
 
     def run(batches: Batches) -> Batches:
+        last: Any = None
         with open_writers([target]) as writers:
+            writer = writers[target.table]
             for batch in batches:
-                columns = zip(batch.schema.names, batch.columns, strict=True)
-                writers[target.table].write(dict(columns))
-            files = writers[target.table].close()
+                for part in [batch] if split_by is None else _split_at_changes(batch, split_by):
+                    if split_by is not None and part.column(split_by)[0] != last:
+                        writer.start_file()
+                        last = part.column(split_by)[0]
+                    writer.write(dict(zip(part.schema.names, part.columns, strict=True)))
+            files = writer.close()
         yield from _report_batches(files, [])
 
     return run
+
+
+def _split_at_changes(batch: pa.RecordBatch, column: str) -> Batches:
+    """The parts of a batch that have one value each in ``column``."""
+    ends = pc.run_end_encode(batch.column(column)).run_ends.to_pylist()
+    for first, end in itertools.pairwise([0, *ends]):
+        yield batch.slice(first, end - first)
 
 
 def _report_batches(files: Iterable[DataFile], reports: Iterable[Mapping[str, Any]]) -> Batches:

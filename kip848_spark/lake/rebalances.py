@@ -1,0 +1,247 @@
+"""Reads the rebalances of a lake, and the evidence about those that are to be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kip848_spark.errors import NotFoundError, near
+from kip848_spark.insight import rebalance_fields as fields
+from kip848_spark.insight.departures import Departure
+from kip848_spark.insight.member_names import MemberNames
+from kip848_spark.insight.ownership import END, Place, owned_before
+from kip848_spark.insight.patterns import find_patterns
+from kip848_spark.insight.story import CLASSIC
+from kip848_spark.lake.history import COMMIT, of_groups
+from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.state.history_fields import GROUP_HISTORY, MEMBER_HISTORY
+
+Row = dict[str, Any]
+
+REBALANCES = "rebalances"
+LOOK_BACK = timedelta(hours=1)
+"""How long before a rebalance commits of its members are looked for."""
+_USUAL = timedelta(minutes=10)
+"""The time before a rebalance whose commits show the usual interval."""
+MOST_WITH_PATTERNS = 20_000
+"""The largest number of rebalances in which patterns are looked for."""
+_MOST_MEMBERS = 20
+"""The largest number of members of one rebalance whose commits are looked for."""
+
+
+def read_rebalances(
+    snapshot: LakeSnapshot,
+    groups: Sequence[str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> pa.Table:
+    """The rebalances of ``groups`` (all if None) that began at or after ``since`` and before
+    ``until`` (UTC), in the order of their start. Raises LakeError if the lake has no such table."""
+    wanted = of_groups(snapshot, groups)
+    if since is not None:
+        wanted &= pc.field("started_at") >= since
+    if until is not None:
+        wanted &= pc.field("started_at") < until
+    found = snapshot.select(REBALANCES, wanted)
+    order = [("started_at", "ascending"), ("partition", "ascending"), ("from_offset", "ascending")]
+    return found.sort_by(order)
+
+
+def with_cause(rebalances: pa.Table, cause: str) -> pa.Table:
+    """The rows of ``rebalances`` that have ``cause`` among their causes."""
+    lists = rebalances["causes"].combine_chunks()
+    matching = pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), cause))
+    return rebalances.take(pc.unique(matching))
+
+
+def require_group(snapshot: LakeSnapshot, name: str) -> Row:
+    """The row of the group in `groups`, or, if it was deleted, its last one in `group_history`.
+
+    Raises NotFoundError, with similar names, if the lake never had such a group.
+    """
+    of_group = pc.field("group_id") == name
+    if rows := plain(snapshot.select("groups", of_group)):
+        return rows[0]
+    history = []
+    if GROUP_HISTORY in snapshot.run.table_versions:
+        history = plain(snapshot.select(GROUP_HISTORY, of_group))
+    if not history:
+        known = snapshot.group_ids("groups")
+        if GROUP_HISTORY in snapshot.run.table_versions:
+            known |= snapshot.group_ids(GROUP_HISTORY)
+        hint = near(name, known, "`kip848 groups` lists them.")
+        raise NotFoundError(f"The lake has no group {name}.", hint)
+    return max(history, key=lambda row: row["from_offset"]) | {"state": "Dead", "members": 0}
+
+
+def name_topics(snapshot: LakeSnapshot, rows: Sequence[Row]) -> None:
+    """Sets ``topic`` in rows of `assignments` or its history that only have the topic's id, as far
+    as the lake knows the name."""
+    unnamed = {row["topic_id"] for row in rows if row["topic"] is None and row["topic_id"]}
+    if not unnamed:
+        return
+    wanted = one_of("topic_id", unnamed) & pc.field("topic").is_valid()
+    names: dict[str, str] = {}
+    for table in ("topics", "offsets"):
+        found = snapshot.select(table, wanted, ["topic_id", "topic"])
+        names |= {row["topic_id"]: row["topic"] for row in plain(found)}
+    for row in rows:
+        row["topic"] = row["topic"] or names.get(row["topic_id"])
+
+
+def departures(
+    snapshot: LakeSnapshot,
+    rebalances: Iterable[Mapping[str, Any]],
+    members: Sequence[Mapping[str, Any]],
+    assignments: Sequence[Mapping[str, Any]],
+) -> dict[tuple[int, str], Departure]:
+    """The evidence about the members that left in ``rebalances``, rows of one group, by the offset
+    of the rebalance and the member id.
+
+    The commits are read from `records`. ``members`` and ``assignments`` are rows of the history
+    tables.
+    """
+    rows = [row for row in rebalances if fields.LEFT in (row["causes"] or ()) and row["left"]]
+    if not rows:
+        return {}
+    group, partition = rows[0]["group_id"], rows[0]["partition"]
+    commits = _commits(
+        snapshot,
+        group,
+        partition,
+        min(row["started_at"] for row in rows) - LOOK_BACK,
+        max(row["from_offset"] for row in rows),
+    )
+    timeouts = _session_timeouts(snapshot, rows, members)
+    found = {}
+    for row in rows:
+        for member in row["left"][:_MOST_MEMBERS]:
+            owned = owned_before(assignments, member, row["started_at"])
+            last, usual = _last_commit(commits, owned, row["from_offset"], row["started_at"])
+            found[row["from_offset"], member] = Departure(
+                member,
+                row["started_at"],
+                len(owned),
+                last,
+                usual,
+                timeouts.get(member),
+                row["type"] == CLASSIC,
+            )
+    return found
+
+
+def _commits(
+    snapshot: LakeSnapshot, group: str, partition: int, since: datetime, before: int
+) -> pa.Table:
+    """The commits of a group since a time and before an offset."""
+    wanted = (
+        (pc.field("partition") == partition)
+        & (pc.field("offset") < before)
+        & (pc.field("timestamp") >= since)
+        & (pc.field("kind") == COMMIT)
+        & (pc.field("group_id") == group)
+        & ~pc.field("tombstone")
+    )
+    return snapshot.select(
+        "records", wanted, ["offset", "timestamp", "topic", "topic_partition"]
+    ).sort_by("offset")
+
+
+def _last_commit(
+    commits: pa.Table, owned: Sequence[Place], before: int, at: datetime
+) -> tuple[datetime | None, float | None]:
+    """The time of the last commit of the partitions ``owned`` before an offset, and the median time
+    in ms between two commits of one of them in the minutes before ``at``."""
+    if not owned or not len(commits):
+        return None, None
+    place = pc.binary_join_element_wise(
+        commits["topic"], commits["topic_partition"].cast(pa.string()), "\0"
+    )
+    wanted = pc.is_in(place, pa.array([f"{topic}\0{number}" for topic, number in owned]))
+    mine = pc.and_(wanted, pc.less(commits["offset"], before))
+    found, places = commits.filter(mine), place.filter(mine)
+    if not len(found):
+        return None, None
+    last: datetime = pc.max(found["timestamp"]).as_py()
+    recent = pc.greater_equal(found["timestamp"], pa.scalar(at - _USUAL, found["timestamp"].type))
+    times = found["timestamp"].filter(recent).cast(pa.int64()).to_numpy()
+    code = places.filter(recent).combine_chunks().dictionary_encode().indices.to_numpy()
+    order = np.lexsort((times, code))
+    same = np.diff(code[order]) == 0
+    gaps = np.diff(times[order])[same] / 1000
+    return last, float(np.median(gaps)) if len(gaps) > 1 else None
+
+
+def _session_timeouts(
+    snapshot: LakeSnapshot, rows: Sequence[Mapping[str, Any]], members: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """The session timeouts in ms of the members that left, as far as records give them: those of
+    members that use the classic protocol."""
+    left = {member for row in rows for member in row["left"]}
+    classic = {row["member_id"] for row in members if row["is_classic"]} & left
+    if not classic:
+        return {}
+    group = pc.field("group_id") == rows[0]["group_id"]
+    found: dict[str, int] = {}
+    kind = "consumer_group_member_metadata"
+    wanted = group & (pc.field("kind") == kind) & one_of("member_id", classic)
+    for row in plain(snapshot.select("group_records", wanted, ["member_id", kind])):
+        metadata = (row[kind] or {}).get("classic_member_metadata")
+        if metadata:
+            found[row["member_id"]] = metadata["session_timeout_ms"]
+    kind = "group_metadata"
+    before = max(row["from_offset"] for row in rows)
+    wanted = group & (pc.field("kind") == kind) & (pc.field("offset") < before)
+    for row in plain(snapshot.select("group_records", wanted, [kind])):
+        for member in (row[kind] or {}).get("members") or ():
+            if member["member_id"] in classic:
+                found[member["member_id"]] = member["session_timeout"]
+    return found
+
+
+def member_names(
+    snapshot: LakeSnapshot, rebalances: pa.Table, columns: Sequence[str]
+) -> dict[str, MemberNames]:
+    """Names, by group, for the members in ``columns`` of rows of `rebalances`; none if the lake has
+    no history."""
+    by_group: dict[str, list[Row]] = {}
+    for row in plain(read_members(snapshot, rebalances, columns)):
+        by_group.setdefault(row["group_id"], []).append(row)
+    return {group: MemberNames(rows) for group, rows in by_group.items()}
+
+
+def read_members(snapshot: LakeSnapshot, rebalances: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The members in ``columns`` of rows of `rebalances`: what identifies them, and from when to
+    when they existed (``valid_from``, ``valid_to``). No rows if the lake has no history."""
+    identity = ["group_id", "member_id", "instance_id", "client_id", "client_host"]
+    fields = [*identity, "valid_from", "valid_to"]
+    if MEMBER_HISTORY not in snapshot.run.table_versions or not len(rebalances):
+        types = TABLES[MEMBER_HISTORY].fields
+        return pa.schema([(name, types[name]) for name in fields]).empty_table()
+    members: set[str] = set()
+    for column in columns:
+        values = rebalances[column].combine_chunks()
+        flat = pc.list_flatten(values) if pa.types.is_list(values.type) else values
+        members.update(filter(None, pc.unique(flat).to_pylist()))
+    wanted = one_of("group_id", pc.unique(rebalances["group_id"]).to_pylist())
+    wanted &= one_of("member_id", members)
+    wanted &= pc.field("partition").isin(pc.unique(rebalances["partition"]))
+    found = snapshot.select(MEMBER_HISTORY, wanted, fields)
+    ends = found["valid_to"].fill_null(pa.scalar(END, found.schema.field("valid_to").type))
+    found = found.set_column(found.column_names.index("valid_to"), "valid_to", ends)
+    spans = found.group_by(identity).aggregate([("valid_from", "min"), ("valid_to", "max")])
+    return spans.rename_columns(fields)
+
+
+def patterns_of(snapshot: LakeSnapshot, rebalances: pa.Table) -> list[Row]:
+    """The patterns in rows of `rebalances`, as plain values. Only the last ones are looked at if
+    there are many."""
+    recent = rebalances.slice(max(0, len(rebalances) - MOST_WITH_PATTERNS))
+    members = read_members(snapshot, recent, ("joined", "left"))
+    return plain(find_patterns(recent, members))

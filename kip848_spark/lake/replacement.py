@@ -1,0 +1,139 @@
+"""Finds the data files whose rows a commit replaces, and writes again what it does not replace.
+
+A history table has *open* rows, which a later run may still change: their column `OPEN_COLUMN` is
+null. A run replaces the open rows and appends the closed ones. This program writes open rows to
+files of their own, so replacing them removes whole files. Another program may have merged files;
+then the rows that stay are written again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+
+from kip848_spark.lake.arrow_files import OPEN_COLUMN, DataFile, WriteTarget, open_writers
+
+
+@dataclass(frozen=True)
+class ReplacedRows:
+    """The rows that have one of ``values`` in ``column``; the only value None stands for null."""
+
+    column: str
+    values: tuple[Any, ...]
+
+    @property
+    def is_null(self) -> bool:
+        """Whether these are the rows in which the column is null."""
+        return self.values == (None,)
+
+    @property
+    def sql(self) -> str:
+        """The condition in Spark SQL."""
+        if self.is_null:
+            return f"{self.column} IS NULL"
+        return f"{self.column} IN ({', '.join(map(_literal, self.values))})"
+
+    def mask(self, column: pa.Array) -> pa.Array:
+        """bool[n]: which rows are replaced, from the values of the column."""
+        if self.is_null:
+            return pc.is_null(column)
+        return pc.is_in(column, value_set=pa.array(list(self.values), column.type))
+
+
+OPEN_ROWS = ReplacedRows(OPEN_COLUMN, (None,))
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case date():
+            return f"DATE'{value.isoformat()}'"
+        case int():
+            return str(value)
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def replace_files(
+    path: str, version: int, replaced: ReplacedRows, target: WriteTarget
+) -> tuple[list[RemoveAction], list[DataFile]]:
+    """What a commit after ``version`` of the table in the folder ``path`` needs to delete the rows
+    ``replaced``: the files to remove, and new files with those of their rows that stay."""
+    files = pa.table(DeltaTable(path, version=version).get_add_actions(flatten=True))
+    some, all_ = _matches(files, replaced)
+    now = round(time.time() * 1000)
+    removed = [
+        RemoveAction(row["path"], True, now, row["size_bytes"])
+        for row in files.filter(pa.array(some)).to_pylist()
+    ]
+    mixed = files.filter(pa.array(some & ~all_))["path"].to_pylist()
+    if not mixed:
+        return removed, []
+    with open_writers([target]) as writers:
+        for name in mixed:
+            _write_remaining(f"{path}/{name}", replaced, target, writers[target.table].write)
+        return removed, writers[target.table].close()
+
+
+def _write_remaining(path: str, replaced: ReplacedRows, target: WriteTarget, write: Any) -> None:
+    schema = pa.schema(list(target.fields.items()))
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            rows = batch.filter(pc.invert(replaced.mask(batch.column(replaced.column))))
+            known = {
+                name: rows.column(name).cast(schema.field(name).type)
+                if name in rows.schema.names
+                else pa.nulls(rows.num_rows, schema.field(name).type)
+                for name in schema.names
+            }
+            write(known)
+
+
+def _matches(files: pa.Table, replaced: ReplacedRows) -> tuple[Any, Any]:
+    """bool[files] each: whether some rows of a file may be replaced, and whether all are."""
+    count = files.num_rows
+    if f"null_count.{replaced.column}" not in files.column_names or not (
+        replaced.is_null or f"min.{replaced.column}" in files.column_names
+    ):
+        return np.ones(count, bool), np.zeros(count, bool)
+    nulls, rows = _statistic(files, f"null_count.{replaced.column}"), files["num_records"]
+    if replaced.is_null:
+        some = pc.fill_null(pc.not_equal(nulls, 0), True)
+        all_ = pc.fill_null(pc.equal(nulls, rows), False)
+    else:
+        low = _statistic(files, f"min.{replaced.column}")
+        high = _statistic(files, f"max.{replaced.column}")
+        low_type = low.type
+        values: Sequence[Any] = replaced.values
+        known = pc.and_(pc.is_valid(low), pc.is_valid(high))
+        inside = np.zeros(count, bool)
+        for value in values:
+            wanted = pa.scalar(value, low_type)
+            within = pc.and_(pc.less_equal(low, wanted), pc.greater_equal(high, wanted))
+            inside |= pc.fill_null(within, True).to_numpy(zero_copy_only=False)
+        some = pa.array(inside)
+        single = pc.fill_null(pc.equal(low, high), False)
+        member = pc.is_in(low, value_set=pa.array(list(values), low_type))
+        whole = pc.and_(pc.and_(known, single), member)
+        all_ = pc.and_(whole, pc.fill_null(pc.equal(nulls, 0), False))
+    return _bools(some), _bools(all_)
+
+
+def _statistic(files: pa.Table, name: str) -> pa.Array:
+    if name in files.column_names:
+        return files[name].combine_chunks()
+    return pa.nulls(files.num_rows, pa.int64())
+
+
+def _bools(array: Any) -> Any:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    return np.asarray(array.to_numpy(zero_copy_only=False), bool)
