@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.errors import UsageError
-from kip848_spark.lake.lake import AsOf, Lake, parse_time
+from kip848_spark.lake.lake import AsOf, Lake, utc_time
 from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.wire.definitions import SHIPPED
@@ -144,7 +144,7 @@ def audit(
     if release is not None:
         find_release(release)
     names = None if groups is None else list(groups)
-    request = AuditRequest(names, parse_time(since), release)
+    request = AuditRequest(names, utc_time(since, "since"), release)
     with _tables(lake, spark) as tables:
         if names is not None:
             check_groups(names, LakeViews(tables).group_ids)

@@ -244,9 +244,11 @@ def test_a_time_names_the_last_run_that_had_finished(spark: SparkSession, tmp_pa
     assert lake.runs(as_of=between)["run_id"].to_pylist() == [first.run_id]
     assert lake.table("records").num_rows == early + second.ledger["records_read"]
     with pytest.raises(LakeError, match="No run of the lake"):
-        lake.groups(as_of=datetime.now(UTC) - timedelta(days=1))
-    with pytest.raises(UsageError, match="'yesterday' is not a time"):
-        lake.groups(as_of="yesterday")
+        lake.table("records", as_of=datetime.now(UTC) - timedelta(days=1))
+    with pytest.raises(NotFoundError, match="Nothing is known of 2020-01-01"):
+        lake.groups(as_of="2020-01-01")
+    with pytest.raises(UsageError, match="'soon' is not a time"):
+        lake.groups(as_of="soon")
 
 
 def test_mistakes_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:

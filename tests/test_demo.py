@@ -89,7 +89,7 @@ def test_the_demo_agrees_with_the_broker(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path, moment: str) -> None:
     # A step's line appears when it is done, so this waits for the end of the one before.
-    before = {"running consumers": "starting a Kafka", "reading and decoding": "making the lake"}
+    before = {"running consumers": "starting a Kafka", "reading and decoding": "creating the lake"}
     with demo(tmp_path / "lake") as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -17,8 +18,14 @@ from kip848_spark.cli import (
     demo,
     dump_capture,
     environment,
+    explain,
+    findings,
     groups,
+    history,
+    hygiene,
     jobs,
+    readiness,
+    rebalances,
     repair,
     simulate,
     sql,
@@ -37,7 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verbs in (
-    audit, demo, jobs, groups, sql, dump_capture, decode, coordinate, repair, simulate, environment
+    audit, findings, demo, jobs, groups, history, rebalances, explain, hygiene, readiness, sql,
+    dump_capture, decode, coordinate, repair, simulate, environment,
 ):  # fmt: skip
     verbs.register(app)
 
@@ -60,6 +68,9 @@ def _root(
 def main() -> None:
     """Runs a verb. Ends the process with its exit code, and prints one sentence if it fails."""
     errors = Console(stderr=True, soft_wrap=True)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what the terminal can't show is escaped
+            stream.reconfigure(errors="backslashreplace")
     # Without a handler, the root logger would print what libraries log.
     logging.getLogger().addHandler(logging.NullHandler())
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.finding_list import roots_of, show_roots
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from kip848_spark.checks.live_comparison import LiveComparison
 
 MOST_FINDINGS = 20
-"""The number of findings that a terminal shows; `--json` and the table `findings` have all."""
+"""The number of findings that a terminal shows, without those that follow from them. `--json` and
+the table `findings` have all."""
+MOST_COLLECTED = 10_000
+"""The number of findings that are read for a terminal."""
 DISAGREED = 1
-_COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +90,7 @@ def audit(
         outcome = run_audit(whole, request, display, cluster)
         assert outcome.run is not None
         agreement = agreement_rows(whole, outcome.run.run_id)
-        findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_FINDINGS)
+        findings = findings_rows(whole, outcome.run.run_id, None if json else MOST_COLLECTED)
     if json:
         print_json({"agreement": agreement, "findings": findings})
     else:
@@ -161,17 +164,10 @@ def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> No
 
 
 def _show_findings(findings: list[dict[str, Any]], disagreed: int) -> None:
-    for row in findings:
-        colour = _COLOURS[row["severity"]]
-        place = "" if row["offset"] is None else f" at {row['partition']}/{row['offset']}"
-        since = (
-            "" if row["timestamp"] is None else f" since {row['timestamp']:%Y-%m-%d %H:%M:%S} UTC"
-        )
+    roots = roots_of(findings)
+    show_roots(roots[:MOST_FINDINGS])
+    shown = sum(1 + len(root.followers) for root in roots[:MOST_FINDINGS])
+    if disagreed > shown:
         out.print(
-            f"[{colour}]{row['severity']}[/] {printable(row['group_id'])}{place}{since} "
-            f"({row['check']}): {printable(row['explanation'])}"
+            f"… and {disagreed - shown:,} more: `kip848 findings --follow` lists all of them."
         )
-        out.print(f"    expected {printable(row['expected'])}", soft_wrap=True)
-        out.print(f"    recorded {printable(row['recorded'])}", soft_wrap=True)
-    if disagreed > len(findings):
-        out.print(f"… and {disagreed - len(findings):,} more, in the table findings.")

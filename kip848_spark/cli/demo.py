@@ -73,7 +73,9 @@ def demo(
             shutil.rmtree(folder, ignore_errors=True)
         raise
     run, comparison, groups, agreement = result
-    _summary(run, comparison, groups, agreement, str(folder))
+    _summary(run, comparison, groups, agreement)
+    _explain_one(invocation)
+    _next_steps(str(folder))
     raise typer.Exit(1 if comparison.differences or wrong(agreement) else 0)
 
 
@@ -111,9 +113,7 @@ def _analyse(
         return run, comparison, invocation.state().rows("groups"), agreement
 
 
-def _summary(
-    run: Run, comparison: LiveComparison, groups: Rows, agreement: Rows, lake: str
-) -> None:
+def _summary(run: Run, comparison: LiveComparison, groups: Rows, agreement: Rows) -> None:
     from kip848_spark.checks.results import LIVE
 
     counts = run.counts
@@ -151,10 +151,30 @@ def _summary(
         out.print(f"  [yellow]not judged: {number:,} × {printable(why)}[/]")
     colour = "red" if comparison.differences else "green"
     out.print(f"[bold {colour}]{len(comparison.differences)} differences[/]")
+
+
+def _explain_one(invocation: Invocation) -> None:
+    """Explains the rebalance with the longest wait, or with the most partitions without owner."""
+    from kip848_spark.cli.explain import show_explanation
+    from kip848_spark.lake.explanation import explain, most_telling
+
+    state = invocation.state()
+    found = most_telling(state)
+    if found is None:
+        return
+    group, epoch = found
+    out.print(
+        f"\n[bold]One of the rebalances[/]  kip848 explain {printable(group)} --epoch {epoch}"
+    )
+    show_explanation(explain(state, group, epoch=epoch))
+
+
+def _next_steps(lake: str) -> None:
     tries = "\n".join(
         (
             f"kip848 groups --lake {lake}",
             f"kip848 audit --lake {lake}",
+            f"kip848 rebalances --lake {lake} --top 3",
             f"kip848 groups --lake {lake} --describe demo.three",
             f'kip848 sql --lake {lake} "SELECT kind, count(*) FROM records GROUP BY 1"',
         )

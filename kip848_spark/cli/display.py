@@ -163,10 +163,13 @@ def printable(text: str, *, lines: bool = False) -> str:
 
 
 def print_json(value: Any) -> None:
-    """``value`` as JSON on one line; times as ISO 8601, bytes as base64."""
-    out.file.write(
-        orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode() + "\n"
-    )
+    """Prints ``value`` as JSON on one line; times as ISO 8601, bytes as base64."""
+    out.file.write(json_text(value) + "\n")
+
+
+def json_text(value: Any) -> str:
+    """``value`` as JSON, as `print_json` prints it."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _plain(value: Any) -> Any:

@@ -106,14 +106,14 @@ def doctor(
     worst = 0
     for name, check in _checks(invocation):
         try:
-            said, error = check(), None
+            answer, error = check(), None
         except Kip848Error as fault:
-            said, error = fault.message, fault
+            answer, error = fault.message, fault
         found.append(
             {
                 "check": name,
                 "ok": error is None,
-                "says": said,
+                "says": answer,
                 "mend": error.hint if error else None,
             }
         )
@@ -121,7 +121,7 @@ def doctor(
             worst = worst or error.exit_code
         if not json:
             mark = "[green]✓[/]" if error is None else "[bold red]✗[/]"
-            out.print(f"{mark} {name}: {printable(said)}")
+            out.print(f"{mark} {name}: {printable(answer)}")
             if error is not None and error.hint:
                 out.print(f"    {printable(error.hint)}")
     if json:

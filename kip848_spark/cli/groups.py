@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from kip848_spark.cli.display import out, print_json, print_rows, printable
+from kip848_spark.cli.display import err, out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -18,6 +18,10 @@ from kip848_spark.cli.options import (
     parse_time_option,
 )
 from kip848_spark.errors import UsageError, near
+
+if TYPE_CHECKING:
+    from kip848_spark.lake.history import StateAt
+    from kip848_spark.lake.snapshot import LakeSnapshot
 
 Group = dict[str, Any]
 
@@ -79,16 +83,24 @@ def groups(
     from kip848_spark.lake.groups import describe_groups
 
     states = _states(state or "")
-    state_ = Invocation.of(config, lake=lake).state(parse_time_option("--as-of", as_of))
-    found = describe_groups(state_, None if all_ or not describe else list(describe))
-    if states:
-        found = [group for group in found if group["state"] in states]
+    time = parse_time_option("--as-of", as_of)
+    state_ = Invocation.of(config, lake=lake).state_at(time)
     parts = {"state": state is not None, "members": members, "offsets": offsets}
     wanted = [name for name, asked in parts.items() if asked] or list(parts)
+    described = bool(describe) or all_
+    found = describe_groups(
+        state_,
+        None if all_ or not describe else list(describe),
+        members_too=described and "members" in wanted,
+        offsets_too=described and "offsets" in wanted,
+    )
+    _note_time(state_, complete=bool(describe) and not all_)
+    if states:
+        found = [group for group in found if group["state"] in states]
     if not found and not json:
         which = f" in state {' or '.join(sorted(states))}" if states else ""
         out.print(f"The lake has no groups{which}.")
-    elif not (describe or all_):
+    elif not described:
         _list(found, json)
     elif json:
         keep = {"state": (), "members": ("members_now",), "offsets": ("offsets",)}
@@ -101,6 +113,24 @@ def groups(
             out.print(f"\n[bold]{printable(group['group_id'])}[/]")
             for part in wanted:
                 _show_part([group], part)
+
+
+def _note_time(state: LakeSnapshot | StateAt, *, complete: bool) -> None:
+    """Prints the time of an earlier state; and, unless the requested groups are ``complete``, how
+    many groups may be missing."""
+    from kip848_spark.lake.history import StateAt
+
+    if not isinstance(state, StateAt):
+        return
+    err.print(f"[dim]State at {state.time:%Y-%m-%d %H:%M:%S} UTC[/]")
+    number, first = (0, None) if complete else state.unknown_groups()
+    if first is not None:
+        groups = "1 group is" if number == 1 else f"{number:,} groups are"
+        err.print(
+            f"[yellow]note[/] {groups} not known before {first:%Y-%m-%d %H:%M:%S} UTC or later: "
+            "the log cleaner had removed earlier records.",
+            soft_wrap=True,
+        )
 
 
 def _states(text: str) -> set[str]:

@@ -9,7 +9,7 @@ import typer
 
 from kip848_spark.cli.audit import (
     DISAGREED,
-    MOST_FINDINGS,
+    MOST_COLLECTED,
     show_agreement,
     show_live,
     wrong,
@@ -121,7 +121,7 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool) -> None:
         agreement, findings = [], []
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
-            findings = findings_rows(whole, outcome.run.run_id, MOST_FINDINGS)
+            findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
     show_outcome(outcome, invocation.lake_path(), json)
     if nightly and not json:
         show_agreement(agreement, findings)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import StepDisplay, show_steps
+from kip848_spark.cli.display import StepDisplay, err, printable, show_steps
 from kip848_spark.config.settings import Settings, load
+from kip848_spark.config.times import parse_time
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.lake.location import Location, locate
@@ -21,6 +22,7 @@ from kip848_spark.wire.dialects import check_dialect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kip848_spark.lake.history import StateAt
     from kip848_spark.lake.snapshot import LakeSnapshot
     from kip848_spark.spark.sources import KafkaSource, RecordSource
     from kip848_spark.spark.storage.tables import LakeTables
@@ -57,22 +59,36 @@ DialectOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 AsOfOption = Annotated[
     str | None,
-    typer.Option("--as-of", help="Show the lake as of this time (UTC).", metavar="TIME"),
+    typer.Option(
+        "--as-of", help="Show the state at this time: ISO 8601 (UTC), 2h ago, ...", metavar="TIME"
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since", help="Begin at this time: ISO 8601 (UTC), 2h ago, yesterday.", metavar="TIME"
+    ),
+]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", help="End at this time.", metavar="TIME")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print Spark's log.")]
 
 
 def parse_time_option(option: str, text: str | None) -> datetime | None:
     """The time given to ``option``, in UTC; None if it was not given. Raises UsageError."""
-    if text is None:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
+    return None if text is None else parse_time(text, option)
+
+
+def parse_window(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
+    """The times given to ``--since`` and ``--until``, in UTC. Raises UsageError."""
+    start, end = parse_time_option("--since", since), parse_time_option("--until", until)
+    if start is not None and end is not None and start >= end:
         raise UsageError(
-            f"{option} {text!r} is not a time.", "Write it as 2026-11-21T10:00 (UTC)."
-        ) from None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+            f"--since ({start:%Y-%m-%d %H:%M:%S} UTC) is not before "
+            f"--until ({end:%Y-%m-%d %H:%M:%S} UTC)."
+        )
+    return start, end
 
 
 @dataclass(frozen=True)
@@ -173,6 +189,17 @@ class Invocation:
         from kip848_spark.spark.storage.opening import open_lake
 
         return open_lake(session, self.lake_path())
+
+    def state_at(self, time: datetime | None) -> LakeSnapshot | StateAt:
+        """The state tables at ``time`` (UTC; None: now), read without a JVM. If the lake is of an
+        earlier version and only knows the ends of runs, a note says so."""
+        from kip848_spark.lake.history import state_at, without_history
+
+        newest = self.state()
+        found = state_at(newest, time)
+        if note := without_history(newest, found):
+            err.print(f"[yellow]note[/] {printable(note)}", soft_wrap=True)
+        return found
 
     def state(self, as_of: datetime | None = None) -> LakeSnapshot:
         """The lake as its last finished run left it, or the last one done by ``as_of`` (UTC), read

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import ExitStack
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, print_json, print_rows, printable, show_steps
+from kip848_spark.cli.display import err, printable, show_steps
 from kip848_spark.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -18,13 +20,21 @@ from kip848_spark.cli.options import (
     VerboseOption,
     parse_time_option,
 )
+from kip848_spark.cli.sql_output import MOST_ROWS, Format, chosen_format, write
 from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MOST_ROWS = 1000
-"""The largest number of rows in a table on the terminal. JSON has no limit."""
+    from kip848_spark.lake.sql.engine import DuckDBEngine, Result
+
+
+class Engine(StrEnum):
+    """What answers queries."""
+
+    AUTO = "auto"
+    DUCKDB = "duckdb"
+    SPARK = "spark"
 
 
 def register(app: typer.Typer) -> None:
@@ -36,58 +46,105 @@ def sql(
         str | None, typer.Argument(help="The query. Without one, a prompt opens.")
     ] = None,
     lake: LakeOption = None,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            "--engine",
+            help="auto: DuckDB, and Spark for what DuckDB does not answer as Spark would.",
+        ),
+    ] = Engine.AUTO,
+    format_: Annotated[
+        Format | None, typer.Option("--format", help="The form of the result. Default: table.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the result to this file.", metavar="FILE"),
+    ] = None,
     as_of: AsOfOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Query the lake's tables with Spark SQL."""
-    from kip848_spark.spark.views import LakeViews
-
+    form = chosen_format(format_, json, out)
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
     time = parse_time_option("--as-of", as_of)
+    most = MOST_ROWS + 1 if form is Format.TABLE else None
     with ExitStack() as until_done:
+        engines = Engines(invocation, engine, time, until_done)
+        if query is not None:
+            write(engines.run(query, most), form, out)
+            return
+        if out is not None:
+            raise UsageError("--out needs a query.", "Write the query as an argument.")
+        from kip848_spark.cli.sql_prompt import prompt
+
+        prompt(engines, lambda text: write(engines.run(text, most), form, None))
+
+
+class Engines:
+    """The engines that answer the queries of one call. Each is started when a query needs it; Spark
+    runs until ``until_done`` ends."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        engine: Engine,
+        as_of: datetime | None,
+        until_done: ExitStack,
+    ) -> None:
+        self._invocation = invocation
+        self._engine = engine
+        self._as_of = as_of
+        self._until_done = until_done
+        self._duckdb: DuckDBEngine | None = None
+        self._spark: SparkSession | None = None
+
+    def run(self, query: str, most: int | None = None) -> Result:
+        """The result of ``query``, at most ``most`` rows (all if None). Raises UsageError if the
+        query is wrong, or if the requested engine does not answer it."""
+        from kip848_spark.lake.snapshot import OnlySparkReads
+        from kip848_spark.lake.sql.rules import NotTranslatable
+
+        if self._engine is Engine.SPARK:
+            return self._run_spark(query, most)
+        try:
+            return self.duckdb().run(query, most)
+        except NotTranslatable as cause:
+            reason = f"DuckDB does not answer {cause} as Spark does."
+        except OnlySparkReads as cause:
+            reason = cause.message
+        if self._engine is Engine.DUCKDB:
+            raise UsageError(reason, "Leave out --engine duckdb, and Spark answers the query.")
+        if self._spark is None:
+            err.print(f"[dim]Spark is started: {printable(reason)}[/]", soft_wrap=True)
+        return self._run_spark(query, most)
+
+    def duckdb(self) -> DuckDBEngine:
+        """The engine without a JVM. Raises LakeError if the lake can't be read."""
+        from kip848_spark.lake.sql.engine import DuckDBEngine
+
+        if self._duckdb is None:
+            self._duckdb = DuckDBEngine(self._invocation.state(self._as_of))
+        return self._duckdb
+
+    def _run_spark(self, query: str, most: int | None) -> Result:
+        from kip848_spark.lake.sql.engine import Result
+        from kip848_spark.lake.sql.statements import check_reading
+        from kip848_spark.spark.query import query_table
+
+        check_reading(query)
+        if self._spark is None:
+            self._spark = self._start_spark()
+        rows = query_table(self._spark, query, most)
+        return Result(rows.schema, iter(rows.to_batches()))
+
+    def _start_spark(self) -> SparkSession:
+        from kip848_spark.spark.views import LakeViews
+
         with show_steps() as display:
-            session = until_done.enter_context(invocation.session(display))
+            session = self._until_done.enter_context(self._invocation.session(display))
             display("reading the lake")
-            LakeViews(invocation.lake(session), time).register()
-            rows = [] if query is None else _rows(session, query, json)
-        if query is None:
-            _prompt(session, json)
-            return
-    _print(rows, json)
-
-
-def _rows(session: SparkSession, query: str, json: bool) -> list[dict[str, Any]]:
-    from kip848_spark.spark.query import query_rows
-
-    return query_rows(session, query, None if json else MOST_ROWS + 1)
-
-
-def _print(rows: list[dict[str, Any]], json: bool) -> None:
-    if json:
-        print_json(rows)
-        return
-    more = len(rows) > MOST_ROWS
-    print_rows(rows[:MOST_ROWS])
-    err.print(f"[dim]{f'the first {MOST_ROWS:,}' if more else f'{len(rows):,}'} rows[/]")
-
-
-def _prompt(session: SparkSession, json: bool) -> None:
-    with suppress(ImportError):  # this Python has no line editing
-        import readline  # noqa: F401
-    err.print("[dim]Spark SQL. SHOW VIEWS lists the tables. An empty line or Ctrl-D ends.[/]")
-    while True:
-        try:
-            query = input("kip848> " if sys.stdin.isatty() else "").strip()
-        except EOFError:
-            return
-        if not query:
-            return
-        try:
-            with err.status("running the query …"):
-                rows = _rows(session, query, json)
-            _print(rows, json)
-        except UsageError as error:
-            err.print(f"[red]{printable(error.message)}[/]", soft_wrap=True)
+            LakeViews(self._invocation.lake(session), self._as_of).register()
+        return session

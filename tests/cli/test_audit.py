@@ -51,19 +51,32 @@ def test_a_planted_fault(kip848: Command, tmp_path: Path, spark: SparkSession) -
     assert {(f["group_id"], f["partition"], f["offset"]) for f in said["findings"]} == {
         ("demo.grown", *place)
     }
-    assert all(f["explanation"].endswith(".") for f in said["findings"])
+    assert all(f["explanation"].count("\n") == 4 for f in said["findings"])
+    (root,) = (f for f in said["findings"] if f["caused_by"] is None)
+    assert {f["caused_by"] for f in said["findings"]} == {None, root["finding_id"]}
+
+    listed = kip848("findings", "--lake", lake, "--run", "all", "--follow", "--json")
+    assert listed.code == 1
+    ids: dict[str, set[str]] = {}
+    for row in json.loads(listed.out):
+        ids.setdefault(row["run_id"], set()).add(row["finding_id"])
+    assert list(ids.values()) == [{f["finding_id"] for f in said["findings"]}] * 2
+    assert f"and {len(said['findings']) - 1} that follow" in night.out
 
     other = kip848("audit", "--lake", lake, "--json", "--group", "demo.three")
     assert other.code == 0, other
     assert json.loads(other.out)["findings"] == []
-    later = kip848("audit", "--lake", lake, "--since", "2099-01-01")
+    later = kip848("audit", "--lake", lake, "--since", "now")
     assert later.code == 0, later
     assert "Nothing disagrees" in later.out
     again = kip848("run", "--source", f"parquet:{tmp_path / 'capture.parquet'}", "--lake", lake)
     assert again.code == 0, again
     assert "no new records since run" in again.out
-    wrong = kip848("audit", "--lake", lake, "--since", "yesterday")
+    wrong = kip848("audit", "--lake", lake, "--since", "soon")
     assert wrong.code == 2
-    assert "--since 'yesterday' is not a time." in wrong.err
+    assert "--since 'soon' is not a time." in wrong.err
+    future = kip848("audit", "--lake", lake, "--since", "2999-01-01")
+    assert future.code == 2
+    assert "--since '2999-01-01' is in the future" in future.err
     unknown = kip848("audit", "--lake", lake, "--release", "9.9")
     assert unknown.code == 2

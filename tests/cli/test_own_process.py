@@ -53,5 +53,5 @@ def test_capture_is_read_back_and_asked(tmp_path: Path) -> None:
     assert listed == set(asked["names"]) != set()
     wrong = started("sql", "--lake", lake, "select nonsense from records")
     assert wrong.returncode == 2
-    assert "does not accept the query" in wrong.stderr
+    assert "There is no column nonsense" in wrong.stderr
     assert len(wrong.stderr) < 500, wrong.stderr

@@ -72,7 +72,7 @@ def test_run_groups_and_sql(kip848: Command, spark: SparkSession, lake: Path) ->
     assert "Traceback" not in wrong.err
 
     before = kip848("groups", "--lake", str(lake), "--as-of", "2020-01-01")
-    assert before.code == 3
+    assert before.code == 1
     assert "2020-01-01" in before.err
 
 

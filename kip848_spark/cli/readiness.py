@@ -1,0 +1,321 @@
+"""`readiness`: which groups can move to the consumer protocol of KIP-848."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.options import (
+    AsOfOption,
+    ConfigOption,
+    Invocation,
+    JsonOption,
+    KafkaOption,
+    LakeOption,
+    parse_time_option,
+)
+from kip848_spark.errors import LakeError, NotFoundError, SourceError, UsageError, near
+
+if TYPE_CHECKING:
+    from kip848_spark.insight.readiness import Note
+    from kip848_spark.lake.readiness import LakeReadiness
+    from kip848_spark.lake.snapshot import LakeSnapshot
+
+Row = dict[str, Any]
+
+MOST_ROWS = 200
+"""The number of groups that a terminal shows; `--json` and `--csv` have all."""
+_COLOURS = {"blocker": "red", "warning": "yellow", "unknown": "magenta", "info": "cyan"}
+_COLUMNS = ("group_id", "verdict", "wave", "why")
+_REASONS = {"blockers": "blocker", "warnings": "warning", "unknowns": "unknown", "notes": "info"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(readiness)
+
+
+def readiness(
+    group: Annotated[
+        list[str] | None,
+        typer.Argument(help="Explain these groups (all: list them).", metavar="[GROUP]..."),
+    ] = None,
+    lake: LakeOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            help="The lake's cluster, kafka:HOST:PORT, to ask for its settings.",
+            metavar="SOURCE",
+        ),
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", help="The brokers' Kafka release, such as 4.3.1.", metavar="R"),
+    ] = None,
+    verdict: Annotated[
+        str | None,
+        typer.Option("--verdict", help="Show only groups with this verdict.", metavar="V"),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", help="Show only groups that read this topic.", metavar="TOPIC"),
+    ] = None,
+    checklist: Annotated[
+        str | None,
+        typer.Option(
+            "--checklist", help="Print a checklist for this group's owner.", metavar="GROUP"
+        ),
+    ] = None,
+    diff: Annotated[
+        str | None,
+        typer.Option("--diff", help="Show what has changed since this run.", metavar="RUN"),
+    ] = None,
+    as_of: AsOfOption = None,
+    kafka_option: KafkaOption = None,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")] = False,
+) -> None:
+    """Show which groups can move to the new consumer protocol, and what stands against it.
+
+    Each verdict rests on the records, and on the cluster's settings if --source names it. What the
+    records can't show is in the checklist. docs/readiness.md lists all rules.
+    """
+    from kip848_spark.insight.readiness_rules import VERDICTS
+
+    if json and csv:
+        raise UsageError("--json and --csv exclude each other.", "Use one of them.")
+    if verdict is not None and verdict not in VERDICTS:
+        raise UsageError(
+            f"There is no verdict {verdict}.",
+            near(verdict, VERDICTS, f"Choose from {', '.join(VERDICTS)}."),
+        )
+    invocation = Invocation.of(config, kafka_option, lake=lake, source=source)
+    snapshot = invocation.state(parse_time_option("--as-of", as_of))
+    named = [*(group or ()), *([checklist] if checklist is not None else ())]
+    found = _assess(snapshot, _cluster_facts(invocation, release), named)
+    rows = _chosen(snapshot, found, group or [], verdict, topic)
+    if checklist is not None:
+        _print_checklist(found, checklist)
+    elif diff is not None:
+        _print_diff(snapshot, rows, diff, json, csv)
+    elif json:
+        print_json(_json_report(snapshot, found, rows, group or []))
+    elif csv:
+        from kip848_spark.cli.csv_rows import csv_text
+        from kip848_spark.insight.readiness import READINESS_FIELDS
+
+        out.file.write(csv_text(rows, list(READINESS_FIELDS)))
+    else:
+        _show(found, rows, explain=bool(group))
+
+
+def _cluster_facts(invocation: Invocation, release: str | None) -> Row:
+    """What the cluster answers, and the release that was given. A cluster that does not answer is
+    not known."""
+    from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings
+    from kip848_spark.insight.readiness_versions import parse_version
+
+    facts: Row = {}
+    if release is not None:
+        try:
+            parse_version(release)
+        except ValueError as bad:
+            raise UsageError(f"{bad}.", "Write it as in --release 4.3.1.") from None
+        facts["release"] = release
+    kind, _, bootstrap = (invocation.settings.source or "").partition(":")
+    if kind != "kafka":
+        return facts
+    from kip848_spark.kafka.admin import Cluster
+
+    try:
+        cluster = Cluster(bootstrap, invocation.settings.client().librdkafka())
+        return facts | facts_from_settings(cluster.broker_settings(list(SETTINGS)))
+    except SourceError as cause:
+        err.print(
+            f"[yellow]The cluster's settings are not known: {printable(cause.message)}[/]",
+            soft_wrap=True,
+        )
+        return facts
+
+
+def _assess(snapshot: LakeSnapshot, answered: Row, named: Sequence[str]) -> LakeReadiness:
+    from kip848_spark.lake.readiness import assess_lake
+
+    found = assess_lake(snapshot, answered, named or None)
+    known = set(found.facts["group_id"].to_pylist())
+    for name in named:
+        if name not in known:
+            raise NotFoundError(
+                f"The lake has no group {name}.",
+                near(name, known, "`kip848 groups` lists them."),
+            )
+    return found
+
+
+def _chosen(
+    snapshot: LakeSnapshot,
+    found: LakeReadiness,
+    groups: Sequence[str],
+    verdict: str | None,
+    topic: str | None,
+) -> list[Row]:
+    """The rows to show: by wave, the groups without one last."""
+    from kip848_spark.lake.readiness import groups_of_topic
+
+    of_topic = groups_of_topic(snapshot, topic) if topic is not None else None
+    rows = [
+        {**row, "details": dict(row["details"] or ())}
+        for row in found.assessment.rows.to_pylist()
+        if (not groups or row["group_id"] in groups)
+        and (verdict is None or row["verdict"] == verdict)
+        and (of_topic is None or row["group_id"] in of_topic)
+    ]
+    return sorted(
+        rows,
+        key=lambda row: (row["wave"] is None, row["wave"] or 0, row["verdict"], row["group_id"]),
+    )
+
+
+def _show(found: LakeReadiness, rows: Sequence[Row], *, explain: bool) -> None:
+    for note in found.assessment.notes:
+        _print_note(note)
+    if found.missing:
+        out.print(
+            f"[magenta]unknown[/] This lake lacks {', '.join(found.missing)}: rules about the past "
+            "are not judged."
+        )
+    out.print()
+    if not rows:
+        out.print("No group is left to show.")
+        return
+    shown = rows[:MOST_ROWS]
+    print_rows([{**row, "why": _why(row)} for row in shown], _COLUMNS)
+    if len(rows) > len(shown):
+        out.print(f"… and {len(rows) - len(shown):,} more, with --json or --csv.")
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
+    parts = ", ".join(f"{number:,} {name}" for name, number in counts.items())
+    out.print(f"\n{len(rows):,} groups: {parts}.")
+    if explain:
+        for row in rows:
+            _explain(row)
+
+
+def _print_note(note: Note) -> None:
+    which = "" if not note.groups else f" Groups concerned: {note.groups:,}."
+    rules = f" Rules not judged: {len(note.rules)}." if note.severity == "unknown" else ""
+    sources = f" ({', '.join(note.source)})" if note.source else ""
+    colour = _COLOURS[note.severity]
+    words = printable(f"{note.text}{rules}{which} {note.todo}{sources}")
+    out.print(f"[{colour}]{note.severity}[/] {words}")
+
+
+def _why(row: Mapping[str, Any]) -> str | None:
+    reasons = [*row["blockers"], *row["warnings"], *row["unknowns"]]
+    return ", ".join(reasons or row["notes"]) or None
+
+
+def _explain(row: Mapping[str, Any]) -> None:
+    from kip848_spark.insight.readiness_rules import load_rules
+
+    out.print(f"\n[bold]{printable(row['group_id'])}[/]")
+    for column, severity in _REASONS.items():
+        for rule_id in row[column]:
+            rule = load_rules().named(rule_id)
+            seen = row["details"].get(rule_id)
+            words = f" Seen: {printable(seen)}." if seen else ""
+            out.print(
+                f"  [{_COLOURS[severity]}]{severity}[/] {rule_id}: {printable(rule.means)}{words} "
+                f"{printable(rule.todo)} ({printable(', '.join(rule.source))})"
+            )
+    if row["likely_client"]:
+        out.print(
+            f"  Client library, a guess from {printable(row['likely_client_from'])}: "
+            f"{printable(row['likely_client'])}."
+        )
+    if row["uniform_moves"] is not None:
+        assumed = row["assumed_topics"]
+        out.print(
+            f"  Simulated: of {row['partitions']} partitions, {row['uniform_moves']} move to "
+            f"another member with uniform (rounds of heartbeats until Stable: "
+            f"{row['uniform_rounds']}), "
+            f"{row['range_moves']} with range ({row['range_rounds']})."
+        )
+        if assumed:
+            names = printable(", ".join(assumed))
+            out.print(f"  The numbers of partitions are those of the assignment: {names}.")
+    if row["cheaper_rebalances"]:
+        out.print(
+            f"  Of {row['rebalances']:,} rebalances in 30 days, {row['cheaper_rebalances']:,} "
+            "stopped members that had to give up nothing, or moved more partitions than needed."
+        )
+    evidence = ", ".join(str(offset) for offset in row["evidence"])
+    out.print(f"  Evidence: partition {row['partition']}, offset {evidence}.")
+
+
+def _print_checklist(found: LakeReadiness, name: str) -> None:
+    import pyarrow.compute as pc
+
+    from kip848_spark.insight.readiness_checklist import checklist
+
+    mine = pc.equal(found.facts["group_id"], name)
+    (row,) = found.assessment.rows.filter(mine).to_pylist()
+    facts = found.facts.filter(mine)
+    out.file.write(checklist(row, facts, found.cluster, found.assessment.notes) + "\n")
+
+
+def _json_report(
+    snapshot: LakeSnapshot, found: LakeReadiness, rows: Sequence[Row], named: Sequence[str]
+) -> Row:
+    from dataclasses import asdict
+
+    from kip848_spark.lake.readiness import simulated_assignments
+
+    if named:
+        given = simulated_assignments(snapshot, named)
+        rows = [{**row, "simulated": given.get(row["group_id"])} for row in rows]
+    return {
+        "run_id": snapshot.run.run_id,
+        "cluster": {**found.cluster.facts, "release": found.cluster.release_words},
+        "notes": [asdict(note) for note in found.assessment.notes],
+        "missing_tables": found.missing,
+        "groups": rows,
+    }
+
+
+def _print_diff(
+    snapshot: LakeSnapshot, rows: Sequence[Row], run_id: str, json: bool, csv: bool
+) -> None:
+    import pyarrow.compute as pc
+
+    from kip848_spark.insight.readiness_changes import CHANGE_COLUMNS, readiness_changes
+    from kip848_spark.lake.readiness import has_table
+
+    if not has_table(snapshot, "readiness"):
+        raise LakeError(
+            f"The lake {snapshot.path} has no table readiness to compare with.",
+            "Each `kip848 run` adds its verdicts to the table.",
+        )
+    before = snapshot.table("readiness", where=pc.field("run_id") == run_id).to_pylist()
+    if not before:
+        runs = snapshot.table("readiness", columns=["run_id"])["run_id"].unique().to_pylist()
+        raise NotFoundError(
+            f"The table readiness has no run {run_id}.",
+            near(run_id, runs, f"The last one is {max(runs, default='missing')}."),
+        )
+    changes = readiness_changes(before, rows)
+    if json:
+        print_json(changes)
+    elif csv:
+        from kip848_spark.cli.csv_rows import csv_text
+
+        out.file.write(csv_text(changes, CHANGE_COLUMNS))
+    elif not changes:
+        out.print(f"Nothing has changed since run {printable(run_id)}.")
+    else:
+        print_rows(changes, CHANGE_COLUMNS)
