@@ -1,0 +1,79 @@
+"""The models of the protocol, checked by TLC, and mutants of the model that TLC must detect."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import spec.tlc
+from kip848_spark.coordinator import run_script
+from kip848_spark.errors import EnvironmentFault
+from spec import scripts
+from spec.mutants import MUTANTS, check_mutant
+from spec.run import configurations, verdict
+from spec.tlc import check, find_jar
+from spec.traces import read_trace, read_value
+from tests.coordinator.mutants import MUTANTS as REFERENCE_MUTANTS
+from tests.spec.test_behaviours import settings
+
+
+def test_jar_is_the_pinned_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_jar().name == "tla2tools.jar"
+    monkeypatch.setattr(spec.tlc, "JAR_SHA256", "0" * 64)
+    with pytest.raises(EnvironmentFault, match="SHA-256"):
+        find_jar()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('[a |-> 1, b |-> "x"]', {"a": 1, "b": "x"}),
+        ("(0 :> {1, 2} @@ 3 :> {})", {0: frozenset({1, 2}), 3: frozenset()}),
+        ("<<TRUE, << >>, -1>>", (True, (), -1)),
+        ("0..2", frozenset({0, 1, 2})),
+    ],
+)
+def test_values_of_tla(text: str, value: object) -> None:
+    assert read_value(text) == value
+
+
+def test_states_of_a_trace() -> None:
+    first = "State 1: <Initial predicate>\n/\\ a = 1\n/\\ b = [c |->\n   2]\n"
+    text = f"Error: x\n{first}\nState 2: <N>\n/\\ a = 2\n/\\ b = {{}}\n"
+    assert list(read_trace(text)) == [{"a": 1, "b": {"c": 2}}, {"a": 2, "b": frozenset()}]
+
+
+def test_every_mutant_of_the_reference_is_one_of_the_model() -> None:
+    assert MUTANTS.keys() == REFERENCE_MUTANTS.keys()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_000)
+@pytest.mark.parametrize("config", configurations(), ids=lambda path: path.stem)
+def test_model(config: Path) -> None:
+    outcome = check(config, seconds=900)
+    assert verdict(config, outcome) is None, outcome.output[-3_000:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_is_detected_and_shown_on_the_reference(tmp_path: Path, name: str) -> None:
+    """TLC's counterexample, as requests: the mutated reference does what the mutated model does,
+    and the reference itself does something else.
+    """
+    mutant = MUTANTS[name]
+    outcome = check_mutant(name, tmp_path)
+    assert outcome.violated == mutant.breaks
+    # The reference's mutants of assignors break the uniform one.
+    assignor = "uniform" if mutant.rule == "Targets" else "range"
+    calls = scripts.script(outcome.trace, assignor=assignor)
+    with REFERENCE_MUTANTS[name]():
+        assert scripts.differences(calls, play(calls, mutant.release)) == []
+    assert scripts.differences(calls, play(calls, mutant.release)) != []
+
+
+def play(calls: list[scripts.Call], release: str) -> list[dict[str, object]]:
+    output = run_script(scripts.lines(calls), release, 0, settings(release))
+    return [json.loads(line) for line in output]
