@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long bench bench-decode fuzz check format lock clean
+.PHONY: help install demo test test-long model bench bench-decode fuzz check format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -29,12 +29,16 @@ test: install ## the tests, against a real broker
 test-long: install ## the tests that take minutes
 	$(BIN)/python -m pytest -m long
 
+model: install ## the TLA+ models of the protocol, checked by TLC: some minutes
+	$(BIN)/python -m spec.run
+
 fuzz: install ## five million damaged records through the codec
 	$(BIN)/python -m tests.wire.fuzz
 
 bench: install ## ingest beside writing the raw bytes, the audit beside ingest: the ratios; the simulation
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records

@@ -119,7 +119,7 @@ def examples(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "/data/kip848": str(tmp_path / "kip848"),
         "/data/capture": str(tmp_path / "api"),
         "tests/data/": f"{DATA}/",
-        "2026-11-20T06:00": "2099-01-01",  # a time when the lake's first run has finished
+        "2026-11-20T06:00": "now",  # a time when the lake's first run has finished
     }
 
 
