@@ -61,7 +61,14 @@ def test_agrees_with_the_live_broker_night_after_night(
     late_offsets = [row for row in as_dicts(lake, "offsets") if row["group_id"] == "spark.late"]
     assert [row["committed_offset"] for row in late_offsets] == [77]
     assert [str(d) for d in compare_live(lake, source(broker), second.run).differences] == []
-    assert not run_ingest(source(broker), lake, then_replay=True).changed
+    for _ in range(ATTEMPTS):  # the broker may still write something by itself
+        third = run_ingest(source(broker), lake, then_replay=True)
+        if not third.changed:
+            break
+        assert third.run is not None
+        assert third.run.counts is not None
+        assert third.run.counts.records_read > 0, "a run without new records"
+    assert not third.changed
 
 
 def test_what_moved_since_the_run_is_not_judged(
