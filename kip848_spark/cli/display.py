@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.markup import escape  # noqa: TID251
 from rich.progress import (
@@ -156,10 +157,14 @@ def printable(text: str, *, lines: bool = False) -> str:
 
     Names and metadata are what any client of the cluster chose: they go through this function.
     """
+    return escape(_visible(text, lines))
+
+
+def _visible(text: str, lines: bool = False) -> str:
     kept = "\n\t" if lines else ""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
-    return escape(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
 def print_json(value: Any) -> None:
@@ -183,20 +188,40 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None 
     of a table, such as Spark's plan of a query, keeps its lines."""
     rows = list(rows)
     names = list(columns or (rows[0].keys() if rows else ()))
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in names:
-        values = [row.get(name) for row in rows]
-        numeric = any(isinstance(value, int | float) for value in values)
-        timed = any(isinstance(value, datetime) for value in values)
-        table.add_column(
-            printable(f"{name} (UTC)" if timed else name),
-            justify="right" if numeric else "left",
-            overflow="fold",
-        )
+    values = {name: [row.get(name) for row in rows] for name in names}
+    timed = {name: any(isinstance(one, datetime) for one in values[name]) for name in names}
+    numeric = {name: any(isinstance(one, int | float) for one in values[name]) for name in names}
+    heads = [_visible(f"{name} (UTC)" if timed[name] else name) for name in names]
     single = len(rows) == len(names) == 1
-    for row in rows:
-        table.add_row(*(printable(cell(row.get(name)), lines=single) for name in names))
+    cells = [[_visible(cell(one), single) for one in values[name]] for name in names]
+    if len(rows) > _MOST_FOLDED:
+        _print_long(heads, cells, list(numeric.values()))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for head, right in zip(heads, numeric.values(), strict=True):
+        table.add_column(escape(head), justify="right" if right else "left", overflow="fold")
+    for row in zip(*cells, strict=True):
+        table.add_row(*map(escape, row))
     out.print(table)
+
+
+_MOST_FOLDED = 500
+"""The rows of a table whose long values are folded. In a longer one each row is one line: rich
+needs 0.4 ms to lay out a row."""
+
+
+def _print_long(heads: Sequence[str], cells: Sequence[Sequence[str]], numeric: list[bool]) -> None:
+    """Prints a table in columns as wide as their longest value. The texts are printable."""
+    columns = []
+    for head, values, right in zip(heads, cells, numeric, strict=True):
+        widths = [cell_len(text) for text in (head, *values)]
+        widest = max(widths)
+        pads = (" " * (widest - width) for width in widths)
+        pairs = zip(pads, (head, *values), strict=True)
+        columns.append([pad + text if right else text + pad for pad, text in pairs])
+    first, *lines = ("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+    out.print(Text(first, style="bold"), soft_wrap=True)
+    out.file.write("".join(f"{line}\n" for line in lines))
 
 
 def cell(value: Any) -> str:

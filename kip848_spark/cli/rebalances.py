@@ -191,11 +191,11 @@ def _took(row: Mapping[str, Any]) -> str | None:
 
 def _show_top(state: LakeSnapshot, found: pa.Table, top: int, json: bool) -> None:
     from kip848_spark.insight.phrases import duration
-    from kip848_spark.insight.ranking import busiest_groups, flapping_clients, summary
-    from kip848_spark.lake.rebalances import member_names, patterns_of
+    from kip848_spark.insight.ranking import busiest_groups, summary
+    from kip848_spark.lake.rebalances import flapping_of, patterns_of
 
     groups = busiest_groups(found, top)
-    clients = flapping_clients(found, member_names(state, found, ("joined", "left")), top)
+    clients = flapping_of(state, found, top)
     patterns = patterns_of(state, found)
     if json:
         print_json(

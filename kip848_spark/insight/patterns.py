@@ -107,13 +107,14 @@ def find_patterns(
     ordered = rebalances.select(list(_COLUMNS)).sort_by("from_offset")
     for row in ordered.to_pylist():
         groups[row["partition"], row["group_id"]].append(row)
-    crowds = _crowds(members)
+    unknown = _Clients(())
     found: list[Row] = []
     for (partition, group_id), rows in groups.items():
-        changes = list(_changes(rows, clients.get(group_id, {})))
+        of_members = clients.get(group_id, unknown)
+        changes = list(_changes(rows, of_members))
         of_group = [
             *_bursts(rows, changes),
-            *_loops(changes, crowds.get(group_id, {}), rebalance_timeouts or {}),
+            *_loops(changes, of_members, rebalance_timeouts or {}),
         ]
         of_group += _storms(rows, of_group)
         found += [row | {"group_id": group_id, "partition": partition} for row in of_group]
@@ -137,17 +138,44 @@ def _pattern(
     }
 
 
-def _clients(members: pa.Table | None) -> dict[str, dict[str, str]]:
-    """The client of each member id, by group."""
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    if members is None:
-        return found
-    for row in members.select(_OF_CLIENT).to_pylist():
-        found[row["group_id"]][row["member_id"]] = _client(row)
-    return found
+class _Clients:
+    """The clients of a group's members; ``rows`` are those of `member_history` or `members`."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+        self._client = {row["member_id"]: _client(row) for row in rows}
+
+    def of(self, member_id: str) -> str:
+        return self._client.get(member_id, member_id)
+
+    def crowd(self, client: str) -> int:
+        """The largest number of members that a client had at a time; 1 if that is not known."""
+        # A member has several rows if it changes, so they are joined.
+        stays: dict[str, list[tuple[datetime, datetime | None]]] = defaultdict(list)
+        for row in self._rows:
+            if "valid_from" in row and self.of(row["member_id"]) == client:
+                stays[row["member_id"]].append((row["valid_from"], row["valid_to"]))
+        steps = []
+        for start, end in itertools.chain.from_iterable(map(_join_stays, stays.values())):
+            steps.append((start, 1))
+            if end is not None:
+                steps.append((end, -1))
+        return max(itertools.accumulate(step for _, step in sorted(steps)), default=1)
 
 
-_OF_CLIENT = ["group_id", "member_id", "instance_id", "client_id", "client_host"]
+def _clients(members: pa.Table | None) -> dict[str, _Clients]:
+    """The clients of each group."""
+    rows: dict[str, list[Row]] = defaultdict(list)
+    if members is not None:
+        wanted = [name for name in _OF_CLIENT if name in members.column_names]
+        for row in members.select(wanted).to_pylist():
+            rows[row["group_id"]].append(row)
+    return {group: _Clients(of_group) for group, of_group in rows.items()}
+
+
+_OF_CLIENT = [
+    "group_id", "member_id", "instance_id", "client_id", "client_host", "valid_from", "valid_to",
+]  # fmt: skip
 
 
 def _client(row: Row) -> str:
@@ -157,30 +185,6 @@ def _client(row: Row) -> str:
         return str(row["member_id"])
     host = (row["client_host"] or "").lstrip("/")
     return f"{row['client_id']} on {host}" if host else str(row["client_id"])
-
-
-def _crowds(members: pa.Table | None) -> dict[str, Counter[str]]:
-    """The largest number of members that a client had at a time, by group."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    if members is None or "valid_from" not in members.column_names:
-        return found
-    # A member has several rows if it changes, so they are joined.
-    lives: dict[tuple[str, str], list[tuple[datetime, datetime | None]]] = defaultdict(list)
-    clients = {}
-    for row in members.select([*_OF_CLIENT, "valid_from", "valid_to"]).to_pylist():
-        key = row["group_id"], row["member_id"]
-        lives[key].append((row["valid_from"], row["valid_to"]))
-        clients[key] = _client(row)
-    steps: dict[tuple[str, str], list[tuple[datetime, int]]] = defaultdict(list)
-    for key, stays in lives.items():
-        for start, end in _join_stays(stays):
-            steps[key[0], clients[key]].append((start, 1))
-            if end is not None:
-                steps[key[0], clients[key]].append((end, -1))
-    for (group_id, client), changes in steps.items():
-        there = np.cumsum([step for _, step in sorted(changes)])
-        found[group_id][client] = int(there.max())
-    return found
 
 
 def _join_stays(
@@ -196,13 +200,14 @@ def _join_stays(
     yield start, end
 
 
-def _changes(rows: Iterable[Row], clients: Mapping[str, str]) -> Iterator[_Change]:
+def _changes(rows: Iterable[Row], clients: _Clients) -> Iterator[_Change]:
     """The clients that went and came, in order."""
     for row in rows:
         for step, members in ((-1, row["left"]), (1, row["joined"])):
             for member in members:
-                client = clients.get(member, member)
-                yield _Change(row["started_at"], step, client, member, row["episode_id"])
+                yield _Change(
+                    row["started_at"], step, clients.of(member), member, row["episode_id"]
+                )
 
 
 def _bursts(rows: Sequence[Row], changes: Sequence[_Change]) -> Iterator[Row]:
@@ -266,7 +271,7 @@ def _split(changes: Sequence[_Change], gap: timedelta) -> Iterator[list[_Change]
 
 
 def _loops(
-    changes: Sequence[_Change], crowds: Mapping[str, int], timeouts: Mapping[str, int]
+    changes: Sequence[_Change], clients: _Clients, timeouts: Mapping[str, int]
 ) -> Iterator[Row]:
     """Clients that leave and come back again and again."""
     of_client: dict[str, list[_Change]] = defaultdict(list)
@@ -282,8 +287,10 @@ def _loops(
             for previous, change in itertools.pairwise(mine)
             if previous.step < 0 < change.step
         ]
+        if len(returns) < LOOP_TIMES:
+            continue
         # Several members of one client that restart once each are no loop.
-        needed = LOOP_TIMES * max(1, crowds.get(client, 1))
+        needed = LOOP_TIMES * clients.crowd(client)
         for part in _dense(returns, needed, LOOP_WINDOW):
             yield _pattern(
                 RESTART_LOOP,

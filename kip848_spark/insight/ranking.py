@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,8 @@ from kip848_spark.insight.phrases import count, duration, listing
 
 _SEVERAL = 2
 """A client comes and goes if it joined and left at least this often."""
+_AT_A_TIME = 200
+"""Groups whose members are read at a time."""
 
 
 def busiest_groups(rebalances: pa.Table, top: int) -> list[dict[str, Any]]:
@@ -51,20 +53,45 @@ def busiest_groups(rebalances: pa.Table, top: int) -> list[dict[str, Any]]:
 
 
 def flapping_clients(
-    rebalances: pa.Table, names: Mapping[str, MemberNames], top: int
+    rebalances: pa.Table, names_of: Callable[[Sequence[str]], Mapping[str, MemberNames]], top: int
 ) -> list[dict[str, Any]]:
-    """The ``top`` clients that joined and left most often. ``names`` are by group."""
-    counts = {name: _counts(rebalances, name) for name in ("joined", "left")}
-    clients: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, of_members in counts.items():
-        for (group, member), number in of_members.items():
-            known = names.get(group) or MemberNames(())
+    """The ``top`` clients that joined and left most often. ``names_of`` gives the names of the
+    members of some groups; it is asked for a few groups at a time, those with most changes first,
+    until no other group can have a client among the ``top``."""
+    changes: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: {"joined": {}, "left": {}})
+    for name in ("joined", "left"):
+        for (group, member), number in _counts(rebalances, name).items():
+            changes[group][name][member] = number
+    sums = {group: [sum(of.values()) for of in both.values()] for group, both in changes.items()}
+    possible = {group: sum(pair) for group, pair in sums.items() if min(pair) >= _SEVERAL}
+    ordered = sorted(possible, key=lambda group: (-possible[group], group))
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(ordered), _AT_A_TIME):
+        groups = ordered[start : start + _AT_A_TIME]
+        if len(found) == top and possible[groups[0]] < found[-1]["joined"] + found[-1]["left"]:
+            break
+        names = names_of(groups)
+        for group in groups:
+            found += _flapping(group, changes[group], names.get(group) or MemberNames(()))
+        found.sort(key=lambda one: (-one["joined"] - one["left"], one["group_id"], one["client"]))
+        del found[top:]
+    return found
+
+
+def _flapping(
+    group: str, changes: Mapping[str, Mapping[str, int]], names: MemberNames
+) -> Iterator[dict[str, Any]]:
+    """The clients of a group that came and went. ``changes`` counts for each member how often it
+    ``joined`` and ``left``."""
+    clients: dict[str, dict[str, Any]] = {}
+    for name, numbers in changes.items():
+        for member, number in numbers.items():
             row = clients.setdefault(
-                (group, known.client(member)),
+                names.client(member),
                 {
                     "group_id": group,
-                    "client": known.name(member),
-                    "about": known.about(member) or None,
+                    "client": names.name(member),
+                    "about": names.about(member) or None,
                     "joined": 0,
                     "left": 0,
                     "member_ids": set(),
@@ -72,9 +99,9 @@ def flapping_clients(
             )
             row[name] += number
             row["member_ids"].add(member)
-    found = [one for one in clients.values() if min(one["joined"], one["left"]) >= _SEVERAL]
-    found.sort(key=lambda one: (-one["joined"] - one["left"], one["group_id"], one["client"]))
-    return [{**one, "member_ids": len(one["member_ids"])} for one in found[:top]]
+    for row in clients.values():
+        if min(row["joined"], row["left"]) >= _SEVERAL:
+            yield {**row, "member_ids": len(row["member_ids"])}
 
 
 def summary(rebalances: pa.Table) -> str:

@@ -16,6 +16,7 @@ from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import END, Place, owned_before
 from kip848_spark.insight.patterns import find_patterns
+from kip848_spark.insight.ranking import flapping_clients
 from kip848_spark.insight.story import CLASSIC
 from kip848_spark.lake.history import COMMIT, of_groups
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
@@ -237,6 +238,16 @@ def read_members(snapshot: LakeSnapshot, rebalances: pa.Table, columns: Sequence
     found = found.set_column(found.column_names.index("valid_to"), "valid_to", ends)
     spans = found.group_by(identity).aggregate([("valid_from", "min"), ("valid_to", "max")])
     return spans.rename_columns(fields)
+
+
+def flapping_of(snapshot: LakeSnapshot, rebalances: pa.Table, top: int) -> list[Row]:
+    """The ``top`` clients that joined and left most often in rows of `rebalances`."""
+
+    def names_of(groups: Sequence[str]) -> dict[str, MemberNames]:
+        theirs = rebalances.filter(pc.is_in(rebalances["group_id"], pa.array(groups, pa.string())))
+        return member_names(snapshot, theirs, ("joined", "left"))
+
+    return flapping_clients(rebalances, names_of, top)
 
 
 def patterns_of(snapshot: LakeSnapshot, rebalances: pa.Table) -> list[Row]:
