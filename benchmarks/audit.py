@@ -3,11 +3,9 @@ bench`).
 
     python -m benchmarks.audit [MILLIONS ...]
 
-The records are those of a simulated cluster with stable groups, so most of them are commits: 50
-partitions of `__consumer_offsets`, one of which has half of the records, and one group for every
-2,000 records. One million records are simulated; larger captures repeat them with other group
-names. Each capture is ingested, replayed and audited in full, one after another in one warm
-session, three times. The ratio is the time of the audit divided by that of the ingest before it."""
+The records are those of `benchmarks.captures`. Each capture is ingested, replayed and audited in
+full, one after another in one warm session, three times. The ratio is the time of the audit divided
+by that of the ingest before it."""
 
 from __future__ import annotations
 
@@ -22,10 +20,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.captures import create_captures
 from benchmarks.memory import WorkerMemory
-from benchmarks.replicate import replicate
 from kip848_spark.lake.ledger import Run
-from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.pipeline import RunOutcome, run_audit, run_ingest
 from kip848_spark.spark.session import local_session
@@ -33,10 +30,7 @@ from kip848_spark.spark.sources import CaptureSource
 from kip848_spark.spark.storage.opening import open_lake
 
 MILLIONS = (1, 10, 30)
-SIMULATED, WARM_UP = 1_000_000, 50_000
-RECORDS_A_GROUP = 2_000
 ROUNDS = 3
-TOPIC = "__consumer_offsets"
 
 Row = dict[str, float]
 
@@ -46,19 +40,12 @@ def main(millions: tuple[int, ...] = MILLIONS) -> None:
     console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as name:
         folder = Path(name)
-        for records in (WARM_UP, SIMULATED):
-            console.print(f"simulating {records:,} records …")
-            groups = records // RECORDS_A_GROUP
-            plan = plan_cluster("steady", records, seed=848, groups=groups, busiest=0.5)
-            simulate(plan, folder / f"{records}", check=False)
-        for times in millions:
-            replicate(folder / f"{SIMULATED}", folder / f"{times}m", times)
+        warm_up, *captures = create_captures(folder, millions, console)
         spark = local_session()
         try:
-            measure(spark, folder / f"{WARM_UP}", folder)
+            measure(spark, warm_up, folder)
             rows = [
-                [measure(spark, folder / f"{times}m", folder) for _ in range(ROUNDS)]
-                for times in millions
+                [measure(spark, capture, folder) for _ in range(ROUNDS)] for capture in captures
             ]
         finally:
             spark.stop()
@@ -66,15 +53,13 @@ def main(millions: tuple[int, ...] = MILLIONS) -> None:
     Path(__file__).with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
 
 
-def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
+def measure(spark: SparkSession, capture: CaptureSource, folder: Path) -> Row:
     """Seconds of each step for one capture, and the workers' peak memory (bytes) in the audit."""
     path = folder / "lake"
     shutil.rmtree(path, ignore_errors=True)
     lake = open_lake(spark, str(path))
     with WorkerMemory() as while_read:
-        read = _done(
-            run_ingest(CaptureSource(str(capture), "parquet", TOPIC), lake, then_replay=True)
-        )
+        read = _done(run_ingest(capture, lake, then_replay=True))
     with WorkerMemory() as while_audited:
         audited = _done(run_audit(lake, AuditRequest()))
     agreement = agreement_rows(lake, audited.run_id)

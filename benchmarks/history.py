@@ -2,10 +2,11 @@
 
     python -m benchmarks.history [MILLIONS]
 
-The records are those of `benchmarks.audit`. They are ingested once; then they are replayed in turn
-with and without these tables, each time from the first record, in one warm session. The ratio is
-(ingest + complete replay) / (ingest + replay of the state alone). Then the questions that these
-tables answer are asked, each in a process of its own, and their seconds are shown."""
+The records are those of `benchmarks.captures`. They are ingested once; then they are replayed in
+turn with and without these tables, each time from the first record, in one warm session. The ratio
+is (ingest + complete replay) / (ingest + replay of the state alone). Then a lake of three times as
+many records is created, the questions that these tables answer are asked of it, each in a process
+of its own, and their seconds are shown."""
 
 from __future__ import annotations
 
@@ -25,12 +26,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.audit import RECORDS_A_GROUP, SIMULATED, TOPIC, WARM_UP
+from benchmarks.captures import create_captures
 from benchmarks.memory import WorkerMemory
-from benchmarks.replicate import replicate
 from kip848_spark.lake.lake import Lake
 from kip848_spark.lake.ledger import Run, new_run_id
-from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.jobs import replay
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.session import local_session
@@ -48,16 +47,12 @@ def main(millions: int = MILLIONS) -> None:
     console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as name:
         folder = Path(name)
-        for records in (WARM_UP, SIMULATED):
-            console.print(f"simulating {records:,} records …")
-            groups = records // RECORDS_A_GROUP
-            plan = plan_cluster("steady", records, seed=848, groups=groups, busiest=0.5)
-            simulate(plan, folder / f"{records}", check=False)
-        replicate(folder / f"{SIMULATED}", folder / "capture", millions)
+        warm_up, capture, large = create_captures(folder, (millions, 3 * millions), console)
         spark = local_session()
         try:
-            measure(spark, folder / f"{WARM_UP}", folder)
-            rows = [measure(spark, folder / "capture", folder) for _ in range(ROUNDS)]
+            measure(spark, warm_up, folder)
+            rows = [measure(spark, capture, folder) for _ in range(ROUNDS)]
+            _ingest(spark, large, folder)
         finally:
             spark.stop()
         answers = ask(folder / "lake")
@@ -66,15 +61,10 @@ def main(millions: int = MILLIONS) -> None:
     Path(__file__).with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
 
 
-def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
+def measure(spark: SparkSession, capture: CaptureSource, folder: Path) -> Row:
     """Seconds of the ingest and of both replays, and the workers' peak memory (bytes) in the
     complete one."""
-    path = folder / "lake"
-    shutil.rmtree(path, ignore_errors=True)
-    lake = open_lake(spark, str(path))
-    outcome = run_ingest(CaptureSource(str(capture), "parquet", TOPIC), lake, then_replay=True)
-    run = outcome.run
-    assert run is not None
+    lake, run = _ingest(spark, capture, folder)
     assert run.counts is not None
     state_only = _replay(lake, run, complete=False)
     with WorkerMemory() as memory:
@@ -88,6 +78,16 @@ def measure(spark: SparkSession, capture: Path, folder: Path) -> Row:
         "ratio": (ingest + complete) / (ingest + state_only),
         "peak": memory.peak,
     }
+
+
+def _ingest(spark: SparkSession, capture: CaptureSource, folder: Path) -> tuple[LakeTables, Run]:
+    """A new lake with the records of ``capture``, and the run that read them."""
+    path = folder / "lake"
+    shutil.rmtree(path, ignore_errors=True)
+    lake = open_lake(spark, str(path))
+    run = run_ingest(capture, lake, then_replay=True).run
+    assert run is not None
+    return lake, run
 
 
 def _replay(lake: LakeTables, run: Run, *, complete: bool) -> float:
@@ -133,7 +133,10 @@ def _seconds(words: list[str]) -> float:
     for _ in range(3):
         started = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "kip848_spark", *words], check=True, stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "kip848_spark", *words],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         took.append(time.perf_counter() - started)
     return median(took)

@@ -8,13 +8,14 @@ then the rows that stay are written again.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,6 +23,8 @@ from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from kip848_spark.lake.arrow_files import OPEN_COLUMN, DataFile, WriteTarget, open_writers
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -97,43 +100,37 @@ def _write_remaining(path: str, replaced: ReplacedRows, target: WriteTarget, wri
             write(known)
 
 
-def _matches(files: pa.Table, replaced: ReplacedRows) -> tuple[Any, Any]:
-    """bool[files] each: whether some rows of a file may be replaced, and whether all are."""
-    count = files.num_rows
-    if f"null_count.{replaced.column}" not in files.column_names or not (
-        replaced.is_null or f"min.{replaced.column}" in files.column_names
-    ):
-        return np.ones(count, bool), np.zeros(count, bool)
-    nulls, rows = _statistic(files, f"null_count.{replaced.column}"), files["num_records"]
+def _matches(files: pa.Table, replaced: ReplacedRows) -> tuple[BoolArray, BoolArray]:
+    """bool[files] each: whether some rows of a file may be replaced, and whether all are. A file
+    without statistics of the column may have any rows."""
+    nulls = _statistic(files, "null_count", replaced, pa.int64())
     if replaced.is_null:
-        some = pc.fill_null(pc.not_equal(nulls, 0), True)
-        all_ = pc.fill_null(pc.equal(nulls, rows), False)
+        some, all_ = pc.not_equal(nulls, 0), pc.equal(nulls, files["num_records"])
     else:
-        low = _statistic(files, f"min.{replaced.column}")
-        high = _statistic(files, f"max.{replaced.column}")
-        low_type = low.type
-        values: Sequence[Any] = replaced.values
-        known = pc.and_(pc.is_valid(low), pc.is_valid(high))
-        inside = np.zeros(count, bool)
-        for value in values:
-            wanted = pa.scalar(value, low_type)
-            within = pc.and_(pc.less_equal(low, wanted), pc.greater_equal(high, wanted))
-            inside |= pc.fill_null(within, True).to_numpy(zero_copy_only=False)
-        some = pa.array(inside)
-        single = pc.fill_null(pc.equal(low, high), False)
-        member = pc.is_in(low, value_set=pa.array(list(values), low_type))
-        whole = pc.and_(pc.and_(known, single), member)
-        all_ = pc.and_(whole, pc.fill_null(pc.equal(nulls, 0), False))
-    return _bools(some), _bools(all_)
+        values = pa.array(list(replaced.values))
+        low = _statistic(files, "min", replaced, values.type)
+        high = _statistic(files, "max", replaced, values.type)
+        inside = [
+            pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value)) for value in values
+        ]
+        some = functools.reduce(pc.or_, inside, pa.array([False] * len(files)))
+        one_value = pc.and_(pc.equal(low, high), pc.equal(nulls, 0))
+        all_ = pc.and_(one_value, pc.is_in(low, value_set=values))
+    return _bools(pc.fill_null(some, True)), _bools(pc.fill_null(all_, False))
 
 
-def _statistic(files: pa.Table, name: str) -> pa.Array:
+def _statistic(
+    files: pa.Table, name: str, replaced: ReplacedRows, type_: pa.DataType
+) -> pa.ChunkedArray:
+    """A statistic of the column for each file; null where it is missing."""
+    name = f"{name}.{replaced.column}"
     if name in files.column_names:
-        return files[name].combine_chunks()
-    return pa.nulls(files.num_rows, pa.int64())
+        return files[name].cast(type_)
+    return pa.chunked_array([pa.nulls(files.num_rows, type_)])
 
 
-def _bools(array: Any) -> Any:
+def _bools(array: pa.Array | pa.ChunkedArray) -> BoolArray:
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    return np.asarray(array.to_numpy(zero_copy_only=False), bool)
+    found: BoolArray = array.to_numpy(zero_copy_only=False)
+    return found

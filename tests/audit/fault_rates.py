@@ -13,7 +13,7 @@ import pickle
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
@@ -32,7 +32,7 @@ from tests.audit.captured_logs import (
     topics,
 )
 from tests.audit.faults import FAULTS, UNDETECTABLE, Fault
-from tests.audit.faults.injection import Log, NoPlaceError
+from tests.audit.faults.injection import Injection, Log, NoPlaceError
 from tests.audit.simulated_logs import simulated_log
 
 SIMULATED = (1, 2, 5, 6, 9, 10, 13, 14)
@@ -102,10 +102,12 @@ class Rate:
         return f"{100 * self.found / self.injected:.1f} %" if self.injected else "-"
 
 
-def rate(name: str, fault: Fault, instances: int, logs: Sequence[FaultyLog]) -> Rate:
-    """Injects a fault ``instances`` times, taking the logs in turn, and audits each result. No
-    place is used twice; there are fewer instances if the logs have fewer places."""
-    result = Rate()
+def instances(
+    name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]
+) -> Iterator[tuple[FaultyLog, Injection, list[LogEntry]]]:
+    """At most ``number`` instances of a fault, from the logs in turn: the log, the fault, and the
+    records of its group. No place is used twice, so there are fewer if the logs have fewer
+    places."""
     used: set[tuple[str, int, int]] = set()
     vain_rounds = seed = 0
     while vain_rounds < _MOST_VAIN_ROUNDS:
@@ -121,18 +123,24 @@ def rate(name: str, fault: Fault, instances: int, logs: Sequence[FaultyLog]) -> 
                 continue
             used.add(place)
             vain_rounds = 0
-            own = [item for item in injection.log if item.group == injection.group]
-            tally = audit(own, log.topics)
-            result.injected += 1
-            if injection.found_by(tally):
-                result.found += 1
-                result.checks.update({finding.check for finding in tally.findings})
-            else:
-                found = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
-                where = f"{log.name} {seed}: {injection.group} {injection.first}..{injection.last}"
-                result.missed.append(f"{where}: {found}")
-            if result.injected == instances:
-                return result
+            yield log, injection, [item for item in injection.log if item.group == injection.group]
+            if len(used) == number:
+                return
+
+
+def rate(name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]) -> Rate:
+    """Injects a fault at most ``number`` times and audits each result."""
+    result = Rate()
+    for log, injection, own in instances(name, fault, number, logs):
+        tally = audit(own, log.topics)
+        result.injected += 1
+        if injection.found_by(tally):
+            result.found += 1
+            result.checks.update({finding.check for finding in tally.findings})
+        else:
+            found = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
+            where = f"{log.name}: {injection.group} {injection.first}..{injection.last}"
+            result.missed.append(f"{where}: {found}")
     return result
 
 

@@ -7,10 +7,9 @@ prints a Markdown table with the given number of instances of each kind of fault
 
 from __future__ import annotations
 
-import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kip848_spark.checks.audit_rows import Step
@@ -21,41 +20,15 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Finding
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import audit
-from tests.audit.fault_rates import FaultyLog, real_logs, simulated_logs
+from tests.audit.fault_rates import FaultyLog, instances, real_logs, simulated_logs
 from tests.audit.faults import FAULTS, Fault
-from tests.audit.faults.injection import Injection, NoPlaceError
-
-_MOST_VAIN_ROUNDS = 10
+from tests.audit.faults.injection import Injection
 
 
 def linked(log: Sequence[LogEntry], topics: KnownTopics) -> list[Finding]:
     """The findings of one group's records, with their causes."""
     context = AuditContext(Coverage(), topics)
     return with_causes(audit(log, topics).findings, [Step.of(entry) for entry in log], context)
-
-
-def instances(
-    name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]
-) -> Iterator[tuple[FaultyLog, Injection, list[LogEntry]]]:
-    """At most ``number`` different places of a fault: the log, the fault, its group's records."""
-    used: set[tuple[str, int, int]] = set()
-    vain = seed = 0
-    while vain < _MOST_VAIN_ROUNDS:
-        vain, seed = vain + 1, seed + 1
-        for log in logs:
-            rng = random.Random(f"{name} {log.name} {seed}")
-            try:
-                injection = fault(log.some_groups(rng), rng)
-            except NoPlaceError:
-                continue
-            place = log.name, injection.partition, injection.place
-            if place in used:
-                continue
-            used.add(place)
-            vain = 0
-            yield log, injection, [e for e in injection.log if e.group == injection.group]
-            if len(used) == number:
-                return
 
 
 @dataclass

@@ -16,9 +16,9 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Finding
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import audit
-from tests.audit.fault_rates import real_logs, simulated_logs
+from tests.audit.fault_rates import instances, real_logs, simulated_logs
 from tests.audit.faults import FAULTS
-from tests.audit.root_rates import instances, linked, roots
+from tests.audit.root_rates import linked, roots
 
 FEW = 4
 LEAST_SINGLE = 0.75

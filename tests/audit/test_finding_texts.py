@@ -15,10 +15,9 @@ from kip848_spark.checks.finding_kinds import KINDS
 from kip848_spark.checks.finding_phrases import assignments, places, ranges
 from kip848_spark.checks.finding_text import ACTION, EXPECTED, MEANS, RECORDED, text_of, with_texts
 from tests.audit.captured_logs import audit
-from tests.audit.fault_rates import real_logs
+from tests.audit.fault_rates import instances, real_logs
 from tests.audit.faults import FAULTS
 from tests.audit.finding_examples import EXAMPLES, NAMES, ORDERS, UNNAMED, example
-from tests.audit.root_rates import instances
 
 GOLDEN = Path(__file__).with_name("finding_texts.txt")
 FEW = 3

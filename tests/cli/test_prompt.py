@@ -123,7 +123,9 @@ def test_the_prompt_completes_and_remembers(lake: str, tmp_path: Path) -> None:
     terminal.type(ENTER)
     shown = terminal.until("1 rows")
     assert "1 rows" in shown, shown
-    terminal.until(PROMPT)  # before it, the terminal itself would take the key for the end of a line
+    terminal.until(
+        PROMPT
+    )  # before it, the terminal itself would take the key for the end of a line
     terminal.type("\x04")
     assert terminal.end() == 0
 

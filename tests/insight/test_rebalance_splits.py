@@ -1,0 +1,113 @@
+"""Rebalances do not depend on how a log is split into chunks and runs."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kip848_spark.insight import rebalance_rows
+from tests.insight.fold_captures import fold
+from tests.insight.test_rebalances import found
+from tests.insight.written_records import (
+    classic,
+    current,
+    epoch,
+    member,
+    no_member,
+    stable_group,
+    target,
+    target_epoch,
+)
+
+
+def test_a_group_that_never_becomes_stable_is_closed_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rebalance_rows, "MAX_EPOCHS", 3)
+    log = stable_group()
+    for number in range(3, 12):
+        log.write(10_000 * number, epoch(number, hash_=number))
+    rows = found(log)[2:]
+    assert [row["to_offset"] is not None for row in rows] == [True] * 6 + [False] * 3
+    assert [row["outcome"] for row in rows] == ["superseded"] * 8 + ["open"]
+    assert not any(row["complete"] or row["converged_at"] for row in rows)
+    assert len({row["episode_id"] for row in rows}) == 3
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        (
+            ("join", "m3"),
+            ("join", "m4"),
+            ("gone", "m1"),
+            ("gone", "m3"),
+            ("topics", ""),
+            ("target", ""),
+            ("ready", "m1"),
+            ("ready", "m2"),
+            ("ready", "m3"),
+            ("revoke", "m1"),
+            ("revoke", "m2"),
+            ("classic", "c"),
+            ("delete", ""),
+            ("gap", ""),
+            ("other", ""),
+        )
+    ),
+    max_size=25,
+)
+
+
+def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
+    """A log of any steps, sensible or not; some follow in the same millisecond."""
+    log, number, at = stable_group(), 2, 10_000
+    for (step, name), same in zip(steps, close, strict=False):
+        at += 0 if same else 700
+        log.offset -= 1 if same else 0
+        if step in ("join", "gone", "topics"):
+            number += 1
+        if step == "join":
+            log.write(at, member(name), epoch(number))
+        elif step == "gone":
+            log.write(at, no_member(name), epoch(number))
+        elif step == "topics":
+            log.write(at, epoch(number, hash_=number))
+        elif step == "target":
+            log.write(at, target("m1", (0, number % 4)), target("m3", (1,)), target_epoch(number))
+        elif step == "ready":
+            log.write(at, current(name, number, (number % 4,)))
+        elif step == "revoke":
+            log.write(at, current(name, number - 1, (0,), (1,), state=1))
+        elif step == "classic":
+            log.write(at, classic(number, {name: {"partitions": (0,)}}, group="k"))
+        elif step == "delete":
+            log.write(at, epoch(None))
+        elif step == "gap":
+            log.gap()
+        else:
+            log.write(at, member("x", group="h"), epoch(number, group="h"))
+    return log.table()
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    STEPS,
+    st.lists(st.booleans(), min_size=25, max_size=25),
+    st.lists(st.integers(0, 120), max_size=6),
+    st.lists(st.integers(0, 120), max_size=3),
+    st.sampled_from((1_000, 2)),
+)
+def test_chunks_and_runs_change_nothing(
+    steps: list[tuple[str, str]], close: list[bool], cuts: list[int], runs: list[int], most: int
+) -> None:
+    records = any_log(steps, close)
+    within = [[min(cut, len(records)) for cut in some] for some in (cuts, runs)]
+    before = rebalance_rows.MAX_EPOCHS
+    try:
+        rebalance_rows.MAX_EPOCHS = most
+        whole = fold(records)
+        assert fold(records, *within).to_pylist() == whole.to_pylist()
+    finally:
+        rebalance_rows.MAX_EPOCHS = before
