@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.cluster_settings import cluster_facts
+from kip848_spark.cli.display import out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -17,7 +18,7 @@ from kip848_spark.cli.options import (
     LakeOption,
     parse_time_option,
 )
-from kip848_spark.errors import LakeError, NotFoundError, SourceError, UsageError, near
+from kip848_spark.errors import LakeError, NotFoundError, UsageError, near
 
 if TYPE_CHECKING:
     from kip848_spark.insight.readiness import Note
@@ -96,7 +97,7 @@ def readiness(
     invocation = Invocation.of(config, kafka_option, lake=lake, source=source)
     snapshot = invocation.state(parse_time_option("--as-of", as_of))
     named = [*(group or ()), *([checklist] if checklist is not None else ())]
-    found = _assess(snapshot, _cluster_facts(invocation, release), named)
+    found = _assess(snapshot, cluster_facts(invocation, release), named)
     rows = _chosen(snapshot, found, group or [], verdict, topic)
     if checklist is not None:
         _print_checklist(found, checklist)
@@ -111,35 +112,6 @@ def readiness(
         out.file.write(csv_text(rows, list(READINESS_FIELDS)))
     else:
         _show(found, rows, explain=bool(group))
-
-
-def _cluster_facts(invocation: Invocation, release: str | None) -> Row:
-    """What the cluster answers, and the release that was given. A cluster that does not answer is
-    not known."""
-    from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings
-    from kip848_spark.insight.readiness_versions import parse_version
-
-    facts: Row = {}
-    if release is not None:
-        try:
-            parse_version(release)
-        except ValueError as bad:
-            raise UsageError(f"{bad}.", "Write it as in --release 4.3.1.") from None
-        facts["release"] = release
-    kind, _, bootstrap = (invocation.settings.source or "").partition(":")
-    if kind != "kafka":
-        return facts
-    from kip848_spark.kafka.admin import Cluster
-
-    try:
-        cluster = Cluster(bootstrap, invocation.settings.client().librdkafka())
-        return facts | facts_from_settings(cluster.broker_settings(list(SETTINGS)))
-    except SourceError as cause:
-        err.print(
-            f"[yellow]The cluster's settings are not known: {printable(cause.message)}[/]",
-            soft_wrap=True,
-        )
-        return facts
 
 
 def _assess(snapshot: LakeSnapshot, answered: Row, named: Sequence[str]) -> LakeReadiness:

@@ -92,7 +92,7 @@ class LakeSnapshot:
     ) -> pa.Table:
         """A table as an Arrow table: the rows of ``groups`` that fulfil ``where``, and these
         ``columns``; None means all. Raises as `dataset` does."""
-        wanted = None if groups is None else pc.field("group_id").isin(list(groups))
+        wanted = None if groups is None else one_of("group_id", groups)
         if where is not None:
             wanted = where if wanted is None else wanted & where
         found = self.dataset(table)

@@ -1,0 +1,40 @@
+"""The facts about a running cluster that migration readiness depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kip848_spark.cli.display import err, printable
+from kip848_spark.cli.options import Invocation
+from kip848_spark.errors import SourceError, UsageError
+
+
+def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]:
+    """What the cluster that is the source answers, and the release that was given. A cluster that
+    does not answer is not known, which is said on standard error.
+
+    Raises UsageError for a release that is none."""
+    from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings
+    from kip848_spark.insight.readiness_versions import parse_version
+
+    facts: dict[str, Any] = {}
+    if release is not None:
+        try:
+            parse_version(release)
+        except ValueError as bad:
+            raise UsageError(f"{bad}.", "Write it as in --release 4.3.1.") from None
+        facts["release"] = release
+    kind, _, bootstrap = (invocation.settings.source or "").partition(":")
+    if kind != "kafka":
+        return facts
+    from kip848_spark.kafka.admin import Cluster
+
+    try:
+        cluster = Cluster(bootstrap, invocation.settings.client().librdkafka())
+        return facts | facts_from_settings(cluster.broker_settings(list(SETTINGS)))
+    except SourceError as cause:
+        err.print(
+            f"[yellow]The cluster's settings are not known: {printable(cause.message)}[/]",
+            soft_wrap=True,
+        )
+        return facts

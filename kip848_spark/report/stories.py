@@ -1,0 +1,62 @@
+"""The last rebalances of a group in words, as `kip848 explain` tells them.
+
+The evidence is the history that the timelines have read already. What needs the commits (whether a
+member that is gone had stopped before) is only told by `explain`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from kip848_spark.insight.story import Evidence, tell
+from kip848_spark.report.columns import milliseconds, values
+from kip848_spark.report.history_rows import GroupRows, between
+from kip848_spark.wire.tables import TIMESTAMP
+
+MOST_TOLD = 3
+"""The largest number of rebalances of a group that are told: the last ones of its last episode."""
+MOST_KNOWN = 50
+"""How many of the last rebalances of a group a story may refer to."""
+MOST_EVIDENCE = 3_000
+"""A story with more rows of evidence is not told: `explain` tells it."""
+_AROUND = timedelta(hours=1)
+
+
+def tell_last_episode(
+    group_id: str, rebalances: pa.Table, history: GroupRows
+) -> list[dict[str, Any]]:
+    """The stories of the last rebalances of a group: epoch, time (``at``, ms), headline and lines.
+    ``rebalances`` are its rows of that table, in the order of their offsets."""
+    known: list[dict[str, Any]] = rebalances.slice(
+        max(0, rebalances.num_rows - MOST_KNOWN)
+    ).to_pylist()
+    if not known:
+        return []
+    episode = [row for row in known if row["episode_id"] == known[-1]["episode_id"]]
+    told = episode[-MOST_TOLD:]
+    start = _ms(episode[0]["started_at"] - _AROUND)
+    end = _ms((told[-1]["converged_at"] or told[-1]["started_at"]) + _AROUND)
+    groups, members, assignments = (
+        between(table, start, end)
+        for table in (history.groups, history.members, history.assignments)
+    )
+    if max(map(len, (groups, members, assignments))) > MOST_EVIDENCE:
+        return []
+    stories = tell(Evidence(group_id, known, groups, members, assignments), told)
+    at = values(pa.array([story.row["started_at"] for story in stories], TIMESTAMP))
+    return [
+        {
+            "epoch": story.row["epoch"],
+            "at": time,
+            "headline": story.headline,
+            "lines": [[line.label, line.text] for line in story.lines],
+        }
+        for story, time in zip(stories, at, strict=True)
+    ]
+
+
+def _ms(time: Any) -> int:
+    found: int = milliseconds(pa.array([time], TIMESTAMP))[0].as_py()
+    return found
