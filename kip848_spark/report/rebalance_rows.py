@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -238,11 +238,14 @@ def _patterns(
 
 
 def _clients(rebalances: pa.Table, members: pa.Table, numbers: GroupNumbers) -> ReportTable:
-    by_group: dict[str, list[dict[str, Any]]] = {}
-    for row in members.to_pylist():
-        by_group.setdefault(row["group_id"], []).append(row)
-    names = {group: MemberNames(rows) for group, rows in by_group.items()}
-    rows = flapping_clients(rebalances, names, MOST_CLIENTS)
+    def names_of(groups: Sequence[str]) -> dict[str, MemberNames]:
+        theirs = members.filter(pc.is_in(members["group_id"], pa.array(groups, pa.string())))
+        by_group: dict[str, list[dict[str, Any]]] = {}
+        for row in theirs.to_pylist():
+            by_group.setdefault(row["group_id"], []).append(row)
+        return {group: MemberNames(rows) for group, rows in by_group.items()}
+
+    rows = flapping_clients(rebalances, names_of, MOST_CLIENTS)
     counts = dict.fromkeys(("joined", "left", "member_ids"), pa.int64())
     text = pa.string()
     found = rows_table(rows, {"group_id": text, "client": text, "about": text, **counts})
