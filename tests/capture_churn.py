@@ -237,9 +237,9 @@ def make(arguments: argparse.Namespace) -> None:
             if not early:
                 write_dump(broker, out_dir / DUMP)
             return
-        said = snapshot(broker.bootstrap)
-        _write(broker.bootstrap, _ends(said.ends), out_dir / COMMITTED)
-    (out_dir / LIVE).write_text(json.dumps({"kafka": arguments.version, **said.to_json()}) + "\n")
+        output = snapshot(broker.bootstrap)
+        _write(broker.bootstrap, _ends(output.ends), out_dir / COMMITTED)
+    (out_dir / LIVE).write_text(json.dumps({"kafka": arguments.version, **output.to_json()}) + "\n")
 
 
 def _ends(ends: dict[int, LiveEnds]) -> dict[int, int]:

@@ -119,8 +119,8 @@ def make(out_dir: Path) -> None:
             time.sleep(40)
         finally:
             clients.stop()
-        said = snapshot(broker.bootstrap)
-        write_records(broker.bootstrap, said, out_dir / RECORDS, "read_uncommitted")
+        text = snapshot(broker.bootstrap)
+        write_records(broker.bootstrap, text, out_dir / RECORDS, "read_uncommitted")
         write_dump(broker, out_dir / DUMP)
 
 

@@ -46,22 +46,22 @@ def make_capture(version: str, out_dir: Path) -> ClusterSnapshot:
     """Run all scenarios against a broker of that release, and keep what came of it."""
     out_dir.mkdir(parents=True, exist_ok=True)
     with Broker(version, settings=SETTINGS) as broker, drive(broker):
-        said = snapshot(broker.bootstrap)
-        write_records(broker.bootstrap, said, out_dir / RECORDS, "read_uncommitted")
-        write_records(broker.bootstrap, said, out_dir / COMMITTED, "read_committed")
+        output = snapshot(broker.bootstrap)
+        write_records(broker.bootstrap, output, out_dir / RECORDS, "read_uncommitted")
+        write_records(broker.bootstrap, output, out_dir / COMMITTED, "read_committed")
         write_dump(broker, out_dir / DUMP)
         again = snapshot(broker.bootstrap)
-        if again != said:
+        if again != output:
             raise RuntimeError("the groups moved while they were captured")
     (out_dir / LIVE).write_text(
-        json.dumps({"kafka": version, **said.to_json()}, indent=1, ensure_ascii=False) + "\n"
+        json.dumps({"kafka": version, **output.to_json()}, indent=1, ensure_ascii=False) + "\n"
     )
-    return said
+    return output
 
 
-def write_records(bootstrap: str, said: ClusterSnapshot, path: Path, isolation: str) -> None:
+def write_records(bootstrap: str, output: ClusterSnapshot, path: Path, isolation: str) -> None:
     """The whole topic as one Parquet file, partition by partition in offset order."""
-    rows = read_topic(bootstrap, {p: ends.end for p, ends in said.ends.items()}, isolation)
+    rows = read_topic(bootstrap, {p: ends.end for p, ends in output.ends.items()}, isolation)
     rows.sort(key=lambda row: (row["partition"], row["offset"]))
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     pq.write_table(table, path, compression="zstd")
@@ -139,7 +139,7 @@ def read_dump(path: Path) -> list[dict[str, Any]]:
 
 def read_live(path: Path) -> ClusterSnapshot:
     """What the broker said, as `snapshot` gave it."""
-    said = json.loads(path.read_text(encoding="utf-8"))
+    output = json.loads(path.read_text(encoding="utf-8"))
 
     def member(raw: dict[str, Any]) -> LiveMember:
         target = raw["target"]
@@ -153,17 +153,18 @@ def read_live(path: Path) -> ClusterSnapshot:
         return LiveTopic(**raw | {"racks": tuple(map(tuple, raw.get("racks", ())))})
 
     return ClusterSnapshot(
-        cluster_id=said["cluster_id"],
+        cluster_id=output["cluster_id"],
         groups={
             name: LiveGroup(**raw | {"members": tuple(map(member, raw["members"]))})
-            for name, raw in said["groups"].items()
+            for name, raw in output["groups"].items()
         },
         offsets={
-            name: tuple(LiveOffset(**raw) for raw in rows) for name, rows in said["offsets"].items()
+            name: tuple(LiveOffset(**raw) for raw in rows)
+            for name, rows in output["offsets"].items()
         },
-        topics={name: topic(raw) for name, raw in said["topics"].items()},
-        ends={int(partition): LiveEnds(**raw) for partition, raw in said["ends"].items()},
-        refused=said["refused"],
+        topics={name: topic(raw) for name, raw in output["topics"].items()},
+        ends={int(partition): LiveEnds(**raw) for partition, raw in output["ends"].items()},
+        refused=output["refused"],
     )
 
 

@@ -332,9 +332,11 @@ def _summary(value: Json) -> str:
         return "{" + ",".join(str(n) for row in rows for n in row["partitions"]) + "}"
 
     if "memberEpoch" in value:
-        said = f"e={value['memberEpoch']} p={value['previousMemberEpoch']} state={value['state']} "
-        said += f"A={numbers(value['assignedPartitions'])} "
-        return said + f"R={numbers(value['partitionsPendingRevocation'])}"
+        output = (
+            f"e={value['memberEpoch']} p={value['previousMemberEpoch']} state={value['state']} "
+        )
+        output += f"A={numbers(value['assignedPartitions'])} "
+        return output + f"R={numbers(value['partitionsPendingRevocation'])}"
     if "topicPartitions" in value:
         return f"T={numbers(value['topicPartitions'])}"
     if "assignmentEpoch" in value:

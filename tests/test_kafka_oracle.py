@@ -74,10 +74,10 @@ def test_what_the_release_reads_and_could_not_write() -> None:
         (b"\0\3\0\5g", None, "Could not read record with version 3 from key's buffer"),
     ],
 )
-def test_exceptions_are_answers(key: bytes | None, value: bytes | None, said: str) -> None:
+def test_exceptions_are_answers(key: bytes | None, value: bytes | None, output: str) -> None:
     before, answer, after = Oracle().decode([COMMIT, (key, value), COMMIT])
     assert answer.keys() == {"error"}
-    assert said in answer["error"]
+    assert output in answer["error"]
     assert before == after == COMMIT_JSON
 
 

@@ -289,11 +289,14 @@ def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:
         }
         if consumer:
             try:
-                said = read_subscription(member.metadata(group.protocol))
+                subscription = read_subscription(member.metadata(group.protocol))
             except MalformedMetadataError:
-                said = None
-            if said is not None:
-                row |= {"subscribed_topics": sorted(set(said.topics)), "rack_id": said.rack_id}
+                subscription = None
+            if subscription is not None:
+                row |= {
+                    "subscribed_topics": sorted(set(subscription.topics)),
+                    "rack_id": subscription.rack_id,
+                }
         yield MEMBERS, row
         if not consumer:
             continue

@@ -156,10 +156,10 @@ def _summary(run: Run, comparison: LiveComparison, groups: Rows, agreement: Rows
 def _explain_one(invocation: Invocation) -> None:
     """Explains the rebalance with the longest wait, or with the most partitions without owner."""
     from kip848_spark.cli.explain import show_explanation
-    from kip848_spark.lake.explanation import explain, most_telling
+    from kip848_spark.lake.explanation import explain, most_eventful
 
     state = invocation.state()
-    found = most_telling(state)
+    found = most_eventful(state)
     if found is None:
         return
     group, epoch = found

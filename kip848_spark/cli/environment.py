@@ -114,7 +114,7 @@ def doctor(
                 "check": name,
                 "ok": error is None,
                 "says": answer,
-                "mend": error.hint if error else None,
+                "hint": error.hint if error else None,
             }
         )
         if error is not None:

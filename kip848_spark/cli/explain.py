@@ -77,12 +77,12 @@ def show_explanation(found: Explanation) -> None:
         out.print(
             f"[bold]{printable(_encodable(found.summary()))}[/]", soft_wrap=not out.is_terminal
         )
-    untold = len(found.rebalances) - len(found.stories)
-    if untold:
+    left_out = len(found.rebalances) - len(found.stories)
+    if left_out:
         first = found.rebalances[0]["started_at"]
         out.print(
-            f"[dim]{untold:,} earlier rebalances since {first:%Y-%m-%d %H:%M:%S} UTC are left out; "
-            f"`kip848 rebalances {printable(found.group['group_id'])}` lists them.[/]",
+            f"[dim]{left_out:,} earlier rebalances since {first:%Y-%m-%d %H:%M:%S} UTC are left "
+            f"out; `kip848 rebalances {printable(found.group['group_id'])}` lists them.[/]",
             soft_wrap=not out.is_terminal,
         )
     for pattern in found.evidence.patterns:

@@ -40,11 +40,11 @@ class _Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         following = [*args[1:], "-"]
-        said = [
+        arguments = [
             "--state=" if word == "--state" and after.startswith("-") else word
             for word, after in zip(args, following, strict=False)
         ]
-        return super().parse_args(ctx, said)
+        return super().parse_args(ctx, arguments)
 
 
 def register(app: typer.Typer) -> None:

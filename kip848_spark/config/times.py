@@ -38,18 +38,18 @@ def parse_time(text: str, what: str = "", *, now: datetime | None = None) -> dat
     Raises UsageError if the text is not a time, could mean several times, or is in the future.
     """
     present = (now or datetime.now(UTC)).astimezone(UTC)
-    said = f"{what} {text!r}".strip()
+    quoted = f"{what} {text!r}".strip()
     words = " ".join(text.lower().split())
-    found = _relative(words, said, present) or _absolute(text.strip(), words, said)
+    found = _relative(words, quoted, present) or _absolute(text.strip(), words, quoted)
     if found > present:
         raise UsageError(
-            f"{said} is in the future: it is {present:%Y-%m-%d %H:%M:%S} UTC.",
+            f"{quoted} is in the future: it is {present:%Y-%m-%d %H:%M:%S} UTC.",
             "A time without a zone is UTC. Add the zone of a local time: 2026-11-21T10:00+01:00.",
         )
     return found
 
 
-def _relative(words: str, said: str, now: datetime) -> datetime | None:
+def _relative(words: str, quoted: str, now: datetime) -> datetime | None:
     """The time, if it is relative to ``now``."""
     if words == "now":
         return now
@@ -58,42 +58,42 @@ def _relative(words: str, said: str, now: datetime) -> datetime | None:
         midnight -= timedelta(days=day[1] == "yesterday")
         if day[2] is None:
             return midnight
-        return _iso(f"{midnight:%Y-%m-%d}T{day[2]}", said)
+        return _iso(f"{midnight:%Y-%m-%d}T{day[2]}", quoted)
     ago = _AGO.fullmatch(words)
     if ago is None:
         return None
     number, unit, past = ago.groups()
     if unit not in _UNITS:
         raise UsageError(
-            f"{said} is not a time: {unit} is not a unit.",
+            f"{quoted} is not a time: {unit} is not a unit.",
             "The units are s, m (minutes), h, d and w, as in 30m ago.",
         )
     if not past:
         raise UsageError(
-            f"{said} is a length of time.",
+            f"{quoted} is a length of time.",
             f"Write it as {number}{unit} ago for a time in the past.",
         )
     try:
         return now - int(number) * _UNITS[unit]
     except OverflowError:
-        raise UsageError(f"{said} is before the year 1.", EXAMPLES) from None
+        raise UsageError(f"{quoted} is before the year 1.", EXAMPLES) from None
 
 
-def _absolute(text: str, words: str, said: str) -> datetime:
+def _absolute(text: str, words: str, quoted: str) -> datetime:
     """The time, which must be in ISO 8601. A following UTC is allowed, as in this program's
     output."""
     if _CLOCK.fullmatch(words):
         raise UsageError(
-            f"{said} names no day.", f"Write it as today {text}, yesterday {text} or with a date."
+            f"{quoted} names no day.", f"Write it as today {text}, yesterday {text} or with a date."
         )
     if not _YEAR_FIRST.match(text):
-        raise UsageError(f"{said} is not a time.", EXAMPLES)
-    return _iso(re.sub(r"\s*(utc|gmt)$", "Z", text, flags=re.IGNORECASE), said)
+        raise UsageError(f"{quoted} is not a time.", EXAMPLES)
+    return _iso(re.sub(r"\s*(utc|gmt)$", "Z", text, flags=re.IGNORECASE), quoted)
 
 
-def _iso(text: str, said: str) -> datetime:
+def _iso(text: str, quoted: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise UsageError(f"{said} is not a time.", EXAMPLES) from None
+        raise UsageError(f"{quoted} is not a time.", EXAMPLES) from None

@@ -28,8 +28,8 @@ def cause_sentences(
     ``departures`` the evidence about members that are gone, by member id. ``end`` is the time of
     the next rebalance (None: there is none).
     """
-    telling = _Causes(row, names, groups, members, assignments, departures, end)
-    return [text for cause in row["causes"] or () for text in telling.sentences(cause)]
+    causes = _Causes(row, names, groups, members, assignments, departures, end)
+    return [text for cause in row["causes"] or () for text in causes.sentences(cause)]
 
 
 class _Causes:
@@ -88,12 +88,12 @@ class _Causes:
     def _left(self) -> list[str]:
         left = list(self.row["left"] or self.triggers)
         few = len(left) <= 3
-        told = [name for name in left if few and name in self.departures]
+        explained = [name for name in left if few and name in self.departures]
         sentences = []
-        for name in told:
+        for name in explained:
             evidence = self.departures[name].sentence(self.row["likely"])
             sentences.append(f"{self.names.full(name)} left or its session expired; {evidence}")
-        rest = [name for name in left if name not in told]
+        rest = [name for name in left if name not in explained]
         if rest:
             whose = "its session" if len(rest) == 1 else "their sessions"
             likely = (

@@ -105,9 +105,9 @@ def known_cluster(
     ``has_assignment_epochs``: some assignment has an epoch, which proves Kafka 4.3 or later.
 
     Raises ValueError if the release is not one."""
-    said = dict(answered or {})
-    exact = said.pop("release", None)
-    facts = {name: value for name, value in said.items() if value is not None}
+    given = dict(answered or {})
+    exact = given.pop("release", None)
+    facts = {name: value for name, value in given.items() if value is not None}
     types = groups["type"].combine_chunks()
     new = pc.is_in(types, value_set=pa.array(["consumer"]))
     facts["classic_groups"] = int(np.count_nonzero(pc.equal(types, "classic").to_numpy(False)))

@@ -86,15 +86,15 @@ class RebalanceStory:
     unowned: tuple[Unowned, ...] = ()
 
 
-def tell(evidence: Evidence, chosen: Iterable[Row]) -> list[RebalanceStory]:
+def write_stories(evidence: Evidence, chosen: Iterable[Row]) -> list[RebalanceStory]:
     """The stories of the rebalances ``chosen``, which are among those of ``evidence``, in their
     order."""
     names = evidence.names()
     wanted = list(chosen)
-    return [_Telling(evidence, names, row, wanted).story() for row in wanted]
+    return [_StoryWriter(evidence, names, row, wanted).story() for row in wanted]
 
 
-class _Telling:
+class _StoryWriter:
     """Tells one rebalance."""
 
     def __init__(
@@ -105,7 +105,7 @@ class _Telling:
         self.later = [
             other for other in evidence.rebalances if other["from_offset"] > row["from_offset"]
         ]
-        self.next_is_told = bool(self.later) and any(self.later[0] is other for other in chosen)
+        self.next_is_chosen = bool(self.later) and any(self.later[0] is other for other in chosen)
         self.departures = tuple(
             departure
             for (offset, _), departure in evidence.departures.items()
@@ -245,7 +245,7 @@ class _Telling:
 
     def _then(self) -> list[str]:
         found = list(self._returns())
-        if not found and not self.next_is_told and self.later:
+        if not found and not self.next_is_chosen and self.later:
             following = self.later[0]
             after = duration(between(self.started, following["started_at"]))
             causes = listing(map(cause_words, following["causes"]))

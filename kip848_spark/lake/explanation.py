@@ -1,4 +1,4 @@
-"""Explains the rebalances of a group: reads the evidence and has the story told."""
+"""Explains the rebalances of a group: reads the evidence and writes the story."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kip848_spark.errors import NotFoundError
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.phrases import between, clock, duration, listing, moment
-from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, tell
+from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
 from kip848_spark.lake.history import has_history
 from kip848_spark.lake.rebalances import (
@@ -33,8 +33,8 @@ from kip848_spark.state.history_fields import (
     MEMBER_HISTORY,
 )
 
-MOST_TOLD = 10
-"""The largest number of rebalances that are told one by one: the last ones."""
+MOST_EXPLAINED = 10
+"""The largest number of rebalances that are explained one by one: the last ones."""
 _MARGIN = 0.08
 """The part of a timeline before its first rebalance, and the part after its last one."""
 _SHORTEST = timedelta(seconds=2)
@@ -46,8 +46,8 @@ class Explanation:
     """The rebalances of a group in a time, explained.
 
     ``group`` is the group's current row (state ``Dead`` if it was deleted). ``rebalances`` are all
-    rebalances in the requested time, ``stories`` those that are told. ``last`` is the group's last
-    rebalance of all. ``through`` is the time at which the last run read the topic.
+    rebalances in the requested time, ``stories`` those that are explained. ``last`` is the group's
+    last rebalance of all. ``through`` is the time at which the last run read the topic.
     """
 
     group: Row
@@ -83,16 +83,16 @@ class Explanation:
         return text
 
     def timeline(self, width: int, most: int) -> Timeline | None:
-        """The timeline of the rebalances that are told; None if there is none."""
+        """The timeline of the rebalances that are explained; None if there is none."""
         if not self.stories:
             return None
-        told = [story.row for story in self.stories]
+        explained = [story.row for story in self.stories]
         return draw(
             self.evidence.members,
             self.evidence.assignments,
-            told,
+            explained,
             self.names,
-            _window(told),
+            _window(explained),
             width,
             most,
         )
@@ -133,20 +133,20 @@ def explain(
     known = plain(read_rebalances(snapshot, [group_id]))
     known.sort(key=lambda row: row["from_offset"])
     wanted = _choose(known, group_id, since, until, epoch)
-    told = wanted[-MOST_TOLD:]
+    explained = wanted[-MOST_EXPLAINED:]
     return Explanation(
         group,
         since,
         until,
         wanted,
-        tell(evidence := _gather(snapshot, group_id, known, told), told),
+        write_stories(evidence := _gather(snapshot, group_id, known, explained), explained),
         known[-1] if known else None,
         evidence,
         snapshot.run.finished_at,
     )
 
 
-def most_telling(snapshot: LakeSnapshot) -> tuple[str, int] | None:
+def most_eventful(snapshot: LakeSnapshot) -> tuple[str, int] | None:
     """The group and the epoch of the rebalance with the longest wait, and among equals with the
     most time without owner, or the most partitions that moved; None if there is no rebalance."""
     rows = plain(read_rebalances(snapshot))
@@ -184,18 +184,18 @@ def _choose(
 
 
 def _gather(
-    snapshot: LakeSnapshot, group_id: str, known: Sequence[Row], told: Sequence[Row]
+    snapshot: LakeSnapshot, group_id: str, known: Sequence[Row], explained: Sequence[Row]
 ) -> Evidence:
-    """Reads the rows around the rebalances ``told``."""
-    if not told or not has_history(snapshot):
+    """Reads the rows around the rebalances ``explained``."""
+    if not explained or not has_history(snapshot):
         return Evidence(group_id, known)
-    start, end = _window(told)
-    episodes = {row["episode_id"] for row in told}
+    start, end = _window(explained)
+    episodes = {row["episode_id"] for row in explained}
     # A partition may have lost its owner earlier in the episode.
     begin = min(row["started_at"] for row in known if row["episode_id"] in episodes)
-    later = [row for row in known if row["from_offset"] > told[-1]["from_offset"]]
+    later = [row for row in known if row["from_offset"] > explained[-1]["from_offset"]]
     of_group = pc.field("group_id") == group_id
-    of_group &= pc.field("partition") == told[0]["partition"]
+    of_group &= pc.field("partition") == explained[0]["partition"]
     still = pc.field("valid_to").is_null()
     around = (pc.field("valid_from") <= end + LOOK_BACK) & (
         still | (pc.field("valid_to") >= start - LOOK_BACK)
@@ -209,7 +209,7 @@ def _gather(
     for rows in (groups, members, assignments):
         rows.sort(key=lambda row: row["from_offset"])
     name_topics(snapshot, assignments)
-    gone = departures(snapshot, told, members, assignments)
+    gone = departures(snapshot, explained, members, assignments)
     found = patterns_of(
         snapshot, read_rebalances(snapshot, [group_id], start - LOOK_BACK, end + LOOK_BACK)
     )
@@ -217,12 +217,12 @@ def _gather(
     return Evidence(group_id, known, groups, members, assignments, gone, patterns)
 
 
-def _window(told: Sequence[Mapping[str, Any]]) -> tuple[datetime, datetime]:
+def _window(explained: Sequence[Mapping[str, Any]]) -> tuple[datetime, datetime]:
     """The time of the rebalances, and a little before and after."""
-    start = min(row["started_at"] for row in told)
+    start = min(row["started_at"] for row in explained)
     end = max(
         row["converged_at"] or row["started_at"] + timedelta(milliseconds=row["slowest_ms"] or 0)
-        for row in told
+        for row in explained
     )
     margin = max(_SHORTEST, (end - start) * _MARGIN)
     return (start - margin).astimezone(UTC), (end + margin).astimezone(UTC)
@@ -252,4 +252,4 @@ def _described(story: RebalanceStory, names: MemberNames) -> dict[str, Any]:
     }
 
 
-__all__ = ["MOST_TOLD", "REBALANCES", "Explanation", "explain"]
+__all__ = ["MOST_EXPLAINED", "REBALANCES", "Explanation", "explain"]

@@ -20,19 +20,19 @@ def check_source(source: RecordSource, spark: SparkSession) -> str:
     read."""
     extents = source.extents(spark)
     offsets = sum(extent.end - extent.first for extent in extents.values())
-    said = f"{source.identity().topic}: {len(extents)} partitions, {offsets:,} offsets"
+    found = f"{source.identity().topic}: {len(extents)} partitions, {offsets:,} offsets"
     filled = {p: extent for p, extent in extents.items() if extent.end > extent.first}
     if not filled:
-        return f"{said}; it is empty"
+        return f"{found}; it is empty"
     partition, extent = max(filled.items(), key=lambda item: item[1].end - item[1].first)
     probe = OffsetRange(partition, max(extent.first, extent.end - _PROBE), extent.end)
     if not source.read(spark, [probe]).count():
         raise SourceError(
-            f"{said}, but none of the last {_PROBE} of partition {partition} can be read.",
+            f"{found}, but none of the last {_PROBE} of partition {partition} can be read.",
             "Check the ACL (READ on the topic).",
         )
     waiting = sum(extent.open for extent in extents.values())
-    return said + (f"; {waiting:,} wait behind open transactions" if waiting else "")
+    return found + (f"; {waiting:,} wait behind open transactions" if waiting else "")
 
 
 def check_lake(lake: LakeTables) -> str:

@@ -84,15 +84,15 @@ def root_cause(text: str) -> str:
     traces = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
     if traces:
         later = lines[traces[-1] + 1 :]
-        said = next((line for line in later if line and not line.startswith((" ", "\t"))), None)
-        if said:
-            return _short(said)
+        line = next((line for line in later if line and not line.startswith((" ", "\t"))), None)
+        if line:
+            return _short(line)
     causes = [line for line in lines if line.lstrip().startswith("Caused by: ")]
     if causes:
         return _short(causes[-1].strip().removeprefix("Caused by: "))
     plain = (line.strip().removeprefix(": ") for line in lines)
-    said = next((line for line in plain if line and not _CALLING.match(line)), None)
-    return _short(said) if said else "no reason given"
+    line = next((line for line in plain if line and not _CALLING.match(line)), None)
+    return _short(line) if line else "no reason given"
 
 
 def _short(line: str) -> str:

@@ -85,12 +85,12 @@ def check_executors(spark: SparkSession) -> None:
     for host, python, versions in (
         context.parallelize(range(tasks), tasks).mapPartitions(_probe(_REQUIRED_PACKAGES)).collect()
     ):
-        for name, said in versions.items():
+        for name, answer in versions.items():
             wrong = None
-            if not said[0]:
-                wrong = f"can't import {name} ({said[1]})"
-            elif name == "kip848_spark" and said[1] != __version__:
-                wrong = f"has kip848_spark {said[1]}, and the driver {__version__}"
+            if not answer[0]:
+                wrong = f"can't import {name} ({answer[1]})"
+            elif name == "kip848_spark" and answer[1] != __version__:
+                wrong = f"has kip848_spark {answer[1]}, and the driver {__version__}"
             if wrong:
                 raise EnvironmentFault(
                     f"Python on the executor {host} ({python}) {wrong}.",

@@ -88,15 +88,15 @@ def _columns(spark: SparkSession, table: str) -> str:
     return f"{spark.table(table).schema.simpleString()} {' '.join(spark.table(table).columns)}"
 
 
-def _place(said: str) -> str:
-    found = _POSITION.search(said)
+def _place(message: str) -> str:
+    found = _POSITION.search(message)
     return f" (line {found[1]}, column {int(found[2]) + 1})" if found else ""
 
 
-def _summarize_error(said: str) -> str:
+def _summarize_error(message: str) -> str:
     """Spark's reason for rejecting a query, with the position in the query."""
     lines: list[str] = []
-    for line in said.strip().splitlines():
+    for line in message.strip().splitlines():
         if lines and line.startswith(_DETAILS):
             break
         lines.append(line.strip())

@@ -31,11 +31,11 @@ def spark_startup(log: Path | None) -> Iterator[None]:
         with _output_to(log):
             yield
     except (PySparkException, Py4JError) as cause:
-        said = "" if log is None else log.read_text(errors="replace")[before:]
+        output = "" if log is None else log.read_text(errors="replace")[before:]
         if log is not None:
             with log.open("a", encoding="utf-8", errors="replace") as file:
                 file.write(f"\n{full_text(cause)}\n")
-        reason = startup_error(said)
+        reason = startup_error(output)
         if "JAVA_GATEWAY_EXITED" not in str(cause) or not reason:
             reason = root_cause(full_text(cause))
         raise EnvironmentFault(
@@ -64,11 +64,11 @@ def _output_to(log: Path | None) -> Iterator[None]:
             os.close(copy)
 
 
-def startup_error(said: str) -> str:
+def startup_error(output: str) -> str:
     """The reason why a JVM or Spark's launcher ended, from its output; empty if there is none."""
-    if found := re.search(r'Exception in thread "main" (.+)', said):
-        causes = re.findall(r"\nCaused by: (.+)", said)
+    if found := re.search(r'Exception in thread "main" (.+)', output):
+        causes = re.findall(r"\nCaused by: (.+)", output)
         return root_cause(causes[-1] if causes else found.group(1))
-    lines = [line.strip() for line in said.split("\nUsage:", maxsplit=1)[0].splitlines()]
+    lines = [line.strip() for line in output.split("\nUsage:", maxsplit=1)[0].splitlines()]
     messages = [line for line in lines if line and not _NOISE.match(line)]
     return re.sub(r" \(was .*\)", "", " ".join(messages[:2])).removeprefix("Error: ")

@@ -63,8 +63,8 @@ def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
         decoded = pa.table(columns)
         for row in decoded.to_pylist():
             if row["error"] is not None and row["group_id"] is not None:
-                told = {name: row.get(name) for name in NAMES}
-                yield {**told, "millis": 0, "kind": UNREADABLE_RECORD, "stage": GROUP_RECORDS}
+                reported = {name: row.get(name) for name in NAMES}
+                yield {**reported, "millis": 0, "kind": UNREADABLE_RECORD, "stage": GROUP_RECORDS}
         good = [
             error is None and key is not None
             for error, key in zip(
@@ -77,8 +77,13 @@ def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
             for row in batch.to_pylist():
                 if row["kind"] != "offset_commit" and (item := entry_of(row)) is not None:
                     value = None if item.value is None else orjson.dumps(item.value).decode()
-                    told = {name: row.get(name) for name in NAMES}
-                    yield {**told, "millis": item.timestamp, "value": value, "stage": GROUP_RECORDS}
+                    reported = {name: row.get(name) for name in NAMES}
+                    yield {
+                        **reported,
+                        "millis": item.timestamp,
+                        "value": value,
+                        "stage": GROUP_RECORDS,
+                    }
 
 
 def judged(capture: str, seed: int) -> None:

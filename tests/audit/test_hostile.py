@@ -146,7 +146,7 @@ def test_a_failure_of_the_audit_is_one_groups(monkeypatch: pytest.MonkeyPatch) -
     assert [(line["verdict"], line["check"], line["number"]) for line in failed] == [
         (group_task.UNVERIFIABLE, LOADING, 1)
     ]
-    [told] = [line for line in lines if line["severity"] == WARNING]
-    assert (told["group_id"], told["offset"], told["severity"]) == ("bad", 0, WARNING)
-    assert "nobody thought of this" in told["recorded"]
+    [reported] = [line for line in lines if line["severity"] == WARNING]
+    assert (reported["group_id"], reported["offset"], reported["severity"]) == ("bad", 0, WARNING)
+    assert "nobody thought of this" in reported["recorded"]
     assert any(line["verdict"] == group_task.VERIFIED for line in lines)

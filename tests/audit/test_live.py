@@ -46,11 +46,11 @@ def rebuilt(*groups: dict[str, Any], **changed: Any) -> LakeState:
 
 def snapshot(*groups: LiveGroup, offsets: tuple[LiveOffset, ...] | None = None) -> ClusterSnapshot:
     committed = (LiveOffset("foo", 0, 7, None, ""),) if offsets is None else offsets
-    said = {group.group_id: group for group in groups}
+    output = {group.group_id: group for group in groups}
     return ClusterSnapshot(
         "cluster",
-        said,
-        dict.fromkeys(said, committed),
+        output,
+        dict.fromkeys(output, committed),
         {"foo": LiveTopic("foo", "id", 1, False)},
         {},
     )
@@ -74,14 +74,14 @@ def test_equal_states_agree() -> None:
         (replace(SAID, members=(replace(SAID.members[0], client_host="/x"),)), "client_host of m"),
     ],
 )
-def test_a_difference_is_a_finding_where_the_lake_saw_it_last(said: LiveGroup, what: str) -> None:
-    result = compare(rebuilt(), snapshot(said), ChangedSince())
+def test_a_difference_is_a_finding_where_the_lake_saw_it_last(output: LiveGroup, what: str) -> None:
+    result = compare(rebuilt(), snapshot(output), ChangedSince())
     assert [difference.what for difference in result.differences] == [what]
     finding = result.tally().findings[0]
     assert (finding.group_id, finding.partition, finding.offset) == ("g", 3, 90)
-    assert compare(rebuilt(), snapshot(said), ChangedSince(groups={"g"})).differences == []
-    assert compare(rebuilt(), snapshot(said), ChangedSince(partitions={3})).differences == []
-    assert compare(rebuilt(), snapshot(said), ChangedSince(partitions={4})).differences != []
+    assert compare(rebuilt(), snapshot(output), ChangedSince(groups={"g"})).differences == []
+    assert compare(rebuilt(), snapshot(output), ChangedSince(partitions={3})).differences == []
+    assert compare(rebuilt(), snapshot(output), ChangedSince(partitions={4})).differences != []
 
 
 def test_a_commit_since_then_excuses_its_offset_alone() -> None:
@@ -96,9 +96,9 @@ def test_a_commit_since_then_excuses_its_offset_alone() -> None:
 
 
 @pytest.mark.parametrize("said", ["abc", "abc\x7f?", None])
-def test_text_without_an_end_is_compared_as_far_as_it_was_committed(said: str | None) -> None:
+def test_text_without_an_end_is_compared_as_far_as_it_was_committed(output: str | None) -> None:
     """Java's clients write no zero byte behind it: what the library reads there may be anything."""
-    offsets = (LiveOffset("foo", 0, 7, None, said),)
+    offsets = (LiveOffset("foo", 0, 7, None, output),)
     assert (
         compare(
             rebuilt(metadata="abc"), snapshot(SAID, offsets=offsets), ChangedSince()
@@ -137,8 +137,8 @@ def test_a_group_that_one_side_lacks() -> None:
     [("Empty", live_comparison.IN_MEMORY), ("PreparingRebalance", live_comparison.IN_REBALANCE)],
 )
 def test_a_classic_group_that_was_never_recorded(state: str, why: str) -> None:
-    said = replace(SAID, group_id="new", type="classic", state=state, members=())
-    result = compare(rebuilt(), replace(snapshot(SAID, said), offsets={}), ChangedSince())
+    output = replace(SAID, group_id="new", type="classic", state=state, members=())
+    result = compare(rebuilt(), replace(snapshot(SAID, output), offsets={}), ChangedSince())
     assert {d.group_id for d in result.differences} == {"g"}  # whose offset is not there
     assert result.not_compared == {why: 1}
 

@@ -50,14 +50,14 @@ def test_every_record_of_a_real_log_is_verified(release: str) -> None:
     tally = audit(entries(release), topics(release))
     assert clean(tally)
     assert tally.unverifiable == {}
-    told = counted(release)
-    assert tally.verified[TRANSITIONS] == tally.verified[OWNERSHIP] == told.assignments
-    assert tally.verified[TARGETS] == told.targets
-    assert tally.verified[HASH] >= told.hashes
-    assert tally.verified[CAUSES] == told.bumps
-    assert tally.verified[EPOCHS] == told.assignments + told.targets + told.bumps
-    assert tally.verified[ORDER] == tally.verified[LOADING] >= told.bumps
-    assert tally.verified[MIGRATION] >= told.upgrades
+    reported = counted(release)
+    assert tally.verified[TRANSITIONS] == tally.verified[OWNERSHIP] == reported.assignments
+    assert tally.verified[TARGETS] == reported.targets
+    assert tally.verified[HASH] >= reported.hashes
+    assert tally.verified[CAUSES] == reported.bumps
+    assert tally.verified[EPOCHS] == reported.assignments + reported.targets + reported.bumps
+    assert tally.verified[ORDER] == tally.verified[LOADING] >= reported.bumps
+    assert tally.verified[MIGRATION] >= reported.upgrades
     assert tally.notes == {}
 
 
@@ -146,14 +146,14 @@ def test_hashes_over_racks_nobody_knows_are_unverifiable() -> None:
             item.value["metadataHash"] ^= 0x5DEECE66D
     tally = audit(log, topics("4.3.1"))
     assert clean(tally)
-    told = counted("4.3.1")
+    reported = counted("4.3.1")
     without = sum(
         item.kind == "3" and item.value is not None and not item.value.get("metadataHash")
         for item in log
     )
     assert tally.verified[HASH] == without  # of groups without topics
     assert sum(n for (check, _), n in tally.unverifiable.items() if check == HASH) == (
-        told.hashes - without
+        reported.hashes - without
     )
 
 

@@ -45,9 +45,15 @@ def rows_for_a_task(capture: str, points_in_time: dict[int, int]) -> list[Row]:
     for row in rows_of(raw):
         if (item := entry_of(row)) is not None:
             value = None if item.value is None else orjson.dumps(item.value).decode()
-            told = {name: row[name] for name in EMPTY if name in row}
+            reported = {name: row[name] for name in EMPTY if name in row}
             rows.append(
-                {**EMPTY, **told, "millis": item.timestamp, "value": value, "stage": GROUP_RECORDS}
+                {
+                    **EMPTY,
+                    **reported,
+                    "millis": item.timestamp,
+                    "value": value,
+                    "stage": GROUP_RECORDS,
+                }
             )
     return sorted(rows, key=lambda row: (row["group_id"], row["stage"], row["offset"] or 0))
 
@@ -67,8 +73,10 @@ def state_verdicts(
         return [line for batch in task for line in batch.to_pylist()]
 
     def wrong(lines: list[Row]) -> int:
-        told = [line for line in lines if (line["verdict"], line["check"]) == (DISAGREED, STATE)]
-        return sum(line["number"] for line in told)
+        reported = [
+            line for line in lines if (line["verdict"], line["check"]) == (DISAGREED, STATE)
+        ]
+        return sum(line["number"] for line in reported)
 
     lines = verdicts(BUCKETS)
     compared = sum(line["number"] for line in lines if line["reason"] == COMPARED_AT_POINT_IN_TIME)
@@ -101,9 +109,9 @@ def test_a_row_that_is_not_there_in_between_is_found(capture: str) -> None:
         rows = rows_for_a_task(capture, points_in_time)
         then = [at for at, row in enumerate(rows) if row["stage"] == STATE_AT_POINT_IN_TIME]
         at = rng.choice([at for at in then if rows[at]["kind"] != "groups"])
-        told = orjson.loads(rows[at]["value"])
-        told.pop(rng.randrange(len(told)))
-        less = {**rows[at], "value": orjson.dumps(told).decode()}
+        reported = orjson.loads(rows[at]["value"])
+        reported.pop(rng.randrange(len(reported)))
+        less = {**rows[at], "value": orjson.dumps(reported).decode()}
         compared, _ = state_verdicts(rows, capture, points_in_time)
         left, wrong = state_verdicts([*rows[:at], less, *rows[at + 1 :]], capture, points_in_time)
         assert (compared - left, wrong) in ((1, 1), (0, 0))  # its group is at the cut right now

@@ -81,8 +81,10 @@ def _and(cluster: SimulatedLog, cut: Coverage) -> Coverage:
 
 def clean(tally: Tally, name: str) -> Tally:
     """``tally``, which has nothing wrong in it."""
-    told = [f"{f.check} {f.group_id} {f.partition}/{f.offset} {f.reason}" for f in tally.findings]
-    assert told == [], name
+    reported = [
+        f"{f.check} {f.group_id} {f.partition}/{f.offset} {f.reason}" for f in tally.findings
+    ]
+    assert reported == [], name
     assert not tally.disagreed, name
     assert not tally.verified[STATE], "the tables are compared elsewhere"
     return tally

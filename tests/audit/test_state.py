@@ -95,11 +95,11 @@ def referenced(known: KnownTopics, table: pa.Table) -> set[StateRow]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_rows_of_group_records_are_the_records_kafka_reads(release: str) -> None:
     rows = control_rows(release).to_pylist()
-    told = {(item.partition, item.offset): item for item in dumped(release)}
-    assert len(rows) == len(told)
+    reported = {(item.partition, item.offset): item for item in dumped(release)}
+    assert len(rows) == len(reported)
     for row in rows:
         item = entry_of(row)
-        kafkas = told[row["partition"], row["offset"]]
+        kafkas = reported[row["partition"], row["offset"]]
         assert item is not None
         assert (item.key, item.group, item.timestamp) == (
             kafkas.key,

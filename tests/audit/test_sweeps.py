@@ -92,8 +92,8 @@ def sweep(log: Log, known: KnownTopics, way, most: int | None = None) -> Tally: 
         for at in places:
             for part, coverage in way(own, at):
                 tally = audit(part, known, coverage)
-                told = [(f.check, f.group_id, f.offset, f.reason) for f in tally.findings]
-                assert told == [], (way.__name__, own[at].partition, own[at].offset)
+                reported = [(f.check, f.group_id, f.offset, f.reason) for f in tally.findings]
+                assert reported == [], (way.__name__, own[at].partition, own[at].offset)
                 total.add(tally)
     return total
 

@@ -32,5 +32,5 @@ class Command:
             code = 0
         except SystemExit as end:
             code = int(end.code or 0)
-        said = self._capfd.readouterr()
-        return Ended(code, said.out, " ".join(said.err.split()))
+        output = self._capfd.readouterr()
+        return Ended(code, output.out, " ".join(output.err.split()))

@@ -42,26 +42,26 @@ def test_a_planted_fault(kip848: Command, tmp_path: Path, spark: SparkSession) -
     assert night.code == 1, night
     assert f"demo.grown at {place[0]}/{place[1]}" in " ".join(night.out.split())
 
-    told = kip848("audit", "--lake", lake, "--json")
-    assert told.code == 1
-    said = json.loads(told.out)
-    assert {row["check"] for row in said["agreement"] if row["disagreed"]} <= {
-        row["check"] for row in said["findings"]
+    reported = kip848("audit", "--lake", lake, "--json")
+    assert reported.code == 1
+    output = json.loads(reported.out)
+    assert {row["check"] for row in output["agreement"] if row["disagreed"]} <= {
+        row["check"] for row in output["findings"]
     }
-    assert {(f["group_id"], f["partition"], f["offset"]) for f in said["findings"]} == {
+    assert {(f["group_id"], f["partition"], f["offset"]) for f in output["findings"]} == {
         ("demo.grown", *place)
     }
-    assert all(f["explanation"].count("\n") == 4 for f in said["findings"])
-    (root,) = (f for f in said["findings"] if f["caused_by"] is None)
-    assert {f["caused_by"] for f in said["findings"]} == {None, root["finding_id"]}
+    assert all(f["explanation"].count("\n") == 4 for f in output["findings"])
+    (root,) = (f for f in output["findings"] if f["caused_by"] is None)
+    assert {f["caused_by"] for f in output["findings"]} == {None, root["finding_id"]}
 
     listed = kip848("findings", "--lake", lake, "--run", "all", "--follow", "--json")
     assert listed.code == 1
     ids: dict[str, set[str]] = {}
     for row in json.loads(listed.out):
         ids.setdefault(row["run_id"], set()).add(row["finding_id"])
-    assert list(ids.values()) == [{f["finding_id"] for f in said["findings"]}] * 2
-    assert f"and {len(said['findings']) - 1} that follow" in night.out
+    assert list(ids.values()) == [{f["finding_id"] for f in output["findings"]}] * 2
+    assert f"and {len(output['findings']) - 1} that follow" in night.out
 
     other = kip848("audit", "--lake", lake, "--json", "--group", "demo.three")
     assert other.code == 0, other

@@ -24,11 +24,11 @@ CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 
 def refused(ended: Ended, code: int, *words: str) -> None:
     assert ended.code == code, ended
-    said = ended.err
-    assert "error:" in said
-    assert "Traceback" not in said
+    output = ended.err
+    assert "error:" in output
+    assert "Traceback" not in output
     for word in words:
-        assert word in said
+        assert word in output
 
 
 def alone(environment: dict[str, str], *arguments: str) -> Ended:
@@ -47,8 +47,8 @@ def test_a_source_that_is_none(kip848: Command, tmp_path: Path, source: str) -> 
 
 
 def test_a_capture_has_nobody_to_ask(kip848: Command, tmp_path: Path) -> None:
-    told = kip848("audit", "--lake", str(tmp_path), "--source", "parquet:/some/capture")
-    refused(told, 2, "is a capture")
+    reported = kip848("audit", "--lake", str(tmp_path), "--source", "parquet:/some/capture")
+    refused(reported, 2, "is a capture")
 
 
 def test_nothing_named(kip848: Command) -> None:

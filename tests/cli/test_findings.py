@@ -153,11 +153,11 @@ def test_names_and_old_findings_are_printed_as_they_are(kip848: Command, lake: s
         (("--group", "biling"), "Did you mean billing"),
     ],
 )
-def test_what_is_not_there(kip848: Command, lake: str, options: Sequence[str], said: str) -> None:
+def test_what_is_not_there(kip848: Command, lake: str, options: Sequence[str], output: str) -> None:
     """Never exit code 0 or 1: a gate must not pass or alarm because of a typing error."""
     ended = kip848("findings", "--lake", lake, *options)
     assert ended.code == 2
-    assert said in ended.err
+    assert output in ended.err
 
 
 def test_a_lake_that_was_never_audited(kip848: Command, lake: str) -> None:

@@ -41,14 +41,14 @@ class Terminal:
     def until(self, words: str, seconds: float = 120) -> str:
         """What is written up to ``words``, or in so many ``seconds``. What follows is left for the
         next call."""
-        said, end = self._rest, time.monotonic() + seconds
-        while words.encode() not in said and time.monotonic() < end:
+        output, end = self._rest, time.monotonic() + seconds
+        while words.encode() not in output and time.monotonic() < end:
             if select.select([self._fd], [], [], 0.1)[0]:
                 try:
-                    said += os.read(self._fd, 65536)
+                    output += os.read(self._fd, 65536)
                 except OSError:  # the other side is closed
                     break
-        before, found, self._rest = said.partition(words.encode())
+        before, found, self._rest = output.partition(words.encode())
         return (before + found).decode()
 
     def end(self) -> int:

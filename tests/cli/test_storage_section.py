@@ -53,12 +53,12 @@ def test_run_and_groups_by_one_section(s3: S3Server, tmp_path: Path) -> None:
     [("no-such-bucket", True, "no such bucket"), ("lakes", False, "wants credentials")],
 )
 def test_a_store_that_can_not_be_used(
-    verb: tuple[str, ...], bucket: str, keys: bool, said: str, s3: S3Server, tmp_path: Path
+    verb: tuple[str, ...], bucket: str, keys: bool, output: str, s3: S3Server, tmp_path: Path
 ) -> None:
     settings = tmp_path / "kip848.toml"
     settings.write_text(f'lake = "s3a://{bucket}/unusable"\n{section(s3, keys=keys)}\n')
     done = kip848(settings, *verb)
     assert done.returncode == 3
-    assert said in done.stderr, done.stderr
+    assert output in done.stderr, done.stderr
     assert f"s3a://{bucket}/unusable" in done.stderr
     assert len(done.stderr) < 500, done.stderr

@@ -33,8 +33,8 @@ UNFIT = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but the line end, and what changes the direction of text."""
 
 
-def text(said: str) -> bytes:
-    raw = said.encode()
+def text(output: str) -> bytes:
+    raw = output.encode()
     return struct.pack(">h", len(raw)) + raw
 
 
@@ -93,11 +93,11 @@ def test_what_could_not_be_checked_is_counted(
     run = kip848("run", "--source", f"parquet:{cleaned}", "--lake", str(tmp_path / "lake"))
     judged = Lake(tmp_path / "lake").table("agreement").to_pylist()
     assert sum(row["unverifiable"] for row in judged) > 0
-    said = re.findall(r"unverifiable: ([\d,]+) × (\w+): ", run.out)
-    assert sum(int(number.replace(",", "")) for number, _ in said) == sum(
+    output = re.findall(r"unverifiable: ([\d,]+) × (\w+): ", run.out)
+    assert sum(int(number.replace(",", "")) for number, _ in output) == sum(
         row["unverifiable"] for row in judged
     )
-    assert {check for _, check in said} == {r["check"] for r in judged if r["unverifiable"]}
+    assert {check for _, check in output} == {r["check"] for r in judged if r["unverifiable"]}
 
 
 def test_control_characters_are_escaped(kip848: Command, spark: SparkSession, lake: Path) -> None:
@@ -138,8 +138,8 @@ def test_what_spark_does_not_accept(kip848: Command, spark: SparkSession, lake: 
     assert "query (line 2, column 6): Syntax error at or near 'records'" in typo.err
     column = kip848("sql", "SELECT nonsense FROM groups", *by_spark)
     assert "There is no column nonsense (line 1, column 8)." in column.err
-    for said in (typo.err, column.err):
-        assert not re.search("SQLSTATE|== SQL|Project|[A-Z]_[A-Z]", said)
+    for output in (typo.err, column.err):
+        assert not re.search("SQLSTATE|== SQL|Project|[A-Z]_[A-Z]", output)
 
 
 def test_a_group_that_is_not_there(

@@ -37,9 +37,9 @@ def test_run_groups_and_sql(kip848: Command, spark: SparkSession, lake: Path) ->
     assert "There are no new records since run" in again.out
 
     live = read_live(NEWEST / LIVE)
-    said = kip848("groups", "--all", "--json", "--lake", str(lake))
-    assert said.code == 0
-    groups = {group["group_id"]: group for group in json.loads(said.out)}
+    output = kip848("groups", "--all", "--json", "--lake", str(lake))
+    assert output.code == 0
+    groups = {group["group_id"]: group for group in json.loads(output.out)}
     assert groups.keys() == live.groups.keys()
     for name, group in groups.items():
         assert group["type"] == live.groups[name].type
@@ -127,7 +127,7 @@ def test_doctor(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     assert all(check["ok"] for check in checks)
     broken = kip848("doctor", "--source", "parquet:/no/such", "--json")
     assert broken.code == 2
-    assert json.loads(broken.out)[-1]["mend"] is None or "/no/such" in broken.out
+    assert json.loads(broken.out)[-1]["hint"] is None or "/no/such" in broken.out
 
 
 def test_config_show_masks_secrets(kip848: Command, tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_an_anonymized_capture_gives_the_same_state(
     assert "left out" not in made.err
     ran = kip848("run", "--source", f"parquet:{out}", "--lake", str(lake))
     assert ran.code == 0, ran
-    said = json.loads(kip848("groups", "--all", "--json", "--lake", str(lake)).out)
+    output = json.loads(kip848("groups", "--all", "--json", "--lake", str(lake)).out)
     live = read_live(NEWEST / LIVE)
-    shape = sorted((g["type"], g["member_count"], len(g["offsets"])) for g in said)
+    shape = sorted((g["type"], g["member_count"], len(g["offsets"])) for g in output)
     theirs = [(g.type, len(g.members), len(live.offsets[g.group_id])) for g in live.groups.values()]
     assert shape == sorted(theirs)
-    assert not {group["group_id"] for group in said} & live.groups.keys()
+    assert not {group["group_id"] for group in output} & live.groups.keys()

@@ -73,8 +73,8 @@ class Requests:
             found = self.ask("finder", "FindCoordinator", 4, asked)["coordinators"][0]
             beat = {"groupId": "any", "memberId": "x", "generationId": 1}
             if found["errorCode"] == "NONE":
-                said = self.ask("finder", "Heartbeat", 4, beat)["errorCode"]
-                if said == "UNKNOWN_MEMBER_ID":
+                output = self.ask("finder", "Heartbeat", 4, beat)["errorCode"]
+                if output == "UNKNOWN_MEMBER_ID":
                     return
             time.sleep(0.2)
         raise TimeoutError("the coordinator did not load")
@@ -145,9 +145,9 @@ class Requests:
             return None if answer["errorCode"] == "MEMBER_ID_REQUIRED" else answer
 
         answers: dict[int, Json] = {}
-        said = first_join(0) or self.ask(names[0], "JoinGroup", 9, join(0))
-        assert said["errorCode"] == "NONE", said
-        answers[0] = said
+        output = first_join(0) or self.ask(names[0], "JoinGroup", 9, join(0))
+        assert output["errorCode"] == "NONE", output
+        answers[0] = output
         if len(members) > 1:
             self._sync(group, names, ids, answers, members, topic, protocol, protocol_type)
             waiting: dict[int, int] = {}

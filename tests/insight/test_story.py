@@ -9,7 +9,7 @@ import pytest
 
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.rebalance_fields import CAUSES, OUTCOMES
-from kip848_spark.insight.story import Evidence, RebalanceStory, tell
+from kip848_spark.insight.story import Evidence, RebalanceStory, write_stories
 from tests.insight.story_rows import GROUP, Row, at, group, member, part, rebalance
 
 EPOCHS = [group(41, -3000, 0, (13, 101)), group(42, 0, None, (101, None))]
@@ -26,12 +26,12 @@ def story(row: Row, **evidence: Any) -> RebalanceStory:
     """The story of one rebalance; it is the group's only one unless ``rebalances`` says more."""
     given = {"groups": EPOCHS, "members": WORKERS, "assignments": PARTITIONS} | evidence
     rebalances = given.pop("rebalances", [row])
-    (found,) = tell(Evidence(GROUP, rebalances, **given), [row])
+    (found,) = write_stories(Evidence(GROUP, rebalances, **given), [row])
     return found
 
 
-def texts(told: RebalanceStory, label: str) -> list[str]:
-    return [line.text for line in told.lines if line.label == label]
+def texts(reported: RebalanceStory, label: str) -> list[str]:
+    return [line.text for line in reported.lines if line.label == label]
 
 
 def cause(causes: Sequence[str], evidence: dict[str, Any] | None = None, **columns: Any) -> str:
@@ -70,7 +70,7 @@ def test_a_member_that_was_waited_for() -> None:
     ]
     again = member("worker-3", 84, None, (120, None), member_id="another-id", host="10.0.4.17")
     gone = Departure("id-of-worker-3", at(0), 2, at(-44.9), 5000.0)
-    told = story(
+    reported = story(
         row,
         rebalances=[*earlier, row, later],
         members=[*WORKERS, again],
@@ -78,11 +78,11 @@ def test_a_member_that_was_waited_for() -> None:
         departures={(101, "id-of-worker-3"): gone},
         patterns=[LOOP],
     )
-    assert told.headline == (
+    assert reported.headline == (
         "orders-billing rebalanced at 2026-11-20 02:14:07 UTC "
         "(epoch 41 → 42, converged after 38.2 s)"
     )
-    assert [(line.label, line.text) for line in told.lines] == [
+    assert [(line.label, line.text) for line in reported.lines] == [
         (
             "cause",
             "worker-3 (10.0.4.17) left or its session expired; its last commit was 44.9 s before "
@@ -225,8 +225,8 @@ def test_several_causes_are_several_lines() -> None:
 def test_outcomes(columns: dict[str, Any], end: float | None, expected: str) -> None:
     row = rebalance(42, ["member_joined"], 0, end, 101, **columns)
     later = rebalance(43, ["left_or_expired"], 2, 9.5, 120)
-    told = story(row, rebalances=[row, later])
-    assert told.headline == f"orders-billing rebalanced at 2026-11-20 02:14:07 UTC ({expected})"
+    reported = story(row, rebalances=[row, later])
+    assert reported.headline == f"orders-billing rebalanced at 2026-11-20 02:14:07 UTC ({expected})"
     assert row["outcome"] in OUTCOMES
 
 
@@ -255,8 +255,8 @@ def test_moves() -> None:
 def test_a_partition_that_still_has_no_owner() -> None:
     lost = part("worker-3", 3, "assigned", -3000, 0, (12, 99))
     row = rebalance(42, ["left_or_expired"], 0, None, 101, left=["worker-3"])
-    told = story(row, assignments=[lost])
-    assert texts(told, "moved") == [
+    reported = story(row, assignments=[lost])
+    assert texts(reported, "moved") == [
         "no partition; orders-3 has had no owner since 2026-11-20 02:14:07 UTC"
     ]
 
@@ -271,9 +271,9 @@ def test_the_next_rebalance_is_mentioned_unless_it_is_told() -> None:
     row = rebalance(42, ["member_joined"], 0, 5, 101)
     later = rebalance(43, ["topics_changed"], 60, 61, 120)
     evidence = Evidence(GROUP, [row, later], EPOCHS, WORKERS, PARTITIONS)
-    (alone,) = tell(evidence, [row])
+    (alone,) = write_stories(evidence, [row])
     assert texts(alone, "then") == [
         "the next rebalance came 1 min later (epoch 43): topics changed"
     ]
-    first, _ = tell(evidence, [row, later])
+    first, _ = write_stories(evidence, [row, later])
     assert texts(first, "then") == []

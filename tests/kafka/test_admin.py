@@ -14,24 +14,26 @@ from kip848_spark.local.scenarios import IdleConsumers
 
 
 def test_a_snapshot_of_everything(idle_consumers: IdleConsumers) -> None:
-    said = snapshot(idle_consumers.testbed.broker.bootstrap)
-    assert said.cluster_id == idle_consumers.testbed.broker.cluster_id
-    assert said.refused == {}
-    assert set(said.offsets) == set(said.groups)
-    assert said.groups["demo.three"].type == "consumer"
-    assert {member.client_id for member in said.groups["demo.three"].members} == {"A", "B", "C"}
-    stuck = {member.client_id: member for member in said.groups["demo.stuck"].members}
+    output = snapshot(idle_consumers.testbed.broker.bootstrap)
+    assert output.cluster_id == idle_consumers.testbed.broker.cluster_id
+    assert output.refused == {}
+    assert set(output.offsets) == set(output.groups)
+    assert output.groups["demo.three"].type == "consumer"
+    assert {member.client_id for member in output.groups["demo.three"].members} == {"A", "B", "C"}
+    stuck = {member.client_id: member for member in output.groups["demo.stuck"].members}
     assert (stuck["waits"].assigned, len(stuck["waits"].target or ())) == ((), 1)
-    assert said.groups["demo.returned"].members[0].target is None
-    static = {member.instance_id for member in said.groups["demo.static"].members}
+    assert output.groups["demo.returned"].members[0].target is None
+    static = {member.instance_id for member in output.groups["demo.static"].members}
     assert static == {"static-1", "static-2", "static-3"}
-    assert said.offsets["demo.manual"][0] == LiveOffset("foo", 0, 250, None, "zurück: 取り消し ⏪")
-    assert [one.offset for one in said.offsets["demo.transactions"]] == [300, 301, 302, 303]
-    assert said.topics["growing"].partitions == 5
-    assert len(said.topics["foo"].topic_id) == 22
-    assert len(said.ends) == said.topics["__consumer_offsets"].partitions
-    assert all(0 == ends.first <= ends.stable <= ends.end for ends in said.ends.values())
-    json.dumps(said.to_json())
+    assert output.offsets["demo.manual"][0] == LiveOffset(
+        "foo", 0, 250, None, "zurück: 取り消し ⏪"
+    )
+    assert [one.offset for one in output.offsets["demo.transactions"]] == [300, 301, 302, 303]
+    assert output.topics["growing"].partitions == 5
+    assert len(output.topics["foo"].topic_id) == 22
+    assert len(output.ends) == output.topics["__consumer_offsets"].partitions
+    assert all(0 == ends.first <= ends.stable <= ends.end for ends in output.ends.values())
+    json.dumps(output.to_json())
 
 
 def test_nobody_there(capfd: pytest.CaptureFixture[str]) -> None:

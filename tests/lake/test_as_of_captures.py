@@ -85,9 +85,9 @@ def test_every_group_of_real_brokers_can_be_explained(lake: Lake) -> None:
     groups = set(lake.rebalances()["group_id"].to_pylist())
     assert len(groups) > 3
     for group in groups:
-        told = lake.explain(group, since="2020-01-01")
-        assert told["rebalances_in_time"] >= len(told["rebalances"]) > 0
-        for row in told["rebalances"]:
+        reported = lake.explain(group, since="2020-01-01")
+        assert reported["rebalances_in_time"] >= len(reported["rebalances"]) > 0
+        for row in reported["rebalances"]:
             assert row["headline"].startswith(f"{group} rebalanced at "), row["headline"]
             assert any(line["label"] == "cause" for line in row["lines"]), row
 

@@ -8,7 +8,7 @@ import pytest
 
 from kip848_spark import Lake
 from kip848_spark.errors import LakeError, NotFoundError
-from kip848_spark.lake.explanation import most_telling
+from kip848_spark.lake.explanation import most_eventful
 from tests.insight.story_rows import GROUP, at, group, member, part, rebalance
 from tests.lake.billing_lake import (
     ASSIGNMENTS,
@@ -27,8 +27,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def test_the_evidence_is_read_from_the_lake(lake: Lake) -> None:
-    told = lake.explain(GROUP, epoch=42)
-    (row,) = told["rebalances"]
+    reported = lake.explain(GROUP, epoch=42)
+    (row,) = reported["rebalances"]
     assert row["headline"].endswith("(epoch 41 → 42, converged after 38.2 s)")
     assert row["from_offset"] == 101
     (gone,) = row["departures"]
@@ -70,8 +70,8 @@ def test_an_episode_is_explained_as_a_whole(tmp_path: Path) -> None:
         tmp_path / "lake",
         {"groups": [group(43, 84, None, (121, None))], "rebalances": [second, earlier, first]},
     )
-    told = Lake(tmp_path / "lake").explain(GROUP)
-    assert [row["epoch"] for row in told["rebalances"]] == [42, 43]
+    reported = Lake(tmp_path / "lake").explain(GROUP)
+    assert [row["epoch"] for row in reported["rebalances"]] == [42, 43]
 
 
 def test_only_commits_of_what_the_member_owned_count(tmp_path: Path) -> None:
@@ -243,11 +243,11 @@ def test_a_returned_client_has_its_name(lake: Lake) -> None:
     }
 
 
-def test_the_most_telling_rebalance_has_the_longest_wait(tmp_path: Path) -> None:
+def test_the_most_eventful_rebalance_has_the_longest_wait(tmp_path: Path) -> None:
     path = write_billing_lake(tmp_path / "lake")
-    assert most_telling(Lake(path)._snapshot()) == (GROUP, 42)
+    assert most_eventful(Lake(path)._snapshot()) == (GROUP, 42)
     write_lake(tmp_path / "empty", {})
-    assert most_telling(Lake(tmp_path / "empty")._snapshot()) is None
+    assert most_eventful(Lake(tmp_path / "empty")._snapshot()) is None
 
 
 def test_a_loss_earlier_in_the_episode_counts(tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_patterns_are_part_of_the_story(tmp_path: Path) -> None:
     groups = [group(8, 0, None, (0, None))]
     tables = {"groups": groups, "group_history": groups, "member_history": members}
     write_lake(tmp_path / "lake", {**tables, "rebalances": rows})
-    told = Lake(tmp_path / "lake").explain(GROUP, epoch=6)
-    assert "restart_loop" in [row["pattern"] for row in told["patterns"]]
-    then = [line["text"] for line in told["rebalances"][0]["lines"] if line["label"] == "then"]
+    reported = Lake(tmp_path / "lake").explain(GROUP, epoch=6)
+    assert "restart_loop" in [row["pattern"] for row in reported["patterns"]]
+    then = [line["text"] for line in reported["rebalances"][0]["lines"] if line["label"] == "then"]
     assert then == [
         "worker-3 came back at 02:29:07 (epoch 7): the third time in an hour: restart loop"
     ]

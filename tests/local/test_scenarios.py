@@ -68,15 +68,15 @@ def test_migration_as_it_happens_now(scenario_log: list[Line]) -> None:
 
 def test_migration(dump: list[Line], capture: Path) -> None:
     metadata = "4 " if "4.0" in capture.name else ""  # 4.0 writes topic metadata, later ones a hash
-    told = kinds(dump, "demo.migrated")
-    assert re.match(rf"2 .*2t 5 5 {metadata}3 7 7 6 8 8 5 ", told)
-    assert re.search(r"8t 7t 5t 3", told)
+    reported = kinds(dump, "demo.migrated")
+    assert re.match(rf"2 .*2t 5 5 {metadata}3 7 7 6 8 8 5 ", reported)
+    assert re.search(r"8t 7t 5t 3", reported)
 
 
 def test_the_way_back(dump: list[Line]) -> None:
     records = story(dump, "demo.returned")
-    told = " ".join(kind for kind, _ in records)
-    assert re.search(r"8t 8t 7t 7t 6t 5t 5t 4t 3t 2", told)
+    reported = " ".join(kind for kind, _ in records)
+    assert re.search(r"8t 8t 7t 7t 6t 5t 5t 4t 3t 2", reported)
     last = [line for kind, line in records if kind == "2"][-1]["payload"]["data"]
     assert (last["protocolType"], last["protocol"], len(last["members"])) == (
         "consumer",

@@ -22,7 +22,7 @@ def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java.subprocess, "run", refuse)
 
 
-def fake_ivy(monkeypatch: pytest.MonkeyPatch, *said: str, files: dict[str, bytes], code: int = 0):
+def fake_ivy(monkeypatch: pytest.MonkeyPatch, *output: str, files: dict[str, bytes], code: int = 0):
     """Replaces Ivy by a shell that prints lines and writes files."""
     real = subprocess.Popen
 
@@ -30,7 +30,7 @@ def fake_ivy(monkeypatch: pytest.MonkeyPatch, *said: str, files: dict[str, bytes
         folder = Path(command[command.index("-retrieve") + 1]).parent
         script = ["mkdir -p " + str(folder)]
         script += [f"printf %s '{text.decode()}' > {folder}/{name}" for name, text in files.items()]
-        script += [f"echo '{line}'" for line in said]
+        script += [f"echo '{line}'" for line in output]
         return real(["sh", "-c", "; ".join([*script, f"exit {code}"])], **how)
 
     monkeypatch.setattr(jars.subprocess, "Popen", popen)
@@ -74,10 +74,10 @@ def test_jars_that_differ_from_the_lock_file_are_rejected(
     ],
 )
 def test_a_failed_download_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, sentence: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, sentence: str
 ) -> None:
     monkeypatch.setenv("KIP848_CACHE", str(tmp_path))
-    fake_ivy(monkeypatch, said, files={}, code=1)
+    fake_ivy(monkeypatch, output, files={}, code=1)
     with pytest.raises(EnvironmentFault, match=sentence) as fault:
         jars.broker_jars("4.9.9")
     assert fault.value.hint

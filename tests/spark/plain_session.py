@@ -82,7 +82,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
     write_capture(source(capture), spark, str(folder / "copy"))
     LakeViews(lake).register()
     zone = query_table(spark, "SELECT current_timezone() AS zone")["zone"][0].as_py()
-    told = {
+    reported = {
         "before": before,
         "after": dict(spark.conf.getAll),
         "tasks": tasks_of,
@@ -90,7 +90,7 @@ def main(folder: Path, capture: Path, settings: dict[str, str]) -> None:
         "as of": as_of,
         "zone": zone,
     }
-    print(json.dumps(told, default=str))
+    print(json.dumps(reported, default=str))
     spark.stop()
 
 

@@ -65,9 +65,9 @@ def s3_server(log: Path) -> Iterator[S3Server]:
         port = free.getsockname()[1]
     command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MOTO_", "AWS_"))}
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            [*command, "-p", str(port)], stdout=said, stderr=said, env=environment
+            [*command, "-p", str(port)], stdout=output, stderr=output, env=environment
         )
     try:
         server = S3Server(f"http://127.0.0.1:{port}")

@@ -70,13 +70,13 @@ def _daemon(name: str, folder: Path, options: Sequence[str]) -> Iterator[str]:
     package = f"org.apache.spark.deploy.{name.lower()}.{name}"
     where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     log = folder / f"{name.lower()}.log"
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             [str(SPARK_HOME / "bin" / "spark-class"), package, *where, *options],
             cwd=folder,
             env=_environment(),
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
         )
     try:
         yield _started(name, process, log)

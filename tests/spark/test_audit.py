@@ -53,10 +53,10 @@ def test_a_real_log_gives_no_alarm(capture: Path, spark: SparkSession, tmp_path:
     lake = lake_of(capture / COMMITTED, spark, tmp_path)
     agreement, findings = audited(lake)
     assert findings == []
-    told = counted(capture.name.removeprefix("kafka-"))
+    reported = counted(capture.name.removeprefix("kafka-"))
     transitions = agreement[TRANSITIONS]
     assert transitions["disagreed"] == 0
-    assert transitions["verified"] + transitions["unverifiable"] == told.assignments
+    assert transitions["verified"] + transitions["unverifiable"] == reported.assignments
     states = sum(lake.read(t).count() for t in ("groups", "members", "assignments", "offsets"))
     in_between = agreement[STATE]["reasons"].pop(COMPARED_AT_POINT_IN_TIME, 0)
     assert agreement[STATE]["verified"] == states + in_between > 100
@@ -105,9 +105,9 @@ def test_wrong_state_tables_are_found(
     assert outcome.run is not None
     found = findings_rows(lake, outcome.run.run_id)
     assert len(found) == len(of["demo.range"]) + 3
-    told = {row["check"]: row["disagreed"] for row in agreement_rows(lake, outcome.run.run_id)}
-    assert told.pop(STATE) == len(found)
-    assert not any(told.values())
+    reported = {row["check"]: row["disagreed"] for row in agreement_rows(lake, outcome.run.run_id)}
+    assert reported.pop(STATE) == len(found)
+    assert not any(reported.values())
     by_group: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for row in found:
         sides = tuple(json.loads(row[side])["row"] for side in ("expected", "recorded"))
@@ -142,8 +142,8 @@ def test_two_nights_judge_each_record_once(
             assert findings_rows(lake, run) == []
             for row in agreement_rows(lake, run):
                 if row["check"] != STATE:
-                    told = row["verified"] + row["unverifiable"]
-                    found[row["check"]] = found.get(row["check"], 0) + told
+                    reported = row["verified"] + row["unverifiable"]
+                    found[row["check"]] = found.get(row["check"], 0) + reported
         return found
 
     assert counts(twice, second.run_id).keys() == counts(audited_lake, whole.run_id).keys()
@@ -169,8 +169,8 @@ def _second_night(
     last = max(
         o for p, o in zip(*(table[n].to_pylist() for n in PLACE), strict=True) if p == partition
     )
-    told = {"offset": last + 1} | ({} if value is None else {"value": value})
-    for name, changed in told.items():
+    reported = {"offset": last + 1} | ({} if value is None else {"value": value})
+    for name, changed in reported.items():
         column = pa.array([changed], table.schema.field(name).type)
         more = more.set_column(more.column_names.index(name), name, column)
     part = folder / "more.parquet"

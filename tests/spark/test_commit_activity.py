@@ -69,14 +69,14 @@ def test_one_run_says_what_the_records_say(one_run: LakeTables, records: list[Re
     }  # fmt: skip
     assert activity == commit_oracle.activity(records)
     assert len({day for _, day in activity}) > NIGHTS
-    told = sorted(
+    reported = sorted(
         (key_of(row), row["offset"], row["at"], row["from_committed"], row["to_committed"])
         for row in as_dicts(one_run, "rewinds")
     )
-    assert [(*row[:2], *row[3:]) for row in told] == [
+    assert [(*row[:2], *row[3:]) for row in reported] == [
         (*row[:2], *row[3:]) for row in commit_oracle.rewinds(records)
     ]
-    assert [row[2].timestamp() for row in told] == [
+    assert [row[2].timestamp() for row in reported] == [
         row[2].timestamp() for row in commit_oracle.rewinds(records)
     ]
     newest = commit_oracle.newest(records)

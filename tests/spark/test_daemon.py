@@ -36,5 +36,5 @@ def test_a_worker_that_waits_ends_without_a_traceback(spark: SparkSession) -> No
             idle.connect(daemon.stdout.read(length))
             worker = psutil.Process(int.from_bytes(idle.recv(4), "big"))
         worker.wait(60)
-        said = daemon.communicate(timeout=60)[1].decode()
-    assert said == ""
+        output = daemon.communicate(timeout=60)[1].decode()
+    assert output == ""

@@ -28,12 +28,12 @@ Raised = dict[str, str]
 Case = tuple[dict[str, str], str]
 
 
-def told(
+def reported(
     tmp_path: Path, settings: dict[str, str], capture: str = str(CAPTURE), **environment: str
 ) -> Raised:
     """What a run in such a session raises."""
-    (said,) = told_in_turn(tmp_path, [(settings, capture)], **environment)
-    return said
+    (output,) = told_in_turn(tmp_path, [(settings, capture)], **environment)
+    return output
 
 
 def told_in_turn(tmp_path: Path, cases: Sequence[Case], **environment: str) -> list[Raised]:
@@ -45,8 +45,8 @@ def told_in_turn(tmp_path: Path, cases: Sequence[Case], **environment: str) -> l
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "l").exists()
-    said: list[Raised] = json.loads(done.stdout.splitlines()[-1])
-    return said
+    output: list[Raised] = json.loads(done.stdout.splitlines()[-1])
+    return output
 
 
 def ours() -> str:
@@ -62,19 +62,19 @@ def kip848(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 def test_no_jars(tmp_path: Path) -> None:
-    said = told(tmp_path, {})
-    assert said["message"] == "The Spark session lacks the classes of Delta Lake."
-    assert "kip848 jars" in said["hint"]
+    output = reported(tmp_path, {})
+    assert output["message"] == "The Spark session lacks the classes of Delta Lake."
+    assert "kip848 jars" in output["hint"]
 
 
 def test_jars_of_another_spark(tmp_path: Path) -> None:
     other = tmp_path / "delta-spark_4.0_2.13-4.0.1.jar"
     mine = [jar for jar in jars.spark_jars() if not jar.name.startswith("delta-spark")]
     shutil.copy(next(j for j in jars.spark_jars() if j.name.startswith("delta-spark")), other)
-    said = told(tmp_path, {"spark.jars": ",".join(map(str, [*mine, other])), **DELTA})
-    assert said["kind"] == "EnvironmentFault"
-    assert f"The jar {other.name}" in said["message"]
-    assert "built for Spark 4.0" in said["message"]
+    output = reported(tmp_path, {"spark.jars": ",".join(map(str, [*mine, other])), **DELTA})
+    assert output["kind"] == "EnvironmentFault"
+    assert f"The jar {other.name}" in output["message"]
+    assert "built for Spark 4.0" in output["message"]
 
 
 CATALOG = "spark.sql.catalog.spark_catalog"
@@ -91,16 +91,16 @@ def with_our_jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Raised]
         "abc": ({**jars_, **DELTA}, "abc://bucket/capture"),
         "s3a": ({**jars_, **DELTA}, "s3a://bucket/capture"),
     }
-    said = told_in_turn(tmp_path_factory.mktemp("unfit"), list(cases.values()))
-    return dict(zip(cases, said, strict=True))
+    output = told_in_turn(tmp_path_factory.mktemp("unfit"), list(cases.values()))
+    return dict(zip(cases, output, strict=True))
 
 
 def test_no_extension(with_our_jars: dict[str, Raised]) -> None:
-    said = with_our_jars["no extension"]
-    assert "lacks spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in said["message"]
-    assert "--conf spark.sql.extensions" in said["hint"]
-    said = with_our_jars["no catalog"]
-    assert f"lacks {CATALOG}=org.apache.spark.sql.delta.catalog.DeltaCatalog" in said["message"]
+    output = with_our_jars["no extension"]
+    assert "lacks spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in output["message"]
+    assert "--conf spark.sql.extensions" in output["hint"]
+    output = with_our_jars["no catalog"]
+    assert f"lacks {CATALOG}=org.apache.spark.sql.delta.catalog.DeltaCatalog" in output["message"]
 
 
 def test_executors_without_the_package(tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ def test_executors_without_the_package(tmp_path: Path) -> None:
     python = str(bare / "bin" / "python")
     settings = {"spark.jars": ours(), **DELTA, "spark.master": "local-cluster[1,1,1024]"}
     settings |= {"spark.pyspark.python": python, "spark.pyspark.driver.python": sys.executable}
-    said = told(tmp_path, settings, PYSPARK_PYTHON=python)
-    assert said["kind"] == "EnvironmentFault"
-    assert "Python on the executor " in said["message"]
-    assert "can't import " in said["message"]
-    assert python in said["message"]
+    output = reported(tmp_path, settings, PYSPARK_PYTHON=python)
+    assert output["kind"] == "EnvironmentFault"
+    assert "Python on the executor " in output["message"]
+    assert "can't import " in output["message"]
+    assert python in output["message"]
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_spark_connect_is_refused(tmp_path: Path) -> None:
 def test_a_file_system_that_is_not_there(
     with_our_jars: dict[str, Raised], scheme: str, words: str, todo: str
 ) -> None:
-    said = with_our_jars[scheme]
-    assert words in said["message"]
-    assert todo in said["hint"]
-    assert "o2" not in said["message"]
+    output = with_our_jars[scheme]
+    assert words in output["message"]
+    assert todo in output["hint"]
+    assert "o2" not in output["message"]
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def in_a_session_of_its_own(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    reported: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return reported
 
 
 @pytest.fixture(scope="module")
@@ -91,27 +91,27 @@ def ours(
 def test_a_session_of_others_gives_the_same_and_is_left_as_it_was(
     settings: dict[str, str], ours: LakeTables, damaged: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    told = in_a_session_of_its_own(tmp_path, damaged, settings)
+    reported = in_a_session_of_its_own(tmp_path, damaged, settings)
 
-    assert told["before"]["spark.sql.session.timeZone"] == ZONE
-    assert told["after"] == told["before"]
-    assert told["zone"] == "UTC"
+    assert reported["before"]["spark.sql.session.timeZone"] == ZONE
+    assert reported["after"] == reported["before"]
+    assert reported["zone"] == "UTC"
     for name in ("local", "uri"):
         lake = open_lake(spark, str(tmp_path / name))
         for table in TABLES_OF_RECORDS:
             if table not in ("agreement", "findings"):
                 assert rows(lake, table) == rows(ours, table), (name, table)
-        judged = told["agreement"][name]
+        judged = reported["agreement"][name]
         assert by_records(judged) == by_records(ours.rows("agreement"))
         assert found(lake) == found(ours) != []
-        assert told["tasks"][name] < MOST_TASKS, told["tasks"]
-    now, before = told["as of"]
+        assert reported["tasks"][name] < MOST_TASKS, reported["tasks"]
+    now, before = reported["as of"]
     assert datetime.fromisoformat(now) in [run["finished_at"] for run in lake.rows("runs")]
     assert "had finished by" in before
     since = run_audit(ours, AuditRequest(since=SINCE)).run
     assert since is not None
     expected = by_records(agreement_rows(ours, since.run_id))
-    assert by_records(told["agreement"]["since"]) == expected
+    assert by_records(reported["agreement"]["since"]) == expected
 
     kinds = {
         column.physical_type

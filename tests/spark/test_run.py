@@ -65,12 +65,12 @@ def test_gaps_are_the_offsets_without_a_record(capture_lake: LakeTables) -> None
     for row in there:
         ends[row["partition"]] = max(ends.get(row["partition"], 0), row["offset"] + 1)
     missing = {(p, o) for p, end in ends.items() for o in range(end)} - present
-    told = [
+    reported = [
         (gap["partition"], offset)
         for gap in as_dicts(capture_lake, "gaps")
         for offset in range(gap["first_offset"], gap["last_offset"] + 1)
     ]
-    assert sorted(told) == sorted(missing)
+    assert sorted(reported) == sorted(missing)
     assert missing
     # Nothing was compacted here: Kafka's tool shows markers and aborted records in those places.
     tool = {
@@ -145,12 +145,12 @@ def test_a_killed_run_is_undone_and_repeated(
     assert rows(lake, "records") != seen["records"]
     views = LakeViews(lake)
     for table in DATA_TABLES:
-        told = sorted(
+        reported = sorted(
             repr(row)
             for row in views.table(table).drop("run_id", "cluster_id").collect()
             if table != "control_state" or row["kind"] != CARRY
         )
-        assert told == seen[table], f"a reader saw half of a run in {table}"
+        assert reported == seen[table], f"a reader saw half of a run in {table}"
 
     outcome = run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
     assert outcome.recovered
@@ -186,16 +186,16 @@ def test_state_tables_are_sorted_lists_without_duplicates(capture_lake: LakeTabl
 
 
 def test_auto_tells_the_dialect_and_remembers_it(spark: SparkSession, tmp_path: Path) -> None:
-    said: list[str] = []
+    output: list[str] = []
     lake = open_lake(spark, str(tmp_path / "lake"))
     first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
-    outcome = run_ingest(source(first), lake, said.append, dialect="auto")
+    outcome = run_ingest(source(first), lake, output.append, dialect="auto")
     assert outcome.run is not None
     assert outcome.run.dialect == "shipped"
-    assert any("decoded records of key types 3 to 8" in words for words in said)
-    said.clear()
-    run_ingest(source(NEWEST / COMMITTED), lake, said.append, dialect="auto")
-    assert any("read by it before" in words for words in said)
+    assert any("decoded records of key types 3 to 8" in words for words in output)
+    output.clear()
+    run_ingest(source(NEWEST / COMMITTED), lake, output.append, dialect="auto")
+    assert any("read by it before" in words for words in output)
 
 
 def test_each_record_is_replayed_by_the_dialect_it_was_read_by(
@@ -209,5 +209,5 @@ def test_each_record_is_replayed_by_the_dialect_it_was_read_by(
     assert second is not None
     ends = {r.partition: r.end for r in first.ranges}
     rows = control_bytes(lake, second, lake.read("records")).collect()
-    told = {(row["dialect"], row["offset"] < ends[row["partition"]]) for row in rows}
-    assert told == {("kip_draft", True), ("shipped", False)}
+    reported = {(row["dialect"], row["offset"] < ends[row["partition"]]) for row in rows}
+    assert reported == {("kip_draft", True), ("shipped", False)}

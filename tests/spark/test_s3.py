@@ -70,8 +70,8 @@ def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
     config.write_text(f"[spark]\n{settings}")
     on_s3 = ("--config", str(config), "--lake", lake)
     source = f"parquet:{CAPTURE / COMMITTED}"
-    said = kip848("run", "--source", source, *on_s3, "--json")
-    assert json.loads(said)["changed"]
+    output = kip848("run", "--source", source, *on_s3, "--json")
+    assert json.loads(output)["changed"]
     kip848("run", "--source", source, "--lake", local)
 
     for table in TABLES_OF_RECORDS:
@@ -94,8 +94,8 @@ def test_a_capture_on_s3(s3: S3Server) -> None:
     """Written there with its origin, and read from there."""
     original, copy = f"parquet:{CAPTURE / COMMITTED}", s3.path("capture")
     kip848("capture", "--source", original, "--out", copy, **s3.storage_options)
-    said = kip848("dump", "--source", f"parquet:{copy}", **s3.storage_options)
-    assert said == kip848("dump", "--source", original)
+    output = kip848("dump", "--source", f"parquet:{copy}", **s3.storage_options)
+    assert output == kip848("dump", "--source", original)
     objects = client(s3).list_objects_v2(Bucket=s3.bucket, Prefix="capture/")["Contents"]
     assert "capture/_origin.json" in [entry["Key"] for entry in objects]
 
@@ -148,16 +148,16 @@ def test_two_runs_at_once_and_one_that_is_killed(s3: S3Server) -> None:
         assert time.monotonic() < deadline, "no lease appeared"
         time.sleep(0.2)
     second = started(s3, *run)
-    _, said = second.communicate(timeout=300)
-    assert second.returncode == 3, said
-    assert "Another run is writing to the lake" in " ".join(said.split())
+    _, output = second.communicate(timeout=300)
+    assert second.returncode == 3, output
+    assert "Another run is writing to the lake" in " ".join(output.split())
     assert first.poll() is None, "the first run ended before the second one looked"
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
 
     third = started(s3, *run)
-    out, said = third.communicate(timeout=600)
-    assert third.returncode == 0, said
+    out, output = third.communicate(timeout=600)
+    assert third.returncode == 0, output
     state = LakeSnapshot(locate(s3.path("two")), storage=s3.storage_options)
     assert state.run.run_id in out
     records = state.rows("records")

@@ -35,8 +35,8 @@ def live(broker: Broker) -> KafkaSource:
 
 
 def origin(capture: Path) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((capture / "_origin.json").read_text())
-    return said
+    output: dict[str, Any] = json.loads((capture / "_origin.json").read_text())
+    return output
 
 
 def commit(broker: Broker, group: str) -> None:
@@ -132,11 +132,11 @@ def test_what_a_capture_says_of_its_origin(
     write_capture(live(broker), spark, str(first))
     write_capture(source(first), spark, str(copy))
     for path in (first, copy):
-        said = origin(path)
-        assert said["format"] == 1
-        assert said["topic"] == OFFSETS_TOPIC
-        assert said["cluster_id"] == broker.cluster_id
-        assert said["topic_id"] == live(broker).identity().topic_id
+        output = origin(path)
+        assert output["format"] == 1
+        assert output["topic"] == OFFSETS_TOPIC
+        assert output["cluster_id"] == broker.cluster_id
+        assert output["topic_id"] == live(broker).identity().topic_id
         assert pq.read_table(path).num_rows == spark.read.parquet(str(path)).count() > 100
 
     names = ("anonymous", "anonymous-again", "of-a-file", "of-a-file-again")

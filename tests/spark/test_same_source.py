@@ -90,8 +90,8 @@ def test_two_real_topics_without_ids(lake: LakeTables, first: Path, second: Path
             for row in pq.read_table(capture).to_pylist()
             if (row["partition"], row["offset"]) == (partition, offset)
         ]
-        told = message.split(side)[1].removesuffix(".").split(",")[0]
-        group, time = told.removeprefix("of group ").split(" from ")
+        reported = message.split(side)[1].removesuffix(".").split(",")[0]
+        group, time = reported.removeprefix("of group ").split(" from ")
         assert group.encode() in there["key"]
         assert time == there["timestamp"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

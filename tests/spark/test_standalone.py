@@ -94,8 +94,8 @@ def submit(
         environment=environment,
     )
     # Standard output has both of the driver's Python, standard error that of its JVM.
-    said = (done.stdout, done.stderr, cluster.said_by_executors())
-    assert done.returncode == 0, "\n".join(text[-6000:] for text in said)
+    output = (done.stdout, done.stderr, cluster.said_by_executors())
+    assert done.returncode == 0, "\n".join(text[-6000:] for text in output)
     storage_options = s3.storage_options if s3 else {}
     return {table: rows_of_files(f"{lake}/{table}", storage_options) for table in TABLES_OF_RECORDS}
 

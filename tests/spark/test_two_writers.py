@@ -65,15 +65,15 @@ def during(step: str, act: Callable[[], None]) -> Callable[[str], None]:
 def test_a_second_run_leaves_and_the_first_one_ends_well(
     lake: LakeTables, capture_lake: LakeTables, step: str
 ) -> None:
-    said: list[str] = []
+    output: list[str] = []
 
     def second() -> None:
         with pytest.raises(LakeError, match="Another run is writing to the lake") as refused:
             run_ingest(source(CAPTURE), reopened(lake))
-        said.append(refused.value.message)
+        output.append(refused.value.message)
 
     run_ingest(source(CAPTURE), lake, during(step, second), then_replay=True)
-    assert said
+    assert output
     assert_same_rows(lake, capture_lake)
 
 

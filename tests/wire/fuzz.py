@@ -55,8 +55,8 @@ FEW = 200
 class Difference(AssertionError):
     """Two results that should be equal differ; the record, if it is known."""
 
-    def __init__(self, said: str, pair: Pair | None = None) -> None:
-        super().__init__(said)
+    def __init__(self, output: str, pair: Pair | None = None) -> None:
+        super().__init__(output)
         self.pair = pair
 
 

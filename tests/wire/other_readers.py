@@ -95,8 +95,8 @@ def _check_explained(
     if value is not None:
         of_value = explain_value(dialect, key, value).fault
         fault = fault or of_value
-    said = (Reason.NONE, 0) if fault is None else (fault.reason, fault.at)
-    assert said == (reason, at), f"explain says {said}, the decoder {(reason, at, in_key)}"
+    output = (Reason.NONE, 0) if fault is None else (fault.reason, fault.at)
+    assert output == (reason, at), f"explain says {output}, the decoder {(reason, at, in_key)}"
 
 
 def _check_embedded(dialect: DecodePlan, blobs: list[bytes]) -> None:

@@ -138,8 +138,8 @@ def assert_codecs_agree(pairs: Sequence[Pair], folder: str = "shipped") -> list[
         right = by_scalar(pair, folder)
         if row != right:
             both = ((name, getattr(row, name), getattr(right, name)) for name in Row._fields)
-            said = [(name, ours, theirs) for name, ours, theirs in both if ours != theirs]
-            raise AssertionError(f"{said} {tuple(half and half.hex() for half in pair)}")
+            output = [(name, ours, theirs) for name, ours, theirs in both if ours != theirs]
+            raise AssertionError(f"{output} {tuple(half and half.hex() for half in pair)}")
     return rows
 
 

@@ -58,15 +58,15 @@ def test_a_classic_groups_metadata(
     record = records()[2]
     encoded = scalar_writer.encode_value(record, 3, value)
     found = columns_of(scalar_writer.encode_key(record, {"group": "g"}), encoded, "group_metadata")
-    (said,) = found["members"]
-    assert said["metadata_kind"] == kind
-    assert (said["subscription"], said["assignment"]) == (subscription, assignment)
-    assert (said["consumer_subscription"] is not None) == is_read
+    (output,) = found["members"]
+    assert output["metadata_kind"] == kind
+    assert (output["subscription"], output["assignment"]) == (subscription, assignment)
+    assert (output["consumer_subscription"] is not None) == is_read
     if is_read:
-        assert said["consumer_subscription"]["topics"] == ["orders"]
-        assert said["consumer_subscription"]["user_data"] == b"own"
+        assert output["consumer_subscription"]["topics"] == ["orders"]
+        assert output["consumer_subscription"]["user_data"] == b"own"
     if is_read and assignment:
-        given = said["consumer_assignment"]["assigned_partitions"]
+        given = output["consumer_assignment"]["assigned_partitions"]
         assert given == [{"topic": "orders", "partitions": [1, 2]}]
 
 

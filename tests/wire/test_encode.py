@@ -242,9 +242,9 @@ def test_lengths_around_the_steps_of_a_varint(sizes: list[int]) -> None:
         (19, 0, {"user_endpoint": [{"port": -1}]}, "more than 16 bits"),
     ],
 )
-def test_refusals(key_type: int, version: int, columns: dict[str, Any], said: str) -> None:
+def test_refusals(key_type: int, version: int, columns: dict[str, Any], output: str) -> None:
     arrays = {name: pa.array(values) for name, values in columns.items()}
-    with pytest.raises(EncodeError, match=said):
+    with pytest.raises(EncodeError, match=output):
         encode_values(plan().records[key_type], version, arrays)
 
 

@@ -56,18 +56,18 @@ def test_faults_are_those_of_the_scalar_codec(record: Record) -> None:
         for key, value in pairs:
             for raw in (value, damaged(rng, value, values[0])) if value else ():
                 agrees(key, raw)
-            said = explain_key(PLAN, key)
-            assert said.fault is None
-            assert covered(said, key)
+            output = explain_key(PLAN, key)
+            assert output.fault is None
+            assert covered(output, key)
 
 
 def agrees(key: bytes, raw: bytes) -> None:
-    said = explain_value(PLAN, key, raw)
+    output = explain_value(PLAN, key, raw)
     expected = scalar.decode(key, raw).error
     if expected is None:
-        assert said.fault is None, raw.hex()
-        assert covered(said, raw), raw.hex()
+        assert output.fault is None, raw.hex()
+        assert covered(output, raw), raw.hex()
     else:
-        assert said.fault is not None, raw.hex()
-        found = (said.fault.reason.text, said.fault.at)
+        assert output.fault is not None, raw.hex()
+        found = (output.fault.reason.text, output.fault.at)
         assert found == (expected.reason, expected.position), raw.hex()

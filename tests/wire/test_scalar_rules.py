@@ -223,8 +223,8 @@ def test_the_key_of_a_bad_value_is_still_known() -> None:
         (2, 0, {"members": [{"memberId": None}]}, "memberId can't be null"),
     ],
 )
-def test_refusals(key_type: int, version: int, value: Plain, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_refusals(key_type: int, version: int, value: Plain, output: str) -> None:
+    with pytest.raises(ValueError, match=output):
         scalar_writer.encode_value(records()[key_type], version, value)
 
 

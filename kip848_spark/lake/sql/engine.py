@@ -180,17 +180,17 @@ class DuckDBEngine:
 
     def _error(self, cause: duckdb.Error, statement: Statement) -> Exception:
         """The error for DuckDB's ``cause``."""
-        said = str(cause).splitlines()[0]  # the lines that follow repeat the query
-        if found := _FAILED.search(said):
+        message = str(cause).splitlines()[0]  # the lines that follow repeat the query
+        if found := _FAILED.search(message):
             return UsageError(f"The query fails: {found[1]}.")
-        if found := _UNTRANSLATED.search(said):
+        if found := _UNTRANSLATED.search(message):
             return NotTranslatable(found[1])
         assert statement.tree is not None
         if isinstance(cause, duckdb.BinderException) and (
-            error := unknown_column(said, statement.tree, self._open)
+            error := unknown_column(message, statement.tree, self._open)
         ):
             return error
-        return NotTranslatable(f"this query ({said})")
+        return NotTranslatable(f"this query ({message})")
 
 
 def describe(schema: pa.Schema) -> list[dict[str, Any]]:

@@ -53,13 +53,15 @@ def unknown_table(name: str, others: set[str] | None = None, where: str = "") ->
     )
 
 
-def unknown_column(said: str, tree: exp.Expr, tables: Mapping[str, pa.Schema]) -> UsageError | None:
+def unknown_column(
+    message: str, tree: exp.Expr, tables: Mapping[str, pa.Schema]
+) -> UsageError | None:
     """The error for DuckDB's message ``said`` if it is about a name that the query's tables do not
     have; None if it is about anything else. Raises NotTranslatable if the name may exist in Spark.
     """
-    if found := _TABLE.search(said):
+    if found := _TABLE.search(message):
         return _unknown_qualifier(found["name"], tree)
-    name = next((m["name"] for pattern in _COLUMN if (m := pattern.search(said))), None)
+    name = next((m["name"] for pattern in _COLUMN if (m := pattern.search(message))), None)
     if name is None:
         return None
     known = known_columns(tree, tables)

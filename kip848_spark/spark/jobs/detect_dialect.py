@@ -43,12 +43,12 @@ def detect_dialect(
     if dialect == AUTO and before is not None:
         return DialectChoice(before, "this lake was read by it before")
     key_type = F.conv(F.hex(F.substring("key", 1, 2)), 16, 10).cast("int")
-    telling = (
+    distinctive = (
         source.read(spark, ranges)
         .where(key_type.isin(list(DISTINCTIVE_KEY_TYPES)) & F.col("value").isNotNull())
         .select("key", "value")
     )
-    counts = map_in_arrow(telling, _count_by_variant(plans), TALLY)
+    counts = map_in_arrow(distinctive, _count_by_variant(plans), TALLY)
     rows = counts.groupBy("variant").agg(F.sum("records"), F.sum("read")).collect()
     total = max((row[1] for row in rows), default=0)
     return choose_dialect({row[0]: row[2] for row in rows} or dict.fromkeys(plans, 0), total)

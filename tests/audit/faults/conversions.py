@@ -134,13 +134,13 @@ def upgrade_without_classic_tombstone(log: Log, rng: random.Random) -> Injection
 def downgrade_loses_a_partition(log: Log, rng: random.Random) -> Injection:
     """A member is told less than its target was."""
     at, member = pick(rng, [(i, m) for i in _downgrades(log) for m in value_at(log, i)["members"]])
-    told = read_assignment(assignment_bytes(member["assignment"]))
-    rows = [(topic, numbers) for topic, numbers in told.partitions if numbers]
+    reported = read_assignment(assignment_bytes(member["assignment"]))
+    rows = [(topic, numbers) for topic, numbers in reported.partitions if numbers]
     if not rows:
         raise NoPlaceError
     short = pick(rng, rows)
-    left = tuple((t, n[1:] if (t, n) == short else n) for t, n in told.partitions)
-    _tell(member, replace(told, partitions=left))
+    left = tuple((t, n[1:] if (t, n) == short else n) for t, n in reported.partitions)
+    _tell(member, replace(reported, partitions=left))
     return injection_at(log, at)
 
 
@@ -148,12 +148,12 @@ def downgrade_loses_a_partition(log: Log, rng: random.Random) -> Injection:
 def downgrade_gains_a_partition(log: Log, rng: random.Random) -> Injection:
     """A member is told more than its target was."""
     at, member = pick(rng, [(i, m) for i in _downgrades(log) for m in value_at(log, i)["members"]])
-    told = read_assignment(assignment_bytes(member["assignment"]))
-    if not told.partitions:
+    reported = read_assignment(assignment_bytes(member["assignment"]))
+    if not reported.partitions:
         raise NoPlaceError
-    (topic, numbers), *others = told.partitions
+    (topic, numbers), *others = reported.partitions
     more = ((topic, (*numbers, rng.randint(50, 90))), *others)
-    _tell(member, replace(told, partitions=more))
+    _tell(member, replace(reported, partitions=more))
     return injection_at(log, at)
 
 
