@@ -27,6 +27,7 @@ from kip848_spark.cli import (
     readiness,
     rebalances,
     repair,
+    report,
     simulate,
     sql,
 )
@@ -44,8 +45,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verbs in (
-    audit, findings, demo, jobs, groups, history, rebalances, explain, hygiene, readiness, sql,
-    dump_capture, decode, coordinate, repair, simulate, environment,
+    audit, findings, demo, jobs, groups, history, rebalances, explain, hygiene, readiness, report,
+    sql, dump_capture, decode, coordinate, repair, simulate, environment,
 ):  # fmt: skip
     verbs.register(app)
 
