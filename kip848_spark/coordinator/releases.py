@@ -42,6 +42,10 @@ class Release:
     """
     clearing_regex_bumps: bool = True
     """Removing a regular expression bumps the epoch at once (from 4.1)."""
+    regex_refresh_interval: bool = True
+    """Expressions are resolved again once the last resolution is older than the refresh interval
+    (from 4.1, KAFKA-18961).
+    """
     short_group_names: bool = True
     """Expressions may name a group with ``(?<name>`` (from 4.1, with RE2J 1.8)."""
     join_is_never_fenced: bool = True
@@ -103,6 +107,7 @@ _40 = replace(
     clearing_regex_bumps=False,
     short_group_names=False,
     offset_topic_ids=False,
+    regex_refresh_interval=False,
     legacy_offset_key_any_version=True,
 )
 _KIP = replace(

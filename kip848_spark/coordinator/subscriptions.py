@@ -23,8 +23,8 @@ from kip848_spark.coordinator.re2 import compile_re2
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.shard import Shard
 
-_MIN_REFRESH_MS = 10_000
-"""A group's expressions are resolved at most once per ten seconds."""
+MIN_REFRESH_MS = 10_000
+"""A group's expressions are resolved again only after more than ten seconds."""
 
 
 class RegexChange(Enum):
@@ -116,14 +116,15 @@ def maybe_resolve(
     if not requested or shard.timers.scheduled(key) or not group.regex_counts:
         return
     last = max((found.timestamp for found in resolved.values()), default=None)
-    if last is not None and shard.now < last + _MIN_REFRESH_MS:
+    if last is not None and shard.now <= last + MIN_REFRESH_MS:
         return
     version = max((found.version for found in resolved.values()), default=0)
+    outdated = last is not None and shard.now > last + interval
     interval = shard.config.number(REGEX_REFRESH)
     if (
         len(group.regex_counts) != len(resolved)
         or version < shard.topics.version_with_new_topics
-        or (last is not None and shard.now >= last + interval)
+        or (outdated and shard.release.regex_refresh_interval)
     ):
         regexes = list(group.regex_counts)
         shard.schedule(key, 0, lambda: _resolve(shard, group_id, regexes))

@@ -34,6 +34,7 @@ BROKERS: dict[str, dict[str, str]] = {
         "offsets.retention.check.interval.ms": "2000",
         "broker.rack": "here",
         "group.initial.rebalance.delay.ms": "1000",
+        "group.consumer.regex.refresh.interval.ms": "10000",
     },
 }
 """Settings that differ from the usual broker, by the kind of broker that conversations request."""

@@ -234,3 +234,19 @@ def topic_changes(conversation: Conversation, change: str, both: bool) -> None:
         b.acknowledge()
         a.acknowledge()
     conversation.describe()
+
+
+@scripted("small")
+def expressions_grow_old(conversation: Conversation) -> Pauses:
+    """From 4.1 on, a heartbeat has expressions resolved again after the refresh interval, which is
+    ten seconds on this broker.
+    """
+    conversation.topic("a1", 1)
+    a = conversation.consumer("A", regex=f"{conversation.name}-a.*")
+    a.join()
+    yield 0.3
+    for pause in (5, 5.7, 0.3):
+        a.acknowledge()
+        yield pause
+    conversation.describe()
+    a.leave()
