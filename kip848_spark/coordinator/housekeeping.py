@@ -6,7 +6,11 @@ settings survive the deletion of their group.
 
 from __future__ import annotations
 
-from kip848_spark.coordinator.classic import cancel_group_timers, keep_classic_session
+from kip848_spark.coordinator.classic import (
+    cancel_group_timers,
+    keep_classic_session,
+    prepare_rebalance,
+)
 from kip848_spark.coordinator.classic_group import DEAD, EMPTY, STABLE, ClassicGroup
 from kip848_spark.coordinator.config import RETENTION_CHECK, RETENTION_MINUTES
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, MemberState
@@ -15,7 +19,7 @@ from kip848_spark.coordinator.offset_store import CommittedOffset, offset_tombst
 from kip848_spark.coordinator.offsets import subscribes_to
 from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
-from kip848_spark.coordinator.sessions import await_revocation, keep_session
+from kip848_spark.coordinator.sessions import await_revocation, begin_session
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.tombstones import (
     append_classic_group_tombstone,
@@ -166,10 +170,12 @@ def after_loading(shard: Shard, now: int) -> None:
         if isinstance(group, ClassicGroup):
             for classic_member in group.members.values():
                 keep_classic_session(shard, group, classic_member)
+            if len(group.members) > shard.config.number("group.max.size"):
+                prepare_rebalance(shard, group)  # the next generation has only as many members
             continue
         group.metadata_deadline = 0
         for member in group.members.values():
-            keep_session(shard, group, member)
+            begin_session(shard, group, member)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 await_revocation(shard, group, member)
     schedule_expiration_sweep(shard)

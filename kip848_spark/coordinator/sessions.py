@@ -24,6 +24,14 @@ def keep_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
     schedule_fencing(shard, session_key(group.group_id, member.member_id), group, member, timeout)
 
 
+def begin_session(shard: Shard, group: ConsumerGroup, member: Member) -> None:
+    """Start the session of a member that was loaded from the log: with the group's timeout, also
+    for a classic member, whose own timeout counts from its next heartbeat on.
+    """
+    timeout = shard.config.for_group(group.group_id, SESSION)
+    schedule_fencing(shard, session_key(group.group_id, member.member_id), group, member, timeout)
+
+
 def await_revocation(shard: Shard, group: ConsumerGroup, member: Member) -> None:
     """Fence the member if it does not revoke within its rebalance timeout."""
     epoch = member.epoch
