@@ -39,6 +39,7 @@ from kip848_spark.coordinator.membership import (
     replace_member,
 )
 from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.sessions import keep_session, schedule_fencing
 from kip848_spark.coordinator.shard import ApiCall, Client, Shard
 from kip848_spark.coordinator.subscriptions import (
@@ -72,12 +73,14 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
     before, replaced = joining_member(
         shard, group, member_id, instance_id, epoch=epoch, owned={}, classic=True
     )
-    subscription = _subscription(protocols)
+    subscription = _subscription(shard.release, protocols)
     after = _update_member(before, request, subscription, client, protocols)
     change = regex_change(before, after, group)
 
-    downgrades = replaced is not None and may_downgrade(
-        shard, group, {replaced.member_id}, replaced=True
+    # A static member may also change its protocol under its own member id.
+    holder = group.static_member(instance_id)
+    downgrades = holder is not None and may_downgrade(
+        shard, group, {holder.member_id}, replaced=True
     )
     snapshot, resolved, epoch_before = (
         take_snapshot(group, before),
@@ -93,9 +96,10 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
         drop_unused_regex(shard, group, before.regex)
     maybe_resolve(shard, group, resolved, requested=had_regexes)
     names_changed = before.topic_names != after.topic_names
-    bump = names_changed or change is RegexChange.UPDATED_AND_RESOLVED
+    # A classic member has no expression; that it clears one bumps the epoch in 4.0 as well.
+    bump = names_changed or change is not RegexChange.NONE
     owned = _owned(shard, subscription)
-    if downgrades and replaced is not None:
+    if downgrades and holder is not None:
         if bump or shard.now >= group.metadata_deadline:
             refresh_metadata(shard, group, bump=bump)
         stale = group.target_epoch < group.epoch
@@ -106,7 +110,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
             )
         group.epoch = epoch_before
         member_order = [
-            member_id if other == replaced.member_id else other for other in snapshot.member_order
+            member_id if other == holder.member_id else other for other in snapshot.member_order
         ]
         downgrade(shard, group, set(), joiner=member, member_order=member_order, rebalance=stale)
     else:
@@ -117,7 +121,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
             owned,
             snapshot,
             bump=bump,
-            subscription_changed=names_changed or change is not RegexChange.NONE,
+            subscription_changed=bump,
         )
         shard.timers.cancel(join_key(group.group_id, member_id))
         keep_session(shard, group, member)
@@ -150,11 +154,11 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str | None, names: set
         raise GroupError("INCONSISTENT_GROUP_PROTOCOL", "no protocol is common to all members")
 
 
-def _subscription(protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
+def _subscription(release: Release, protocols: tuple[tuple[str, bytes], ...]) -> Subscription:
     try:
         return read_subscription(protocols[0][1])
     except ValueError as bad:
-        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"malformed subscription: {bad}") from None
+        raise GroupError(release.malformed_subscription, f"malformed subscription: {bad}") from None
 
 
 def _update_member(

@@ -64,10 +64,7 @@ class _Reader:
         return self.data[self.at - length : self.at]
 
     def text(self) -> str:
-        try:
-            return self.take(self.number("h")).decode()
-        except UnicodeDecodeError:
-            raise MalformedMetadataError(f"invalid UTF-8 before byte {self.at}") from None
+        return self.take(self.number("h")).decode(errors="replace")  # as Java does
 
     def count(self) -> int:
         count = self.number("i")
@@ -100,7 +97,7 @@ def read_subscription(data: bytes) -> Subscription:
     rack_id = None
     if version >= 3:
         length = reader.number("h")
-        rack_id = None if length < 0 else reader.take(length).decode()
+        rack_id = None if length < 0 else reader.take(length).decode(errors="replace")
     return Subscription(version, topics, user_data, owned, generation, rack_id)
 
 

@@ -48,6 +48,8 @@ class Release:
     """
     short_group_names: bool = True
     """Expressions may name a group with ``(?<name>`` (from 4.1, with RE2J 1.8)."""
+    malformed_subscription: str = "UNKNOWN_SERVER_ERROR"
+    """How a consumer group refuses a JoinGroup whose subscription cannot be read (until 4.3.1)."""
     join_is_never_fenced: bool = True
     """Epoch 0 passes the epoch check of an existing member (from 4.2)."""
     partition_epochs: bool = False
@@ -105,9 +107,9 @@ _40 = replace(
     partition_metadata_record=True,
     metadata_hash=False,
     clearing_regex_bumps=False,
+    regex_refresh_interval=False,
     short_group_names=False,
     offset_topic_ids=False,
-    regex_refresh_interval=False,
     legacy_offset_key_any_version=True,
 )
 _KIP = replace(
