@@ -60,6 +60,7 @@ def join(shard: Shard, call: ApiCall) -> None:
     member_id = request.get("memberId") or ""
     if existing is None or isinstance(existing, ConsumerGroup):
         if member_id:
+            shard.forget_group(group_id)
             raise GroupError("UNKNOWN_MEMBER_ID", f"group {group_id!r} has no members")
         if isinstance(existing, ConsumerGroup):
             append_consumer_group_tombstones(shard, existing)

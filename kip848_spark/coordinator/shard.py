@@ -19,7 +19,7 @@ from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.metrics import Metrics
-from kip848_spark.coordinator.partition_state import PartitionState
+from kip848_spark.coordinator.partition_state import AnyGroup, PartitionState
 from kip848_spark.coordinator.records import Json, Record
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
@@ -65,15 +65,15 @@ class Shard(PartitionState):
         self.log_end = 0
         self.output = Output()
         self.answering = True
+        self._forgotten: dict[str, AnyGroup] = {}
         self._random = random.Random(seed)
 
     # The log
 
     def append(self, record: Record) -> None:
         """Write a record and apply it to the state."""
-        self.output.records.append(record)
-        replay(self, record, self.log_end)
-        self.log_end += 1
+        self.append_only(record)
+        replay(self, record, self.log_end - 1)
 
     def append_only(self, record: Record) -> None:
         """Write a record whose effect is in the state already (classic groups change in
@@ -81,6 +81,8 @@ class Shard(PartitionState):
         """
         self.output.records.append(record)
         self.log_end += 1
+        if self._forgotten:
+            self._forgotten.clear()
 
     def answer(self, ticket: Ticket | None, response: Json) -> None:
         """Send a response, possibly long after its request."""
@@ -133,6 +135,20 @@ class Shard(PartitionState):
         group = ClassicGroup(group_id, state=EMPTY, state_since=self.now)
         self.groups[group_id] = group
         return group
+
+    def forget_group(self, group_id: str) -> None:
+        """Remove an empty group from memory without a record, as a broker does when an unknown
+        classic member wants to join it (4.0.2, 4.3.1).
+        """
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            self._forgotten[group_id] = group
+
+    def readable_groups(self) -> Mapping[str, AnyGroup]:
+        """The groups that a read-only request sees: those of the state that was written last. So
+        a group that was forgotten without a record is there until the next record of any group.
+        """
+        return {**self.groups, **self._forgotten} if self._forgotten else self.groups
 
     # Time
 

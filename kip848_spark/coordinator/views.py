@@ -25,7 +25,7 @@ def list_groups(shard: Shard, request: Json) -> Json:
     states = {state.lower() for state in request.get("statesFilter") or ()}
     types = {kind.lower() for kind in request.get("typesFilter") or ()}
     rows = []
-    for group in shard.groups.values():
+    for group in shard.readable_groups().values():
         if states and group.state.lower() not in states:
             continue
         if types and group.type not in types:
@@ -48,7 +48,7 @@ def describe_groups(shard: Shard, request: Json, version: int) -> Json:
     """Classic groups; any other group is reported as dead."""
     rows = []
     for group_id in request.get("groups") or ():
-        group = shard.groups.get(group_id)
+        group = shard.readable_groups().get(group_id)
         if isinstance(group, ClassicGroup):
             rows.append(_classic(group))
         else:
@@ -98,7 +98,7 @@ def describe_consumer_groups(shard: Shard, request: Json) -> Json:
     """ConsumerGroupDescribe: epochs, and current and target assignment of each member."""
     rows = []
     for group_id in request.get("groupIds") or ():
-        group = shard.groups.get(group_id)
+        group = shard.readable_groups().get(group_id)
         row: Json = {
             "errorCode": "NONE",
             "errorMessage": None,
