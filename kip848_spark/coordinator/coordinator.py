@@ -14,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kip848_spark.coordinator import classic_join, classic_sync, housekeeping, offsets, views
+from kip848_spark.coordinator import (
+    classic_join,
+    classic_sync,
+    housekeeping,
+    offset_fetch,
+    offsets,
+    views,
+)
 from kip848_spark.coordinator.classic import join_response, sync_response
 from kip848_spark.coordinator.client_assignors import install_assignment, prepare_assignment
 from kip848_spark.coordinator.config import BrokerConfig
@@ -284,7 +291,9 @@ _APIS: dict[str, Api] = {
         5,
     ),
     "EndTxn": Api(lambda shard, call: offsets.end_transaction(shard, call.request), _refused),
-    "OffsetFetch": Api(lambda shard, call: offsets.fetch(shard, call.request), _refused, 10),
+    "OffsetFetch": Api(
+        lambda shard, call: offset_fetch.fetch(shard, call.request, call.version), _refused, 10
+    ),
     "OffsetDelete": Api(
         lambda shard, call: offsets.delete_offsets(shard, call.request),
         lambda request, bad: _refused(request, bad) | {"topics": []},

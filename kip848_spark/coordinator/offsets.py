@@ -1,6 +1,6 @@
-"""Offset requests: commit, transactional commit, fetch, and deletion (docs/kafka-facts.md#offsets).
+"""Offset requests: commit, transactional commit and deletion (docs/kafka-facts.md#offsets).
 
-KIP-848 "OffsetCommit API" and "OffsetFetch API": the member's epoch is checked. STALE_MEMBER_EPOCH
+KIP-848 "OffsetCommit API": the member's epoch is checked. STALE_MEMBER_EPOCH
 tells the client to retry after its next heartbeat.
 """
 
@@ -35,7 +35,6 @@ from kip848_spark.coordinator.shard import Shard
 
 _MEMBER_EPOCH_FROM = 9
 """The OffsetCommit version that introduced member epochs and GROUP_ID_NOT_FOUND."""
-_NO_OFFSET = -1
 
 
 def commit(shard: Shard, request: Json, version: int) -> Json:
@@ -53,11 +52,11 @@ def _commit_existing(shard: Shard, request: Json, handle: Callable[[Json], list[
     known: list[Json] = []
     rows: list[Json] = []
     for row in requested:
-        topic, missing = _find_topic(shard, row)
+        topic, missing = find_topic(shard, row)
         existing: list[Json] = []
         missing_parts: list[Json] = []
         for part in row.get("partitions") or ():
-            found = topic is not None and part["partitionIndex"] < topic.partitions
+            found = topic is not None and 0 <= part["partitionIndex"] < topic.partitions
             (existing if found else missing_parts).append(part)
         if missing_parts or topic is None:
             code = missing if topic is None else "UNKNOWN_TOPIC_OR_PARTITION"
@@ -170,10 +169,13 @@ def _check_commit(
         return None
     if epoch < member.epoch and group.release.partition_epochs:
         return member
-    raise _epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
+    raise epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
 
 
-def _epoch_error(member: Member, message: str) -> GroupError:
+def epoch_error(member: Member, message: str) -> GroupError:
+    """The error for a wrong epoch: ILLEGAL_GENERATION for a classic member, else
+    STALE_MEMBER_EPOCH.
+    """
     classic = member.classic is not None
     return GroupError("ILLEGAL_GENERATION" if classic else "STALE_MEMBER_EPOCH", message)
 
@@ -210,9 +212,9 @@ def _check_partition(member: Member | None, epoch: int, topic_id: str, number: i
     if gained is None:
         gained = member.pending.get(topic_id, {}).get(number)
     if gained is None:
-        raise _epoch_error(member, f"the member does not own {topic_id}-{number}")
+        raise epoch_error(member, f"the member does not own {topic_id}-{number}")
     if epoch < gained:
-        raise _epoch_error(member, f"epoch {epoch} is older than the assignment's {gained}")
+        raise epoch_error(member, f"epoch {epoch} is older than the assignment's {gained}")
 
 
 def _write(
@@ -223,7 +225,7 @@ def _write(
     rows: list[Json] = []
     written: list[tuple[TopicPartition, CommittedOffset]] = []
     for requested in request.get("topics") or ():
-        topic = _find_topic(shard, requested)[0]
+        topic = find_topic(shard, requested)[0]
         row: Json = _row(requested, "NONE") | {"partitions": []}
         rows.append(row)
         for part in requested.get("partitions") or ():
@@ -254,92 +256,14 @@ def _write(
     return rows
 
 
-def _find_topic(shard: Shard, requested: Json) -> tuple[Any, str]:
+def find_topic(shard: Shard, requested: Json) -> tuple[Any, str]:
+    """The topic that a request names by id or by name (``None`` if there is none), and the error
+    for a topic that does not exist.
+    """
     topic_id = requested.get("topicId")
     if topic_id is not None:
         return shard.topics.with_id(topic_id), "UNKNOWN_TOPIC_ID"
     return shard.topics.named(requested.get("name") or ""), "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-# Fetch
-
-
-def fetch(shard: Shard, request: Json) -> Json:
-    """OffsetFetch for any number of groups; without topics it returns all of them."""
-    stable = bool(request.get("requireStable", False))
-    requested = request.get("groups")
-    if requested is None:
-        requested = [{"groupId": request["groupId"], "topics": request.get("topics")}]
-    return {
-        "throttleTimeMs": 0,
-        "groups": [_fetch_group(shard, group, stable) for group in requested],
-    }
-
-
-def _fetch_group(shard: Shard, request: Json, stable: bool) -> Json:
-    group_id = request["groupId"]
-    group = shard.groups.get(group_id)
-    try:
-        if isinstance(group, ConsumerGroup):
-            _check_fetch(group, request)
-    except GroupError as bad:
-        return {"groupId": group_id, "topics": [], "errorCode": bad.code}
-    topics = request.get("topics")
-    if topics is None:
-        partitions: dict[str, list[int]] = {}
-        for name, number in shard.offsets.walk(group_id):
-            partitions.setdefault(name, []).append(number)
-        topics = [{"name": name, "partitionIndexes": partitions[name]} for name in partitions]
-    rows, unknown = [], []
-    for requested in topics:
-        name = requested.get("name") or ""
-        row: Json = {key: requested[key] for key in ("name", "topicId") if key in requested}
-        if "topicId" in requested:
-            topic, missing = _find_topic(shard, requested)
-            if topic is None:
-                parts = [_empty_row(number, missing) for number in requested["partitionIndexes"]]
-                unknown.append({**row, "partitions": parts})
-                continue
-            name = topic.name
-        parts = [
-            _fetch_row(shard, group_id, (name, n), stable) for n in requested["partitionIndexes"]
-        ]
-        rows.append({**row, "partitions": parts})
-    return {"groupId": group_id, "topics": rows + unknown, "errorCode": "NONE"}
-
-
-def _check_fetch(group: ConsumerGroup, request: Json) -> None:
-    member_id, epoch = request.get("memberId"), request.get("memberEpoch", -1)
-    if member_id is None and epoch < 0:
-        return
-    member = group.member(member_id or "")
-    if epoch != member.epoch:
-        raise _epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
-
-
-def _fetch_row(shard: Shard, group_id: str, partition: TopicPartition, stable: bool) -> Json:
-    offset = shard.offsets.group(group_id).get(partition)
-    if stable and shard.offsets.is_pending(group_id, partition):
-        return _empty_row(partition[1], "UNSTABLE_OFFSET_COMMIT")
-    if offset is None:
-        return _empty_row(partition[1], "NONE")
-    return {
-        "partitionIndex": partition[1],
-        "committedOffset": offset.offset,
-        "committedLeaderEpoch": offset.leader_epoch,
-        "metadata": offset.metadata,
-        "errorCode": "NONE",
-    }
-
-
-def _empty_row(number: int, code: str) -> Json:
-    return {
-        "partitionIndex": number,
-        "committedOffset": _NO_OFFSET,
-        "committedLeaderEpoch": -1,
-        "metadata": "",
-        "errorCode": code,
-    }
 
 
 # Deletion by an administrator

@@ -247,3 +247,32 @@ def fetch_of_all_partitions(conversation: Conversation, member: str, stable: boo
     conversation.send("A", "OffsetFetch", groups=[group], requireStable=stable)
     one.end(committed=True)
     conversation.send("A", "OffsetFetch", groups=[group], requireStable=stable)
+
+
+@scripted()
+def commit_to_a_partition_below_zero(conversation: Conversation) -> None:
+    conversation.shared_topic("foo", 6)
+    a = conversation.consumer("A", "foo", member_id="")
+    a.commit("foo", -1, 5, generationIdOrMemberEpoch=-1)
+    one = conversation.transaction()
+    one.begin()
+    one.commit("foo", -1, 9)
+    one.end(committed=True)
+    conversation.describe()
+
+
+@scripted(deleted=[True, False])
+def fetch_of_all_topics_by_id(conversation: Conversation, deleted: bool) -> None:
+    """OffsetFetch version 10, which is available since 4.2, answers with topic ids."""
+    if conversation.comparison.broker.version < "4.2":
+        return
+    conversation.topic("foo", 2)
+    conversation.shared_topic("bar", 2)
+    a = conversation.consumer("A", "bar")
+    a.join()
+    for topic in ("foo", "bar"):
+        a.commit(topic, 1, 5)
+    if deleted:
+        conversation.delete_topic("foo")
+    group = {"groupId": conversation.group, "memberId": None, "memberEpoch": -1, "topics": None}
+    conversation.send("A", "OffsetFetch", version=10, groups=[group], requireStable=False)
