@@ -263,7 +263,6 @@ def complete_rebalance(shard: Shard, group: ClassicGroup) -> None:
         )  # only static members that did not rejoin are left: wait for them
         return
     group.next_generation(shard.now)
-    shard.metrics.mark("group-completed-rebalance", shard.now)
     if group.state == EMPTY:
         shard.append_only(group.to_record({}))
         return

@@ -101,6 +101,7 @@ def _install(shard: Shard, group: ClassicGroup, request: Json) -> None:
         if complete_sync(shard, member, _sync_success(group, member.assignment)):
             keep_classic_session(shard, group, member)
     group.enter(STABLE, shard.now)
+    shard.metrics.mark("group-completed-rebalance", shard.now)
 
 
 def _sync_success(group: ClassicGroup, assignment: bytes) -> Json:

@@ -93,7 +93,6 @@ def bump_after_removal(shard: Shard, group: ConsumerGroup) -> None:
     else:
         metadata_hash = shard.topics.hash_of(group.topic_names())
     shard.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    shard.metrics.mark("consumer-group-rebalance", shard.now)
 
 
 # Resolution of regular expressions: asynchronous in a broker, a timer due now here
@@ -119,8 +118,8 @@ def maybe_resolve(
     if last is not None and shard.now <= last + MIN_REFRESH_MS:
         return
     version = max((found.version for found in resolved.values()), default=0)
-    outdated = last is not None and shard.now > last + interval
     interval = shard.config.number(REGEX_REFRESH)
+    outdated = last is not None and shard.now > last + interval
     if (
         len(group.regex_counts) != len(resolved)
         or version < shard.topics.version_with_new_topics

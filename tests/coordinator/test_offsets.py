@@ -127,3 +127,58 @@ def test_deleting_a_topic_deletes_its_offsets() -> None:
 def test_oversized_metadata_is_refused_per_partition() -> None:
     broker = Broker(**{"offset.metadata.max.bytes": "0"})
     assert broker.commit(0, 5) == "OFFSET_METADATA_TOO_LARGE"
+
+
+def test_offset_of_another_topic_of_the_same_name_is_not_fetched_by_id() -> None:
+    """The record has the id of a topic that was deleted and created again."""
+    broker = Broker()
+    assert broker.commit(0, 5) == "NONE"
+    record = dict(_record(broker), topicId="b3RoZXIAAAAAAAAAAAAAAA")
+    key = {"type": "1", "data": {"group": "g", "topic": "foo", "partition": 0}}
+    broker.coordinator.replay({"key": key, "value": {"version": "4", "data": record}})
+    assert broker.fetched(0) == (5, "NONE")
+    topics = [{"topicId": FOO, "partitionIndexes": [0]}]
+    answer = broker.send("OffsetFetch", groups=[{"groupId": "g", "topics": topics}])
+    part = answer["groups"][0]["topics"][0]["partitions"][0]
+    assert (part["committedOffset"], part["errorCode"]) == (-1, "NONE")
+
+
+def _record(broker: Broker) -> dict[str, Any]:
+    offset = broker.coordinator.shard.offsets.group("g")["foo", 0]
+    return {
+        "offset": offset.offset,
+        "leaderEpoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "commitTimestamp": offset.commit_timestamp,
+    }
+
+
+def test_a_member_that_leaves_does_not_count_as_a_rebalance() -> None:
+    broker = Broker()
+    who = {"memberId": "A"}
+    broker.send(
+        "ConsumerGroupHeartbeat",
+        memberEpoch=0,
+        rebalanceTimeoutMs=1_000,
+        subscribedTopicNames=["foo"],
+        topicPartitions=[],
+        **who,
+    )
+    broker.send("ConsumerGroupHeartbeat", memberEpoch=-1, **who)
+    assert broker.coordinator.metrics()["consumer-group-rebalance-count"] == 1
+
+
+def test_a_classic_rebalance_is_complete_when_the_leader_has_synced() -> None:
+    broker = Broker(**{"group.initial.rebalance.delay.ms": "0"})
+    protocols = [{"name": "range", "metadata": "AAAAAAABAANmb2//////"}]
+    join = {
+        "sessionTimeoutMs": 30_000,
+        "rebalanceTimeoutMs": 30_000,
+        "protocolType": "consumer",
+        "protocols": protocols,
+    }
+    member = str(broker.send("JoinGroup", memberId="", **join)["memberId"])
+    assert broker.send("JoinGroup", memberId=member, **join)["generationId"] == 1
+    assert broker.coordinator.metrics()["group-completed-rebalance-count"] == 0
+    broker.send("SyncGroup", memberId=member, generationId=1, assignments=[])
+    assert broker.coordinator.metrics()["group-completed-rebalance-count"] == 1
