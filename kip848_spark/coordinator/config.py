@@ -167,14 +167,14 @@ class BrokerConfig:
             raise GroupError("INVALID_REQUEST", "the group id is empty")
         own = dict(self._groups.get(group_id, {}))
         for name, value in changes.items():
+            if value is None:
+                own.pop(_GROUP_KEYS.get(name, name), None)
+                continue
             if name not in _GROUP_KEYS or (
                 name == "consumer.assignment.interval.ms" and not self.release.assignment_interval
             ):
                 raise GroupError("INVALID_CONFIG", f"{name!r} is not a group setting")
             broker_name = _GROUP_KEYS[name]
-            if value is None:
-                own.pop(broker_name, None)
-                continue
             try:
                 number = _parse_int(name, value, NUMBERS[broker_name][1])
             except UsageError as bad:

@@ -207,6 +207,14 @@ def _sync(shard: Shard, call: ApiCall) -> None:
     classic_sync.sync(shard, call.request, call.ticket)
 
 
+_SET, _DELETE = 0, 1
+"""Operations of IncrementalAlterConfigs; the others append to a list or subtract from it."""
+
+
+def _operation(config: Json) -> int:
+    return int(config.get("configOperation", _SET))
+
+
 def _alter_configs(shard: Shard, call: ApiCall) -> Json:
     """IncrementalAlterConfigs for resources of type GROUP (32 on the wire, 16 in the KIP)."""
     rows: list[Json] = []
@@ -217,13 +225,17 @@ def _alter_configs(shard: Shard, call: ApiCall) -> Json:
             "resourceType": resource.get("resourceType"),
             "resourceName": resource.get("resourceName"),
         }
+        configs = resource.get("configs") or ()
         changes = {
-            config["name"]: None if config.get("configOperation", 0) == 1 else config.get("value")
-            for config in resource.get("configs") or ()
+            config["name"]: None if _operation(config) == _DELETE else config.get("value")
+            for config in configs
         }
         try:
             if resource.get("resourceType") not in (16, 32, "GROUP"):
                 raise GroupError("INVALID_REQUEST", "only groups have dynamic settings here")
+            for config in configs:
+                if _operation(config) not in (_SET, _DELETE):
+                    raise GroupError("INVALID_CONFIG", f"{config['name']!r} is not a list")
             shard.config.alter_group(resource.get("resourceName") or "", changes)
         except GroupError as bad:
             row |= {"errorCode": bad.code, "errorMessage": bad.message}

@@ -118,6 +118,8 @@ def describe_consumer_groups(shard: Shard, request: Json) -> Json:
                 "assignorName": preferred_assignor(shard, group),
                 "members": [_member(shard, group, m) for m in group.members.values()],
             }
+        elif not group_id:
+            row["errorCode"] = "INVALID_GROUP_ID"
         else:
             row |= {
                 "errorCode": "GROUP_ID_NOT_FOUND",

@@ -39,7 +39,7 @@ def plain(response: Any, like: Any = None) -> Any:
             plain(item, like[0] if isinstance(like, list) and like else None) for item in response
         ]
         if rows and isinstance(rows[0], dict) and {"groupId", "memberId"} & rows[0].keys():
-            rows.sort(key=lambda row: row.get("groupId") or row.get("memberId"))
+            rows.sort(key=lambda row: row.get("groupId") or row.get("memberId") or "")
         return rows
     return response
 

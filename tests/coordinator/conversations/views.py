@@ -70,3 +70,18 @@ def settings(conversation: Conversation, number: int) -> Pauses:
     yield 0.5
     member = conversation.consumer("A", "foo")
     member.join()
+
+
+@scripted()
+def description_of_no_group(conversation: Conversation) -> None:
+    """The empty group id."""
+    for api, field in (("ConsumerGroupDescribe", "groupIds"), ("DescribeGroups", "groups")):
+        conversation.send("x", api, **{field: ["", conversation.group]})
+
+
+@scripted(operation=[1, 2, 3], name=["consumer.session.timeout.ms", "no.such.setting"])
+def setting_is_changed_by(conversation: Conversation, operation: int, name: str) -> None:
+    """Deleted; or appended to and subtracted from, which only lists allow."""
+    config = {"name": name, "configOperation": operation, "value": "45000"}
+    resource = {"resourceType": 32, "resourceName": conversation.group, "configs": [config]}
+    conversation.send("x", "IncrementalAlterConfigs", resources=[resource], validateOnly=False)
