@@ -15,6 +15,7 @@ from rich.table import Table
 from kip848_spark.cli.audit import wrong
 from kip848_spark.cli.display import StepDisplay, out, printable, show_steps
 from kip848_spark.cli.options import ConfigOption, Invocation, LakeOption, VerboseOption
+from kip848_spark.cli.report import show_written, write_after_run
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import UsageError
 from kip848_spark.lake.folders import LocalFolder, require_empty
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kip848_spark.checks.live_comparison import LiveComparison
     from kip848_spark.lake.ledger import Run
     from kip848_spark.local.broker import Broker
+    from kip848_spark.report.files import WrittenReport
 
 Rows = list[dict[str, Any]]
 
@@ -49,13 +51,15 @@ def demo(
     from kip848_spark.local.broker import Broker
     from kip848_spark.local.scenarios import SETTINGS, drive
 
-    folder = locate(lake).folder if lake else Path(tempfile.mkdtemp(prefix="kip848-demo-"))
+    made = None if lake else Path(tempfile.mkdtemp(prefix="kip848-demo-"))
+    folder = made / "lake" if made else locate(lake or "").folder
     if folder is None:
         raise UsageError(
             f"The demo can't write to {lake}: its lake is on this machine.",
             "Name a local folder with --lake.",
         )
     require_empty(LocalFolder(folder), str(folder))
+    page = made / "report.html" if made else folder.with_name(f"{folder.name}-report.html")
     invocation = Invocation.of(config, verbose=verbose, lake=str(folder))
     try:
         with show_steps() as display:
@@ -66,16 +70,19 @@ def demo(
                 display("running consumers of every kind")
                 with drive(broker, lambda title, step: _show_scenario(display, title, step)):
                     result = _analyse(invocation, broker, display)
+                    display("writing the report")
+                    report = _write_report(config, folder, page, broker, kafka)
                     display("stopping the consumers")
                 display("stopping the broker")
     except BaseException:
-        if lake is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if made:
+            shutil.rmtree(made, ignore_errors=True)
         raise
     run, comparison, groups, agreement = result
     _summary(run, comparison, groups, agreement)
     _explain_one(invocation)
     _next_steps(str(folder))
+    show_written(report)
     raise typer.Exit(1 if comparison.differences or wrong(agreement) else 0)
 
 
@@ -111,6 +118,14 @@ def _analyse(
             if MOVING not in comparison.not_compared:
                 break
         return run, comparison, invocation.state().rows("groups"), agreement
+
+
+def _write_report(
+    config: Path | None, lake: Path, page: Path, broker: Broker, release: str
+) -> WrittenReport:
+    """Writes the report, with the settings of the broker while it is running."""
+    asking = Invocation.of(config, lake=str(lake), source=f"kafka:{broker.bootstrap}")
+    return write_after_run(asking, page, release)
 
 
 def _summary(run: Run, comparison: LiveComparison, groups: Rows, agreement: Rows) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,6 +27,7 @@ from kip848_spark.cli.options import (
     TopicOption,
     VerboseOption,
 )
+from kip848_spark.cli.report import ReportOption, show_written, write_after_run
 
 if TYPE_CHECKING:
     from kip848_spark.lake.ledger import RecordCounts
@@ -48,6 +50,7 @@ def run(
     topic: TopicOption = None,
     dialect: DialectOption = None,
     keep_commits_raw: bool | None = KeepOption,
+    report: ReportOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
@@ -55,14 +58,19 @@ def run(
 ) -> None:
     """The nightly job: read new records, update the state tables, and audit the new records.
 
-    The exit code is 1 if the audit finds anything. `kip848 audit` audits all records.
+    The exit code is 1 if the audit finds anything. `kip848 audit` audits all records. --report also
+    writes the page that `kip848 report` writes, and its data beside it.
     """
     invocation = Invocation.of(
         config, kafka_option, verbose,
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    _ingest(invocation, nightly=True, json=json)
+    if report is not None:
+        from kip848_spark.report.files import check_path
+
+        check_path(report)  # at once, and not after the work
+    _ingest(invocation, nightly=True, json=json, report=report)
 
 
 def ingest(
@@ -101,7 +109,7 @@ def replay(
     show_outcome(outcome, invocation.lake_path(), json)
 
 
-def _ingest(invocation: Invocation, nightly: bool, json: bool) -> None:
+def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | None = None) -> None:
     from kip848_spark.spark.jobs.audit import agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_ingest
 
@@ -122,21 +130,32 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool) -> None:
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
-    show_outcome(outcome, invocation.lake_path(), json)
+        written = None
+        if report is not None and outcome.run is not None:
+            display("writing the report")
+            written = write_after_run(invocation, report)
+    page = None if written is None else str(written.page)
+    show_outcome(outcome, invocation.lake_path(), json, report=page)
     if nightly and not json:
         show_agreement(agreement, findings)
         show_live(outcome.live)
+        if written is not None:
+            show_written(written)
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
 
 
-def show_outcome(outcome: RunOutcome, lake: str, json: bool = False) -> None:
-    """Prints the result of a run: its ledger line, and what was not read."""
+def show_outcome(
+    outcome: RunOutcome, lake: str, json: bool = False, report: str | None = None
+) -> None:
+    """Prints the result of a run: its ledger line, and what was not read. ``report`` is the page of
+    the report that was written."""
     run = outcome.run
     if outcome.changed and run is not None and run.counts is not None:
         _warn_of_quarantined(run.counts, lake)
     if json:
-        print_json({"changed": outcome.changed, **(run.row() if run else {})})
+        page = {} if report is None else {"report": report}
+        print_json({"changed": outcome.changed, **(run.row() if run else {}), **page})
         return
     if outcome.recovered:
         err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark.cli.cluster_settings import cluster_facts
-from kip848_spark.cli.display import out, print_json, printable
+from kip848_spark.cli.display import out, print_json, printable, show_steps
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -71,19 +71,24 @@ def report(
     start = parse_time_option("--since", since)
     snapshot = invocation.state()
     options = ReportOptions(start, cluster_facts(invocation, release))
-    written = write_report(snapshot, out_file, options)
+    with show_steps() as display:
+        display("writing the report")
+        written = write_report(snapshot, out_file, options)
     if json:
         print_json(_described(written))
     else:
         show_written(written)
 
 
-def write_after_run(invocation: Invocation, page: Path) -> WrittenReport:
-    """Writes the report of the lake that a run has finished. Raises as `write_report` does."""
+def write_after_run(
+    invocation: Invocation, page: Path, release: str | None = None
+) -> WrittenReport:
+    """Writes the report of the lake that a run has finished. The cluster, if it is the source, is
+    asked for its settings; ``release`` is its Kafka release. Raises as `write_report` does."""
     from kip848_spark.report.data import ReportOptions
     from kip848_spark.report.files import write_report
 
-    options = ReportOptions(cluster=cluster_facts(invocation, None))
+    options = ReportOptions(cluster=cluster_facts(invocation, release))
     return write_report(invocation.state(), page, options)
 
 

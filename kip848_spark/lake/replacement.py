@@ -113,7 +113,7 @@ def _matches(files: pa.Table, replaced: ReplacedRows) -> tuple[BoolArray, BoolAr
         inside = [
             pc.and_(pc.less_equal(low, value), pc.greater_equal(high, value)) for value in values
         ]
-        some = functools.reduce(pc.or_, inside, pa.array([False] * len(files)))
+        some = functools.reduce(pc.or_, inside, pa.array([False] * len(files), pa.bool_()))
         one_value = pc.and_(pc.equal(low, high), pc.equal(nulls, 0))
         all_ = pc.and_(one_value, pc.is_in(low, value_set=values))
     return _bools(pc.fill_null(some, True)), _bools(pc.fill_null(all_, False))

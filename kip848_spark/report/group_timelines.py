@@ -20,7 +20,7 @@ from kip848_spark.report.history_rows import (
     choose_groups,
     read_history,
 )
-from kip848_spark.report.stories import tell_last_episode
+from kip848_spark.report.stories import explain_last_episode
 from kip848_spark.report.timelines import Period, draw_timelines, rebalance_marks
 from kip848_spark.wire.tables import TIMESTAMP
 
@@ -119,7 +119,9 @@ def _add_stories(
     for one in drawn:
         start, end = of_group.get(one["group"], (0, 0))
         mine = rows.slice(start, end - start)
-        stories = tell_last_episode(ids[one["group"]].as_py(), mine, history.of_group(one["group"]))
+        stories = explain_last_episode(
+            ids[one["group"]].as_py(), mine, history.of_group(one["group"])
+        )
         one["stories"] = stories
 
 

@@ -1,7 +1,7 @@
 """The last rebalances of a group in words, as `kip848 explain` tells them.
 
 The evidence is the history that the timelines have read already. What needs the commits (whether a
-member that is gone had stopped before) is only told by `explain`."""
+member that is gone had stopped before) is only explained by `explain`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from kip848_spark.insight.story import Evidence, tell
+from kip848_spark.insight.story import Evidence, write_stories
 from kip848_spark.report.columns import milliseconds, values
 from kip848_spark.report.history_rows import GroupRows, between
 from kip848_spark.wire.tables import TIMESTAMP
 
-MOST_TOLD = 3
-"""The largest number of rebalances of a group that are told: the last ones of its last episode."""
+MOST_EXPLAINED = 3
+"""The largest number of rebalances of a group that are explained: the last ones of its last episode."""
 MOST_KNOWN = 50
 """How many of the last rebalances of a group a story may refer to."""
 MOST_EVIDENCE = 3_000
-"""A story with more rows of evidence is not told: `explain` tells it."""
+"""A story with more rows of evidence is not explained: `explain` tells it."""
 _AROUND = timedelta(hours=1)
 
 
-def tell_last_episode(
+def explain_last_episode(
     group_id: str, rebalances: pa.Table, history: GroupRows
 ) -> list[dict[str, Any]]:
     """The stories of the last rebalances of a group: epoch, time (``at``, ms), headline and lines.
@@ -35,16 +35,16 @@ def tell_last_episode(
     if not known:
         return []
     episode = [row for row in known if row["episode_id"] == known[-1]["episode_id"]]
-    told = episode[-MOST_TOLD:]
+    explained = episode[-MOST_EXPLAINED:]
     start = _ms(episode[0]["started_at"] - _AROUND)
-    end = _ms((told[-1]["converged_at"] or told[-1]["started_at"]) + _AROUND)
+    end = _ms((explained[-1]["converged_at"] or explained[-1]["started_at"]) + _AROUND)
     groups, members, assignments = (
         between(table, start, end)
         for table in (history.groups, history.members, history.assignments)
     )
     if max(map(len, (groups, members, assignments))) > MOST_EVIDENCE:
         return []
-    stories = tell(Evidence(group_id, known, groups, members, assignments), told)
+    stories = write_stories(Evidence(group_id, known, groups, members, assignments), explained)
     at = values(pa.array([story.row["started_at"] for story in stories], TIMESTAMP))
     return [
         {
