@@ -47,6 +47,7 @@ _FILES = {
         "tests/spark/test_other_sessions.py",
         "tests/spark/test_paths.py",
         "tests/spark/test_progress.py",
+        "tests/spark/test_readiness.py",
         "tests/spark/test_repair.py",
         "tests/spark/test_run.py",
         "tests/spark/test_same_source.py",

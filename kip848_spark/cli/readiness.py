@@ -18,11 +18,12 @@ from kip848_spark.cli.options import (
     LakeOption,
     parse_time_option,
 )
-from kip848_spark.errors import LakeError, NotFoundError, UsageError, near
+from kip848_spark.errors import NotFoundError, UsageError, near
 
 if TYPE_CHECKING:
     from kip848_spark.insight.readiness import Note
     from kip848_spark.lake.readiness import LakeReadiness
+    from kip848_spark.lake.readiness_runs import RunChanges
     from kip848_spark.lake.snapshot import LakeSnapshot
 
 Row = dict[str, Any]
@@ -72,7 +73,11 @@ def readiness(
     ] = None,
     diff: Annotated[
         str | None,
-        typer.Option("--diff", help="Show what has changed since this run.", metavar="RUN"),
+        typer.Option(
+            "--diff",
+            help="Show what has changed since this run (last: since the one before).",
+            metavar="RUN",
+        ),
     ] = None,
     as_of: AsOfOption = None,
     kafka_option: KafkaOption = None,
@@ -94,15 +99,22 @@ def readiness(
             f"There is no verdict {verdict}.",
             near(verdict, VERDICTS, f"Choose from {', '.join(VERDICTS)}."),
         )
+    if diff is not None and (source or release or checklist):
+        raise UsageError(
+            "--diff compares what two runs wrote, so --source, --release and --checklist do not "
+            "go with it.",
+            "Leave them out.",
+        )
     invocation = Invocation.of(config, kafka_option, lake=lake, source=source)
     snapshot = invocation.state(parse_time_option("--as-of", as_of))
+    if diff is not None:
+        _print_diff(snapshot, diff, group or [], verdict, topic, json=json, csv=csv)
+        return
     named = [*(group or ()), *([checklist] if checklist is not None else ())]
     found = _assess(snapshot, cluster_facts(invocation, release), named)
     rows = _chosen(snapshot, found, group or [], verdict, topic)
     if checklist is not None:
         _print_checklist(found, checklist)
-    elif diff is not None:
-        _print_diff(snapshot, rows, diff, json, csv)
     elif json:
         print_json(_json_report(snapshot, found, rows, group or []))
     elif csv:
@@ -224,10 +236,11 @@ def _explain(row: Mapping[str, Any]) -> None:
     if row["cheaper_rebalances"]:
         out.print(
             f"  Of {row['rebalances']:,} rebalances in 30 days, {row['cheaper_rebalances']:,} "
-            "stopped members that had to give up nothing, or moved more partitions than needed."
+            f"would be cheaper in the new protocol: at least {row['avoidable_stops']:,} times a "
+            f"member would not have stopped, and {row['avoidable_unowned']:,} times a partition "
+            "would not have been without an owner."
         )
-    evidence = ", ".join(str(offset) for offset in row["evidence"])
-    out.print(f"  Evidence: partition {row['partition']}, offset {evidence}.")
+    out.print(f"  Evidence: partition {row['partition']}, offset {', '.join(row['evidence'])}.")
 
 
 def _print_checklist(found: LakeReadiness, name: str) -> None:
@@ -261,33 +274,59 @@ def _json_report(
 
 
 def _print_diff(
-    snapshot: LakeSnapshot, rows: Sequence[Row], run_id: str, json: bool, csv: bool
+    snapshot: LakeSnapshot,
+    run: str,
+    groups: Sequence[str],
+    verdict: str | None,
+    topic: str | None,
+    *,
+    json: bool,
+    csv: bool,
 ) -> None:
-    import pyarrow.compute as pc
+    """A change is of a verdict if the group had it before, or has it after."""
+    from kip848_spark.insight.readiness_changes import CHANGE_COLUMNS
+    from kip848_spark.lake.readiness import groups_of_topic
+    from kip848_spark.lake.readiness_runs import changes_since
 
-    from kip848_spark.insight.readiness_changes import CHANGE_COLUMNS, readiness_changes
-    from kip848_spark.lake.readiness import has_table
-
-    if not has_table(snapshot, "readiness"):
-        raise LakeError(
-            f"The lake {snapshot.path} has no table readiness to compare with.",
-            "Each `kip848 run` adds its verdicts to the table.",
-        )
-    before = snapshot.table("readiness", where=pc.field("run_id") == run_id).to_pylist()
-    if not before:
-        runs = snapshot.table("readiness", columns=["run_id"])["run_id"].unique().to_pylist()
-        raise NotFoundError(
-            f"The table readiness has no run {run_id}.",
-            near(run_id, runs, f"The last one is {max(runs, default='missing')}."),
-        )
-    changes = readiness_changes(before, rows)
+    found = changes_since(snapshot, run)
+    of_topic = groups_of_topic(snapshot, topic) if topic is not None else None
+    changes = [
+        change
+        for change in found.changes
+        if (not groups or change["group_id"] in groups)
+        and (verdict is None or verdict in (change["before"], change["after"]))
+        and (of_topic is None or change["group_id"] in of_topic)
+    ]
     if json:
-        print_json(changes)
+        counts = {"before": found.counts_before, "after": found.counts_after}
+        print_json(
+            {"before": found.before, "after": found.after, "verdicts": counts, "changes": changes}
+        )
     elif csv:
         from kip848_spark.cli.csv_rows import csv_text
 
         out.file.write(csv_text(changes, CHANGE_COLUMNS))
-    elif not changes:
-        out.print(f"Nothing has changed since run {printable(run_id)}.")
     else:
-        print_rows(changes, CHANGE_COLUMNS)
+        _show_diff(found, changes)
+
+
+def _show_diff(found: RunChanges, changes: Sequence[Mapping[str, Any]]) -> None:
+    from kip848_spark.insight.readiness_changes import CHANGE_COLUMNS
+    from kip848_spark.insight.readiness_rules import VERDICTS
+
+    runs = f"from run {printable(found.before)} to run {printable(found.after)}"
+    if not changes:
+        out.print(f"Nothing has changed {runs}.")
+        return
+    shown = changes[:MOST_ROWS]
+    print_rows(shown, CHANGE_COLUMNS)
+    if len(changes) > len(shown):
+        out.print(f"… and {len(changes) - len(shown):,} more, with --json or --csv.")
+    out.print(f"\n{len(changes):,} groups changed {runs}.")
+    parts = []
+    for name in VERDICTS:
+        before, after = found.counts_before.get(name, 0), found.counts_after.get(name, 0)
+        if before or after:
+            same = f"{after:,}" if before == after else f"{before:,} before, {after:,} now"
+            parts.append(f"{name}: {same}")
+    out.print(f"All groups: {'; '.join(parts)}.")

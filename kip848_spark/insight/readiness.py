@@ -38,13 +38,15 @@ READINESS_FIELDS: dict[str, pa.DataType] = {
     "unknowns": _STRINGS,
     "notes": _STRINGS,
     "details": pa.map_(pa.string(), pa.string()),
-    "evidence": pa.list_(pa.int64()),
+    "evidence": _STRINGS,
     "likely_client": pa.string(),
     "likely_client_from": pa.string(),
     "risk": pa.string(),
     "wave": pa.int32(),
     "rebalances": pa.int64(),
     "cheaper_rebalances": pa.int64(),
+    "avoidable_stops": pa.int64(),
+    "avoidable_unowned": pa.int64(),
     **SIMULATION_FIELDS,
 }
 """The columns of the table `readiness`, and their Arrow types. The table in the lake also has the
@@ -52,8 +54,9 @@ columns ``run_id`` and ``cluster_id``.
 
 ``blockers``, ``warnings``, ``unknowns`` and ``notes`` hold ids of rules by their severity (notes:
 info and not_applicable); ``details`` has what the topic shows for them, by rule id. ``evidence``
-are offsets of records in ``partition`` of __consumer_offsets. ``rebalances`` are those of the last
-30 days, ``cheaper_rebalances`` those of them that the new protocol would make cheaper."""
+are offsets of records in ``partition`` of __consumer_offsets, as text. ``rebalances`` are those of
+the last 30 days, ``cheaper_rebalances`` those of them that the new protocol would make cheaper,
+``avoidable_stops`` and ``avoidable_unowned`` by how much at least (`readiness_facts.FACTS`)."""
 
 _LISTS = {
     "blockers": ("blocker",),
@@ -198,7 +201,8 @@ def _rows(
 
 FACT_COLUMNS = (
     "group_id", "partition", "type", "state", "protocol", "members", "classic_members", "evidence",
-    "likely_client", "likely_client_from", "rebalances", "cheaper_rebalances",
+    "likely_client", "likely_client_from", "rebalances", "cheaper_rebalances", "avoidable_stops",
+    "avoidable_unowned",
 )  # fmt: skip
 """The columns that are facts."""
 

@@ -107,9 +107,11 @@ def _summary(row: Mapping[str, Any]) -> list[str]:
     if row["cheaper_rebalances"]:
         words.append(
             f"Rebalances in 30 days: {row['rebalances']}, of which {row['cheaper_rebalances']} "
-            "stopped members that had to give up nothing, or moved more partitions than they had to"
+            f"would be cheaper in the new protocol: at least {row['avoidable_stops']} times a "
+            f"member would not have stopped, and {row['avoidable_unowned']} times a partition "
+            "would not have been without an owner"
         )
-    offsets = ", ".join(str(offset) for offset in row["evidence"] or ())
+    offsets = ", ".join(row["evidence"] or ())
     words.append(
         f"Evidence: partition {row['partition']} of `__consumer_offsets`, offset {offsets}"
     )

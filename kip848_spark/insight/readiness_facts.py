@@ -72,6 +72,8 @@ FACTS: dict[str, pa.DataType] = {
     "rebalances_per_day": pa.int64(),
     "rebalances": pa.int64(),
     "cheaper_rebalances": pa.int64(),
+    "avoidable_stops": pa.int64(),
+    "avoidable_unowned": pa.int64(),
     "evidence": pa.list_(pa.int64()),
 }
 """The facts by name, and their Arrow types. Timeouts are in milliseconds.
@@ -88,6 +90,11 @@ FACTS: dict[str, pa.DataType] = {
 * ``rebalances``: in the last days; null where the lake has no such table. ``cheaper_rebalances``:
   those of them, in a classic group, in which members stopped that had to give up nothing (the
   assignor is eager, and not all partitions moved), or more partitions moved than had to.
+* ``avoidable_stops``: of the members that stopped in these rebalances, those that would not have
+  stopped in the new protocol. ``avoidable_unowned``: partitions that were without an owner for a
+  time, and would not have been. Sums over the rebalances, and lower bounds: a member that has just
+  joined did not stop, and each partition that has to move counts as a member that stops. The group
+  is taken to have had as many partitions as it has now.
 * ``evidence``: offsets, in ``partition`` of __consumer_offsets, of the records behind the facts.
 """
 
@@ -292,7 +299,7 @@ def _rebalance_facts(
     rows = sources.rebalances
     if rows is None:
         unknown = pa.nulls(count, pa.int64())
-        return dict.fromkeys(("rebalances", "cheaper_rebalances", "rebalances_per_day"), unknown)
+        return dict.fromkeys(_OF_REBALANCES, unknown)
     group = group_index(rows["group_id"], columns["group_id"])
     known = group >= 0
     group = group[known]
@@ -300,17 +307,35 @@ def _rebalance_facts(
         integers(rows[name].combine_chunks().cast(pa.int64()), -1)[known]
         for name in ("partitions_moved", "minimal_moves", "members")
     )
+    joined = pc.fill_null(pc.list_value_length(rows["joined"].combine_chunks()), 0)
+    joined = joined.to_numpy(zero_copy_only=False)[known]
     eager = pc.is_in(columns["protocol"], value_set=pa.array(EAGER)).to_numpy(False)[group]
     owned = columns["assigned_partitions"].to_numpy()[group]
     classic = pc.fill_null(pc.equal(rows["type"], "classic").combine_chunks(), False)
-    stopped = eager & (members > 1) & (moved >= 0) & (moved < owned)
-    cheaper = classic.to_numpy(zero_copy_only=False)[known] & (stopped | (moved > fewest))
+    classic = classic.to_numpy(zero_copy_only=False)[known] & (moved >= 0)
+    stopped = eager & (members > 1) & (moved < owned)
+    cheaper = classic & (stopped | (moved > fewest))
+    fewest = np.maximum(fewest, 0)
+    avoided = {
+        "avoidable_stops": np.where(stopped, np.minimum(members - joined, owned) - fewest, 0),
+        "avoidable_unowned": np.where(eager, np.maximum(owned, moved), moved) - fewest,
+    }
     total = pa.array(np.bincount(group, minlength=count))
     return {
         "rebalances": total,
         "cheaper_rebalances": count_by(group, cheaper, count),
+        **{
+            name: pa.array(np.bincount(group, np.where(cheaper, some.clip(0), 0), count))
+            for name, some in avoided.items()
+        },
         "rebalances_per_day": _rate(total, sources),
     }
+
+
+_OF_REBALANCES = (
+    "rebalances", "cheaper_rebalances", "avoidable_stops", "avoidable_unowned",
+    "rebalances_per_day",
+)  # fmt: skip
 
 
 def _rate(total: pa.Array, sources: Sources) -> pa.Array:

@@ -158,6 +158,39 @@ COMMENTS: dict[str, dict[str, str]] = {
         "from_offset": "Offset of the record that raised the group epoch",
         "to_offset": "Offset of the last record of it; null while a later run may change the row",
     },
+    "readiness": {
+        "type": "classic, consumer, share or streams",
+        "state": "State of the group at the end of the run",
+        "protocol": "Assignor that the members of a classic group chose",
+        "members": "Number of members",
+        "classic_members": "Number of members that use the classic protocol",
+        "verdict": (
+            "ready, ready_with_warnings, blocked, already_migrated, migrating, not_applicable or "
+            "unknown; see docs/readiness.md"
+        ),
+        "blockers": "Rules by which the brokers refuse a member of the new protocol",
+        "warnings": "Rules by which something changes for the group",
+        "unknowns": "Rules about what the records do not show",
+        "notes": "Rules that only inform",
+        "details": "What the records show for these rules, by rule",
+        "evidence": "Offsets of the records in the partition, as text",
+        "likely_client": "Client libraries, guessed; null if nothing hints at one",
+        "likely_client_from": "The id from which the library was guessed",
+        "risk": "low, medium or high: the highest risk of the rules; null without one",
+        "wave": "The order to go in, from 0; null if the group does not or can't move",
+        "rebalances": "Rebalances in the 30 days before the run",
+        "cheaper_rebalances": "Those of them that would be cheaper in the new protocol",
+        "avoidable_stops": "Members that stopped in them and would not have to (sum, at least)",
+        "avoidable_unowned": (
+            "Partitions that had no owner for a time and would have had one (sum, at least)"
+        ),
+        "partitions": "Partitions of the subscribed topics; null if the group was not simulated",
+        "uniform_moves": "Partitions that would move to another member with uniform",
+        "uniform_rounds": "Heartbeats of each member until all own their targets, with uniform",
+        "range_moves": "Partitions that would move to another member with range",
+        "range_rounds": "Heartbeats of each member until all own their targets, with range",
+        "assumed_topics": "Topics whose number of partitions was taken from the assignment",
+    },
     "topics": {
         "partitions": "Number of partitions of the topic",
         "racks": "Racks of the replicas of each partition, in the order of the partitions",

@@ -22,6 +22,7 @@ from deltalake.transaction import (
 
 from kip848_spark.lake import statistics
 from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
+from kip848_spark.lake.conditions import Condition, all_of
 from kip848_spark.lake.replacement import ReplacedRows, replace_files
 from kip848_spark.lake.tables import TableDefinition
 
@@ -134,6 +135,16 @@ def read_rows(path: str, table: TableDefinition) -> list[dict[str, Any]]:
     return list(found.to_pylist(maps_as_pydicts="strict"))
 
 
+def read_columns(
+    path: str, table: TableDefinition, columns: Sequence[str], conditions: Sequence[Condition]
+) -> pa.Table:
+    """These columns of the rows that fulfil all conditions. Columns that the table lacks are
+    null."""
+    dataset = DeltaTable(path).to_pyarrow_dataset()
+    dataset = dataset.replace_schema(table.complete(dataset.schema))
+    return dataset.to_table(list(columns), filter=all_of(conditions), use_threads=False)
+
+
 def count_rows(path: str) -> int:
     """The number of rows, from the statistics of the files."""
     return int(DeltaTable(path).count())
@@ -153,6 +164,14 @@ def max_by_key(
             found = tuple(row[name] for name in key)
             newest[found] = max(newest.get(found, row[f"{column}_max"]), row[f"{column}_max"])
     return newest
+
+
+def write_columns(target: WriteTarget, rows: pa.Table) -> list[DataFile]:
+    """Writes ``rows``, whose columns have the types of the table's, to data files of a table, and
+    commits nothing."""
+    with open_writers([target]) as made:
+        made[target.table].write({name: rows[name].combine_chunks() for name in rows.column_names})
+        return made[target.table].close()
 
 
 def write_rows(target: WriteTarget, rows: Sequence[Mapping[str, Any]]) -> list[DataFile]:

@@ -19,6 +19,8 @@ from kip848_spark.lake.tables import TABLES
 
 PLANNED = "planned"
 DONE = "done"
+READINESS = "readiness"
+"""The name of the step that judges which groups can move to the consumer protocol."""
 REPLAY = "replay"
 """The name of the step that updates the state tables."""
 AUDIT = "audit"

@@ -21,10 +21,12 @@ from kip848_spark.insight.readiness_simulation import (
     simulate_groups,
     topic_sizes,
 )
+from kip848_spark.lake.conditions import Condition, TableReader, all_of
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.state import kinds
-from kip848_spark.wire.tables import TIMESTAMP
+from kip848_spark.state.groups import GROUP_FIELDS
+from kip848_spark.state.members import MEMBER_FIELDS
 
 DAYS = 30
 """The days before the run that rates are about."""
@@ -43,56 +45,88 @@ class LakeReadiness:
     missing: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class SnapshotReader:
+    """A `TableReader` of the tables that a finished run left."""
+
+    snapshot: LakeSnapshot
+
+    def has(self, table: str) -> bool:
+        return has_table(self.snapshot, table)
+
+    def read(self, table: str, columns: Sequence[str], *conditions: Condition) -> pa.Table:
+        return self.snapshot.select(table, all_of(conditions), columns)
+
+
 def assess_lake(
     snapshot: LakeSnapshot,
     answered: Mapping[str, Any] | None = None,
     simulate: Sequence[str] | None = None,
 ) -> LakeReadiness:
-    """Applies the rules to all groups of the lake.
+    """Applies the rules to all groups of the lake, as of the start of its run.
+
+    Arguments and errors as in `assess_tables`."""
+    reader = SnapshotReader(snapshot)
+    quarantined = snapshot.table("runs", columns=["quarantined"])["quarantined"]
+    return assess_tables(
+        reader,
+        snapshot.run.started_at,
+        answered,
+        simulate,
+        all_decoded=not pc.sum(quarantined).as_py(),
+    )
+
+
+def assess_tables(
+    tables: TableReader,
+    at: datetime,
+    answered: Mapping[str, Any] | None = None,
+    simulate: Sequence[str] | None = None,
+    *,
+    all_decoded: bool,
+) -> LakeReadiness:
+    """Applies the rules to all groups. ``at`` (with a time zone) is the time that idle times and
+    the last `DAYS` days refer to.
 
     ``answered`` are facts of the cluster (`readiness_cluster.CLUSTER_FACTS`) and its ``release``.
     ``simulate`` are the groups to simulate; None: those with members, the smaller ones first, up to
-    `MOST_SIMULATED` partitions. Raises LakeError if a table can't be read, ValueError for a release
-    that is none."""
-    groups = snapshot.table("groups")
-    members = snapshot.table("members")
-    ended = snapshot.run.finished_at or datetime.now(UTC)
-    missing = [
-        name
-        for name in ("member_history", "offset_activity", "rebalances")
-        if not has_table(snapshot, name)
-    ]
+    `MOST_SIMULATED` partitions. ``all_decoded``: no run has quarantined a record, so that the large
+    table `records` need not be read. Raises LakeError if a table can't be read, ValueError for a
+    release that is none."""
+    now = at.astimezone(UTC)
+    groups = tables.read("groups", tuple(GROUP_FIELDS))
+    members = tables.read("members", tuple(MEMBER_FIELDS))
+    assigned = tables.read("assignments", (*_PLACE, "assignment_epoch"), _ASSIGNED)
+    missing = [name for name in _OF_THE_PAST if not tables.has(name)]
     sources = Sources(
         groups=groups,
         members=members,
-        control_state=_control_state(snapshot),
-        assigned=_assigned(snapshot),
-        commits=_commits(snapshot),
-        now=ended.astimezone(UTC),
-        unread=_unread(snapshot),
-        member_history=_optional(
-            snapshot, "member_history", None,
-            ["group_id", "client_id", "client_host", "instance_id", "subscribed_topics",
-             "is_classic"],
+        control_state=tables.read(
+            "control_state",
+            ("offset", "dialect", "raw_key", "raw_value"),
+            Condition("kind", "among", CONTROL_KINDS),
         ),
+        assigned=count_assigned(assigned),
+        commits=_commits(tables),
+        now=now,
+        unread=None if all_decoded else _unread(tables),
+        member_history=_optional(tables, "member_history"),
         offset_activity=_optional(
-            snapshot, "offset_activity", pc.field("day") > (ended - timedelta(days=DAYS)).date(),
-            ["group_id", "commits"],
+            tables,
+            "offset_activity",
+            Condition("day", "above", (now - timedelta(days=DAYS)).date()),
         ),
         rebalances=_optional(
-            snapshot, "rebalances",
-            pc.field("started_at") > pa.scalar(ended - timedelta(days=DAYS), TIMESTAMP),
-            ["group_id", "type", "members", "partitions_moved", "minimal_moves"],
+            tables, "rebalances", Condition("started_at", "above", now - timedelta(days=DAYS))
         ),
         days=DAYS,
         guesses=load_rules().guesses,
-    )  # fmt: skip
-    facts = group_facts(sources)
-    cluster = known_cluster(
-        groups, answered, has_assignment_epochs=_has_assignment_epochs(snapshot)
     )
+    facts = group_facts(sources)
+    has_epochs = bool(pc.any(pc.is_valid(assigned["assignment_epoch"])).as_py())
+    cluster = known_cluster(groups, answered, has_assignment_epochs=has_epochs)
     chosen = _small_groups(facts) if simulate is None else list(simulate)
-    simulated = simulate_groups(chosen, members, _owned(snapshot, chosen), latest_topics(snapshot))
+    simulated = simulate_groups(chosen, members, _owned(tables, chosen), latest_topics(tables))
     return LakeReadiness(facts, cluster, assess(facts, cluster, simulated), tuple(missing))
 
 
@@ -101,64 +135,52 @@ def has_table(snapshot: LakeSnapshot, name: str) -> bool:
     return name in TABLES and name in snapshot.run.table_versions
 
 
-def latest_topics(snapshot: LakeSnapshot) -> pa.Table | None:
+def latest_topics(tables: TableReader) -> pa.Table | None:
     """The topics as the last run that asked a cluster listed them; None if no run did."""
-    if not has_table(snapshot, "topics"):
+    if not tables.has("topics"):
         return None
-    topics = snapshot.table("topics")
-    if not topics.num_rows:
+    last = pc.max(tables.read("topics", ("run_id",))["run_id"]).as_py()
+    if last is None:
         return None
-    last = pc.max(topics["run_id"])
-    return topics.filter(pc.equal(topics["run_id"], last))
+    columns = ("topic", "topic_id", "partitions")
+    return tables.read("topics", columns, Condition("run_id", "equals", last))
 
 
-def _control_state(snapshot: LakeSnapshot) -> pa.Table:
-    columns = ["offset", "dialect", "raw_key", "raw_value"]
-    wanted = pc.field("kind").isin(list(CONTROL_KINDS))
-    return snapshot.table("control_state", columns=columns, where=wanted)
+_PLACE = ("group_id", "topic", "topic_id", "topic_partition")
+_ASSIGNED = Condition("role", "equals", "assigned")
+_OF_THE_PAST = {
+    "member_history": (
+        "group_id", "client_id", "client_host", "instance_id", "subscribed_topics", "is_classic",
+    ),
+    "offset_activity": ("group_id", "commits"),
+    "rebalances": (
+        "group_id", "type", "members", "joined", "partitions_moved", "minimal_moves",
+    ),
+}  # fmt: skip
+"""The tables that not every lake has, and the columns that facts need."""
 
 
-def _assigned(snapshot: LakeSnapshot) -> pa.Table:
-    columns = ["group_id", "topic", "topic_id", "topic_partition"]
-    wanted = pc.field("role") == "assigned"
-    return count_assigned(snapshot.table("assignments", columns=columns, where=wanted))
+def _optional(tables: TableReader, name: str, *conditions: Condition) -> pa.Table | None:
+    return tables.read(name, _OF_THE_PAST[name], *conditions) if tables.has(name) else None
 
 
-def _owned(snapshot: LakeSnapshot, group_ids: Sequence[str]) -> pa.Table:
-    return snapshot.table("assignments", group_ids, where=pc.field("role") == "assigned")
+def _owned(tables: TableReader, group_ids: Sequence[str]) -> pa.Table:
+    of_groups = Condition("group_id", "among", group_ids)
+    return tables.read("assignments", (*_PLACE, "member_id", "role"), _ASSIGNED, of_groups)
 
 
-def _commits(snapshot: LakeSnapshot) -> pa.Table:
+def _commits(tables: TableReader) -> pa.Table:
     """group_id, partitions, newest: of the committed offsets of each group."""
-    rows = snapshot.table("offsets", columns=["group_id", "commit_timestamp"])
+    rows = tables.read("offsets", ("group_id", "commit_timestamp"))
     found = rows.group_by("group_id").aggregate([([], "count_all"), ("commit_timestamp", "max")])
     return found.rename_columns(["group_id", "partitions", "newest"])
 
 
-def _unread(snapshot: LakeSnapshot) -> pa.Table | None:
-    """group_id, offset of the control records that could not be decoded. The large table `records`
-    is only read if a run counted any."""
-    runs = snapshot.table("runs", columns=["quarantined"])
-    if not pc.sum(runs["quarantined"]).as_py():
-        return None
-    bad = pc.field("error").is_valid() & pc.field("group_id").is_valid()
-    control = pc.field("kind").is_null() | (pc.field("kind") != kinds.COMMIT)
-    return snapshot.table("records", columns=["group_id", "offset"], where=bad & control)
-
-
-def _optional(
-    snapshot: LakeSnapshot, name: str, where: pc.Expression | None, columns: Sequence[str]
-) -> pa.Table | None:
-    if not has_table(snapshot, name):
-        return None
-    return snapshot.table(name, columns=columns, where=where)
-
-
-def _has_assignment_epochs(snapshot: LakeSnapshot) -> bool:
-    found = snapshot.dataset("assignments").scanner(
-        columns=["assignment_epoch"], filter=pc.field("assignment_epoch").is_valid()
-    )
-    return bool(found.head(1).num_rows)
+def _unread(tables: TableReader) -> pa.Table:
+    """group_id, offset of the control records that could not be decoded."""
+    bad = (Condition("error", "known"), Condition("group_id", "known"))
+    rows = tables.read("records", ("group_id", "offset", "kind"), *bad)
+    return rows.filter(pc.fill_null(pc.not_equal(rows["kind"], kinds.COMMIT), True))
 
 
 def _small_groups(facts: pa.Table) -> list[str]:
@@ -191,9 +213,10 @@ def simulated_assignments(
     """By group and assignor: the assignment that the group would get (member, topic, partitions),
     the partitions that would move, and the heartbeats until it is Stable. Groups without members
     are left out."""
+    tables = SnapshotReader(snapshot)
     members = snapshot.table("members", group_ids)
-    owned = _owned(snapshot, group_ids)
-    known = known_sizes(latest_topics(snapshot))
+    owned = _owned(tables, group_ids)
+    known = known_sizes(latest_topics(tables))
     found: dict[str, dict[str, Any]] = {}
     for group_id, its_members in group_members(group_ids, members, owned):
         sizes = topic_sizes(its_members, known)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kip848_spark.insight.commit_activity import OFFSET_ACTIVITY_FIELDS, REWIND_FIELDS
 from kip848_spark.insight.commit_summary import COMMIT_SUMMARY_FIELDS
+from kip848_spark.insight.readiness import READINESS_FIELDS
 from kip848_spark.insight.rebalance_fields import REBALANCE_FIELDS
 from kip848_spark.lake.comments import COMMENTS
 from kip848_spark.state.assignments import ASSIGNMENT_FIELDS
@@ -124,6 +125,7 @@ TABLES: dict[str, TableDefinition] = {
             {**REBALANCE_FIELDS, **_CLUSTER},
             stats=("partition", "group_id", "started_at", "from_offset", "to_offset"),
         ),
+        TableDefinition("readiness", {**_RUN, **READINESS_FIELDS, **_CLUSTER}),
         TableDefinition("groups", {**GROUP_FIELDS, **_CLUSTER}),
         TableDefinition("members", {**MEMBER_FIELDS, **_CLUSTER}),
         TableDefinition("assignments", {**ASSIGNMENT_FIELDS, **_CLUSTER}),

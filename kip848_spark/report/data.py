@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.checks.results import SEVERITIES
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
-from kip848_spark.lake.readiness import assess_lake, has_table, latest_topics
+from kip848_spark.lake.readiness import SnapshotReader, assess_lake, has_table, latest_topics
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.report import overview as at_a_glance
@@ -75,7 +75,7 @@ class _Report:
         self.rebalances = read_period(snapshot, self.since)
         self.findings = self._findings()
         self.hygiene = self._hygiene()
-        self.topics = latest_topics(snapshot)
+        self.topics = latest_topics(SnapshotReader(snapshot))
         self.sources = self._sources()
         self.numbers = number_groups(self.sources)
         self.names = topic_names(self.sources, self.topics)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from kip848_spark.checks.live_comparison import LiveComparison
 from kip848_spark.checks.results import LIVE
@@ -16,6 +17,7 @@ from kip848_spark.lake.ledger import (
     AUDIT,
     DONE,
     PARTIAL_AUDIT,
+    READINESS,
     REPLAY,
     Ledger,
     RecordCounts,
@@ -33,6 +35,7 @@ from kip848_spark.spark.jobs.integrity import (
     split_finished_runs,
 )
 from kip848_spark.spark.jobs.live_check import check_live
+from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair
 from kip848_spark.spark.jobs.replay import SCANS, replay
 from kip848_spark.spark.jobs.same_source import check_same_source
@@ -137,14 +140,11 @@ def run_ingest(
                 ) as count,
             ):
                 counts = ingest(source, lake, plan, keep_commits_raw, count)
-        if isinstance(source, KafkaSource):
-            with steps.step("topics", "asking the cluster for its topics"):
-                lake.append_rows(
-                    "topics", topic_rows(source.cluster.topics()), plan.run_id, identity.cluster_id
-                )
+        answered = _ask_cluster(lake, source, plan, steps)
         plan = replace(plan, counts=counts)
         if then_replay:
             plan = _replay(lake, plan, last, steps)
+            _judge_readiness(lake, plan, steps, answered)
         live = None
         if then_replay and then_audit:
             with (
@@ -177,6 +177,7 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         plan = _replay(lake, replace(plan, counts=RecordCounts()), last, steps)
+        _judge_readiness(lake, plan, steps)
         return RunOutcome(_finish(ledger, plan, steps), True, recovered)
 
 
@@ -334,6 +335,19 @@ def _undo(ledger: Ledger, unfinished: Run) -> str:
     return unfinished.run_id
 
 
+def _ask_cluster(
+    lake: LakeTables, source: RecordSource, plan: Run, steps: _Steps
+) -> dict[str, Any]:
+    """Adds the cluster's topics to `topics`, and returns its settings that readiness depends on.
+    Does nothing for a capture."""
+    if not isinstance(source, KafkaSource):
+        return {}
+    with steps.step("topics", "asking the cluster for its topics and settings"):
+        rows = topic_rows(source.cluster.topics())
+        lake.append_rows("topics", rows, plan.run_id, plan.identity.cluster_id)
+        return cluster_facts(source)
+
+
 def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
     after = last.replayed_through if last else None
     with (
@@ -344,6 +358,13 @@ def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run
     ):
         replay(lake, plan, after)
     return replace(plan, replayed_through=plan.run_id)
+
+
+def _judge_readiness(
+    lake: LakeTables, plan: Run, steps: _Steps, answered: Mapping[str, Any] | None = None
+) -> None:
+    with steps.step(READINESS, "judging which groups can move to the new protocol"):
+        judge_readiness(lake, plan, answered or {})
 
 
 def _finish(ledger: Ledger, plan: Run, steps: _Steps) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from kip848_spark.lake.tables import TABLES
 from tests.cli.command import Command
 from tests.insight.readiness_lake import state_of_records
 from tests.insight.readiness_records import classic, commit, consumer, consumer_member, member
-from tests.lake.written_lake import write_lake
+from tests.lake.written_lake import write_lake, write_run
 
 FORMULA = '=HYPERLINK("http://evil","x")'
 HOSTILE = (FORMULA, "+1", "-1", "@SUM(A1)", "\t=1", "[red]x[/]", "a\x00b", "`x` **b**", "\u202egpj")
@@ -154,6 +155,7 @@ def test_explaining_a_group_says_what_to_do(kip848: Command, lake: Path) -> None
     [
         (("--verdict", "redy"), 2, "There is no verdict redy. Did you mean ready"),
         (("--release", "new"), 2, "'new' is not a release of Kafka"),
+        (("--diff", "last", "--release", "4.3.1"), 2, "--diff compares what two runs wrote"),
         (("--json", "--csv"), 2, "exclude each other"),
         (("rangd",), 1, "The lake has no group rangd. Did you mean ranged?"),
         (("--checklist", "rangd"), 1, "The lake has no group rangd."),
@@ -229,7 +231,110 @@ def test_a_group_with_a_record_that_was_not_decoded_is_unknown(
     assert rows == {"g": "unknown", "h": "ready", "i": "ready"}
 
 
-def test_changes_need_the_table_of_earlier_verdicts(kip848: Command, lake: Path) -> None:
-    ended = kip848("readiness", "--lake", str(lake), "--diff", "20261101T000000.000000Z-0000")
-    assert ended.code == (1 if "readiness" in TABLES else 3)
-    assert "readiness" in ended.err
+def _verdict(run_id: str, group_id: str, verdict: str, *blockers: str) -> dict[str, Any]:
+    row = {"run_id": run_id, "group_id": group_id, "verdict": verdict, "blockers": list(blockers)}
+    return {**row, "warnings": [], "unknowns": []}
+
+
+FIRST, SECOND, THIRD = (f"202611{day}T040000.000000Z-0000" for day in ("01", "08", "15"))
+_MOVED = {
+    "group_id": FORMULA,
+    "before": "ready",
+    "after": "already_migrated",
+    "new": [],
+    "gone": [],
+}
+_FREED = {
+    "group_id": "blocked",
+    "before": "blocked",
+    "after": "ready",
+    "new": [],
+    "gone": ["assignment-user-data"],
+}
+
+
+@pytest.fixture(scope="module")
+def weeks(lake: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same lake with the verdicts of three runs."""
+    path = tmp_path_factory.mktemp("weeks") / "lake"
+    shutil.copytree(lake, path)
+    verdicts = [
+        _verdict(FIRST, "blocked", "blocked", "assignment-user-data"),
+        _verdict(FIRST, FORMULA, "ready"),
+        _verdict(SECOND, "blocked", "ready"),
+        _verdict(SECOND, FORMULA, "ready"),
+        _verdict(THIRD, "blocked", "ready"),
+        _verdict(THIRD, FORMULA, "already_migrated"),
+        _verdict(THIRD, "ranged", "blocked", "too-many-members"),
+    ]
+    write_run(path, {"readiness": verdicts}, finished_at=datetime(2026, 11, 15, tzinfo=UTC))
+    return path
+
+
+def test_what_changed_since_a_run(kip848: Command, weeks: Path) -> None:
+    """Fails if the verdicts of today are compared, or those of a run in between."""
+    report = json.loads(kip848("readiness", "--lake", str(weeks), "--diff", FIRST, "--json").out)
+    assert (report["before"], report["after"]) == (FIRST, THIRD)
+    new = {"group_id": "ranged", "before": None, "after": "blocked", "new": ["too-many-members"]}
+    assert report["changes"] == [_MOVED, _FREED, {**new, "gone": []}]
+    assert report["verdicts"] == {
+        "before": {"blocked": 1, "ready": 1},
+        "after": {"blocked": 1, "ready": 1, "already_migrated": 1},
+    }
+
+
+def test_last_is_the_run_before_the_newest(kip848: Command, weeks: Path) -> None:
+    report = json.loads(kip848("readiness", "--lake", str(weeks), "--diff", "last", "--json").out)
+    assert (report["before"], report["after"]) == (SECOND, THIRD)
+    assert [change["group_id"] for change in report["changes"]] == [FORMULA, "ranged"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "groups"),
+    [
+        (("--verdict", "blocked"), {"blocked", "ranged"}),
+        (("--verdict", "ready"), {"blocked", FORMULA}),
+        (("--topic", FORMULA), {FORMULA}),
+        (("ranged",), {"ranged"}),
+        (("half",), set()),
+    ],
+)
+def test_filters_of_changes(
+    kip848: Command, weeks: Path, arguments: tuple[str, ...], groups: set[str]
+) -> None:
+    """Fails if the filters leave a group out of one of the two runs: it would look new or gone."""
+    said = kip848("readiness", "--lake", str(weeks), "--diff", FIRST, "--json", *arguments).out
+    changes = json.loads(said)["changes"]
+    assert {change["group_id"] for change in changes} == groups
+    assert all(change in changes for change in (_FREED, _MOVED) if change["group_id"] in groups)
+
+
+def test_changes_on_the_terminal_and_as_csv(kip848: Command, weeks: Path) -> None:
+    said = " ".join(kip848("readiness", "--lake", str(weeks), "--diff", FIRST).out.split())
+    assert f"3 groups changed from run {FIRST} to run {THIRD}." in said
+    assert "ready: 1; blocked: 1; already_migrated: 0 before, 1 now" in said
+    said = kip848("readiness", "--lake", str(weeks), "--diff", THIRD).out
+    assert "Nothing has changed" in said
+    rows = list(
+        csv.DictReader(
+            io.StringIO(kip848("readiness", "--lake", str(weeks), "--diff", FIRST, "--csv").out)
+        )
+    )
+    assert [row["group_id"] for row in rows] == [f"'{FORMULA}", "blocked", "ranged"]
+
+
+def test_changes_need_verdicts_of_earlier_runs(
+    kip848: Command, lake: Path, weeks: Path, tmp_path: Path
+) -> None:
+    """A lake without rows, one without the table, one with a single run, and no such run."""
+    ended = kip848("readiness", "--lake", str(lake), "--diff", "last")
+    assert (ended.code, "no verdicts of earlier runs" in ended.err) == (3, True)
+    write_lake(tmp_path / "old", {}, without=["readiness"])
+    ended = kip848("readiness", "--lake", str(tmp_path / "old"), "--diff", FIRST)
+    assert (ended.code, "no verdicts of earlier runs" in ended.err) == (3, True)
+    write_lake(tmp_path / "one", {"readiness": [_verdict(FIRST, "g", "ready")]})
+    ended = kip848("readiness", "--lake", str(tmp_path / "one"), "--diff", "last")
+    assert (ended.code, "Only one run" in ended.err) == (1, True)
+    ended = kip848("readiness", "--lake", str(weeks), "--diff", FIRST[:-1] + "1")
+    assert (ended.code, "has no run" in ended.err) == (1, True)
+    assert FIRST in ended.err

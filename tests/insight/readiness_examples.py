@@ -52,12 +52,15 @@ def history(*rows: tuple[str | None, str, str, Sequence[str]]) -> pa.Table:
     return pa.Table.from_pylist(values, pa.schema(list(MEMBER_HISTORY_FIELDS.items())))
 
 
-def rebalances(*rows: tuple[int, int | None, int | None]) -> pa.Table:
+def rebalances(
+    *rows: tuple[int, int | None, int | None], joined: Sequence[str] | None = None
+) -> pa.Table:
     """`rebalances` of the classic group: members, partitions moved, fewest moves of each."""
     columns = [pa.array([row[n] for row in rows], pa.int32()) for n in range(3)]
     names = ["members", "partitions_moved", "minimal_moves"]
     fixed = {"group_id": ["g"] * len(rows), "type": ["classic"] * len(rows)}
     typed = {name: pa.array(values, pa.string()) for name, values in fixed.items()}
+    typed["joined"] = pa.array([joined] * len(rows), pa.list_(pa.string()))
     return pa.table({**typed, **dict(zip(names, columns, strict=True))})
 
 

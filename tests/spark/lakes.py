@@ -22,7 +22,8 @@ from kip848_spark.state.partition_stream import CONTROL_STATE
 
 OF_THE_RUN = ("run_id", "cluster_id")
 DATA_TABLES = tuple(name for name in TABLES if name != "runs")
-TABLES_OF_RECORDS = tuple(name for name in DATA_TABLES if name != "commit_summaries")
+_OF_RUNS = ("commit_summaries", "readiness")
+TABLES_OF_RECORDS = tuple(name for name in DATA_TABLES if name not in _OF_RUNS)
 """The tables that follow from the records alone, however many runs have read them."""
 
 

@@ -13,6 +13,8 @@ from kip848_spark.checks.results import LIVE
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.lake.readiness import assess_lake
+from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
@@ -69,6 +71,32 @@ def test_agrees_with_the_live_broker_night_after_night(
         assert third.run.counts is not None
         assert third.run.counts.records_read > 0, "a run without new records"
     assert not third.changed
+
+
+def test_a_night_asks_the_brokers_for_the_settings_that_verdicts_depend_on(
+    idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A session of 30 s is short for Kafka's default limits, and not for those of this broker."""
+    short = ConsumerProcess(
+        broker.bootstrap,
+        "spark.short-session",
+        ["foo"],
+        protocol="classic",
+        config={"session.timeout.ms": "30000"},
+    )
+    try:
+        assert short.wait_for_partitions()
+        lake = open_lake(spark, str(tmp_path / "lake"))
+        run_ingest(source(broker), lake, then_replay=True)
+    finally:
+        short.close()
+    (row,) = (r for r in as_dicts(lake, "readiness") if r["group_id"] == "spark.short-session")
+    assert row["cluster_id"] == broker.cluster_id
+    assert "assignor-range" in row["warnings"]
+    assert "session-timeout-short" not in row["warnings"]
+    without = assess_lake(LakeSnapshot(lake.place)).assessment.rows.to_pylist()
+    (row,) = (r for r in without if r["group_id"] == "spark.short-session")
+    assert "session-timeout-short" in row["warnings"]
 
 
 def test_what_moved_since_the_run_is_not_judged(

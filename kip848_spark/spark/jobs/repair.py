@@ -29,6 +29,7 @@ _KEYS: dict[str, list[str] | None] = {
     "topics": ["run_id", "topic"],
     "agreement": ["run_id", "check"],
     "findings": None,
+    "readiness": ["run_id", "group_id"],
 }
 """The key columns of tables that each run writes once; None for all columns."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
@@ -59,6 +61,13 @@ class SparkWrittenTables(LakeTables):
         if rows:
             names = [n for n in TABLES[table].fields if n not in ("run_id", "cluster_id")]
             frame = self._frame(table, rows, names)
+            self._write(table, with_constants(table, frame, run_id, cluster_id), "append")
+
+    def append_columns(
+        self, table: str, rows: pa.Table, run_id: str, cluster_id: str | None
+    ) -> None:
+        if rows.num_rows:
+            frame = self.spark.createDataFrame(rows).coalesce(1)
             self._write(table, with_constants(table, frame, run_id, cluster_id), "append")
 
     def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
@@ -123,6 +132,17 @@ class SparkWrittenTables(LakeTables):
         with self._translate_errors("read"):
             return collect_rows(self.read(table))
 
+    def columns(
+        self, table: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
+    ) -> pa.Table:
+        with self._translate_errors("read"):
+            rows = self.read(table)
+            for condition in conditions:
+                rows = rows.where(_column(condition))
+            found = rows.select(*columns).toArrow()
+        fields = TABLES[table].fields
+        return found.cast(pa.schema([(name, fields[name]) for name in columns]))
+
     def count(self, table: str) -> int:
         with self._translate_errors("read"):
             return self.read(table).count()
@@ -134,6 +154,20 @@ class SparkWrittenTables(LakeTables):
             rows = self.read(table).where(F.col(unless) != value).groupBy(*key)
             found = rows.agg(F.max(column).alias("newest")).collect()
             return {tuple(row[name] for name in key): row["newest"] for row in found}
+
+
+def _column(condition: Condition) -> Column:
+    column = F.col(condition.column)
+    found: Column
+    if condition.operator == "known":
+        found = column.isNotNull()
+    elif condition.operator == "among":
+        found = column.isin(*condition.value)
+    elif condition.operator == "equals":
+        found = column == condition.value
+    else:
+        found = column > condition.value
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import pyarrow as pa
 from delta.tables import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.folders import is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
@@ -114,6 +116,12 @@ class LakeTables(ABC):
         """Appends a few ``rows`` of a run. Raises LakeError."""
 
     @abstractmethod
+    def append_columns(
+        self, table: str, rows: pa.Table, run_id: str, cluster_id: str | None
+    ) -> None:
+        """Appends ``rows`` of a run, which the driver has as an Arrow table. Raises LakeError."""
+
+    @abstractmethod
     def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
         """Replaces the rows that have ``value`` in ``column`` by ``rows``. For small tables: the
         whole table may be rewritten. Raises LakeError."""
@@ -128,6 +136,13 @@ class LakeTables(ABC):
     @abstractmethod
     def rows(self, table: str) -> list[dict[str, Any]]:
         """All rows of a small table. Raises LakeError."""
+
+    @abstractmethod
+    def columns(
+        self, table: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
+    ) -> pa.Table:
+        """These columns of the rows that fulfil all conditions, for what fits into the driver's
+        memory. Raises LakeError."""
 
     @abstractmethod
     def count(self, table: str) -> int:

@@ -25,6 +25,7 @@ from kip848_spark.lake.arrow_files import (
     open_writers,
     parquet_codec,
 )
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
@@ -103,6 +104,14 @@ class WorkerWrittenTables(LakeTables):
             with self._commit(table) as version:
                 delta_rs.commit(target.folder, version, delta_rs.write_rows(target, rows))
 
+    def append_columns(
+        self, table: str, rows: pa.Table, run_id: str, cluster_id: str | None
+    ) -> None:
+        if rows.num_rows:
+            target = self._target(table, run_id, cluster_id)
+            with self._commit(table) as version:
+                delta_rs.commit(target.folder, version, delta_rs.write_columns(target, rows))
+
     def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
         with self._commit(table) as version:
             others = [row for row in self.rows(table) if row[column] != value]
@@ -160,6 +169,12 @@ class WorkerWrittenTables(LakeTables):
     def rows(self, table: str) -> list[dict[str, Any]]:
         with self._translate_errors("read"):
             return delta_rs.read_rows(self._folder(table), TABLES[table])
+
+    def columns(
+        self, table: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
+    ) -> pa.Table:
+        with self._translate_errors("read"):
+            return delta_rs.read_columns(self._folder(table), TABLES[table], columns, conditions)
 
     def count(self, table: str) -> int:
         with self._translate_errors("read"):
