@@ -30,6 +30,8 @@ ReportProgress = Callable[[str], None]
 """Called with a short text, such as ``downloading NAME``, whenever the progress changes."""
 
 _MANIFEST = "manifest.json"
+_OTHER_TOOLS = {"4.2.2": "4.2.1", "4.4.0": "4.3.1"}
+"""Releases whose kafka-tools are not published, and the release whose tools work beside them."""
 _TIMEOUT_MS = {"Connect": 30_000, "Read": 120_000}
 _OFFLINE = re.compile(
     r"UnknownHost|ConnectException|Connection refused|timed out|SSLHandshake|through a proxy server"
@@ -57,6 +59,10 @@ def broker_jars(version: str, progress: ReportProgress | None = None) -> list[Pa
             hint="Give a release such as 4.3.1.",
         )
     ivy = resource("conf/ivy.xml").read_bytes()
+    if version in _OTHER_TOOLS:
+        line = 'name="kafka-tools" rev="%s"'
+        other = line % _OTHER_TOOLS[version]
+        ivy = ivy.replace((line % "${kafka.version}").encode(), other.encode())
     return _resolve(_JarSet(f"broker-{version}", ivy, "broker", version), progress)
 
 

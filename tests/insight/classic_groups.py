@@ -33,7 +33,8 @@ class Member:
     assignment_data: bytes | None = None
     raw_subscription: bytes | None = None
     raw_assignment: bytes | None = None
-    session_timeout: int = 45_000
+    session_timeout: int = 120_000
+    """In ms. Raw requests send no heartbeats: the session outlasts a test on a busy machine."""
 
     def subscription(self, topic: str) -> bytes:
         if self.raw_subscription is not None:
@@ -93,13 +94,26 @@ class Requests:
         answer = self.ask(f"{group}-leave", "LeaveGroup", 5, {"groupId": group, "members": members})
         assert answer["errorCode"] == "NONE"
 
+    def leave_new(self, group: str, member_id: str) -> None:
+        """A member of the new protocol leaves."""
+        request = {"groupId": group, "memberId": member_id, "memberEpoch": -1}
+        answer = self.ask(f"{group}-new", "ConsumerGroupHeartbeat", 1, request)
+        assert answer["errorCode"] == "NONE", answer
+
     def try_to_join(
-        self, group: str, topic: str, *, assignor: str | None = None, member_id: str | None = None
+        self,
+        group: str,
+        topic: str,
+        *,
+        assignor: str | None = None,
+        member_id: str | None = None,
+        instance_id: str | None = None,
     ) -> str:
         """The error code of a member of the new protocol that joins; NONE if it was accepted."""
         request = {
             "groupId": group,
             "memberId": member_id or str(uuid.uuid4()),
+            "instanceId": instance_id,
             "memberEpoch": 0,
             "rebalanceTimeoutMs": 60_000,
             "subscribedTopicNames": [topic],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,19 +24,21 @@ from kip848_spark.insight.readiness_simulation import (
 )
 from kip848_spark.kafka.admin import Cluster, admin_client
 from kip848_spark.local.broker import Broker
-from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.simulation.log import SCHEMA
 from tests.captures import read_topic
+from tests.insight.classic_clients import join_for_real, start_groups, wait_for_groups
 from tests.insight.classic_groups import Member, Requests
 from tests.insight.readiness_lake import State, state_of_table
 
-pytestmark = pytest.mark.long
-
-RELEASE = "4.3.1"
+RELEASES = (
+    "4.3.1",
+    *(pytest.param(release, marks=pytest.mark.long) for release in ("4.0.2", "4.2.2", "4.4.0")),
+)
 TOPIC, PARTITIONS = "orders", 6
 LIMITS = {
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.min.session.timeout.ms": "45000",
+    "group.consumer.max.session.timeout.ms": "300000",
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.max.size": "4",
 }
@@ -81,15 +83,26 @@ KINDS = {
                           "cooperative-sticky"),
     "static": Kind((Member((0, 1, 2), instance_id="i-1"), Member((3, 4, 5), instance_id="i-2")),
                    "ready", ACCEPTED, "cooperative-sticky"),
+    "duplicated-id": Kind((Member((0,), instance_id="i-1"),), "ready", ACCEPTED,
+                          "cooperative-sticky"),
     "too-large": Kind(tuple(Member((n,)) for n in range(5)), "blocked", REFUSED),
     "full": Kind(tuple(Member((n,)) for n in range(4)), "ready_with_warnings",
                  "GROUP_MAX_SIZE_REACHED"),
     "connect": Kind((Member(),), "not_applicable", REFUSED, "compatible", "connect"),
     "streams": Kind((Member(assignment_data=b"x", subscription_data=b"x"),), "not_applicable",
                     REFUSED, "stream"),
-    "kafka-python": Kind((Member(client_id="kafka-python-2.0.2"),), "ready_with_warnings", ACCEPTED,
-                         "roundrobin"),
 }  # fmt: skip
+
+REAL = {
+    "java-default": "ready_with_warnings",  # range
+    "java-cooperative": "ready",
+    "java-sticky": "ready_with_warnings",
+    "java-round-robin": "ready_with_warnings",
+    "librdkafka-default": "ready_with_warnings",  # range
+    "kafka-python-default": "ready_with_warnings",
+    "librdkafka-sticky": "blocked",
+}
+"""The groups of `classic_clients`, and their verdicts."""
 
 
 def start(broker: Broker, stack: ExitStack) -> Requests:
@@ -113,29 +126,35 @@ def verdicts(broker: Broker, state: State) -> dict[str, dict[str, Any]]:
     answered = facts_from_settings(cluster.broker_settings(list(SETTINGS)))
     assert set(answered) >= {"migration_policy", "max_size", "session_timeout_min", "assignors"}
     facts = state.facts(datetime.now(UTC))
-    found = assess(facts, known_cluster(state.groups, answered | {"release": RELEASE}))
+    found = assess(facts, known_cluster(state.groups, answered | {"release": broker.version}))
     return {row["group_id"]: row for row in found.rows.to_pylist()}
 
 
-@pytest.fixture(scope="module")
-def joined() -> Iterator[tuple[dict[str, dict[str, Any]], dict[str, str], State, State, str]]:
-    """All kinds of groups on one broker: their rows, the answers to the joiner, the states before
-    and after, and the topic's id."""
+@dataclass(frozen=True)
+class Joined:
+    """All kinds of groups on one broker: their rows, the answers to a member of the new protocol
+    that joins, the states before and after, and the topic's id. ``shared`` has the partitions that
+    a real consumer got in groups of real clients. ``second`` is the answer to another member with
+    the instance id of one that has joined."""
+
+    rows: dict[str, dict[str, Any]]
+    answers: dict[str, str]
+    before: State
+    after: State
+    topic_id: str
+    shared: dict[str, list[int]]
+    second: str
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def joined(request: pytest.FixtureRequest) -> Iterator[Joined]:
     with ExitStack() as stack:
-        broker = stack.enter_context(Broker(RELEASE, settings=LIMITS))
+        broker = stack.enter_context(Broker(request.param, settings=LIMITS))
         requests = start(broker, stack)
-        consumers = [
-            ConsumerProcess(
-                broker.bootstrap,
-                "librdkafka-sticky",
-                [TOPIC],
-                protocol="classic",
-                config={"partition.assignment.strategy": "cooperative-sticky"},
-            )
-            for _ in range(2)
-        ]
-        for consumer in consumers:
-            stack.callback(consumer.close)
+        cluster = Cluster(broker.bootstrap)
+        real = start_groups(broker.bootstrap, broker.version, TOPIC, stack)
+        assert set(real) == set(REAL)
+        wait_for_groups(cluster, real, [3, 3])
         for name, kind in KINDS.items():
             requests.form(
                 name,
@@ -144,43 +163,47 @@ def joined() -> Iterator[tuple[dict[str, dict[str, Any]], dict[str, str], State,
                 protocol=kind.protocol,
                 protocol_type=kind.protocol_type,
             )
-        (left,) = requests.form("emptied", [Member(assignment_data=b"x")], topic=TOPIC)
-        requests.leave("emptied", left)
-        requests.commit("commits-only", TOPIC)
-        requests.try_to_join("new", TOPIC)
-        requests.form("mixed", HALVES, topic=TOPIC)
-        requests.try_to_join("mixed", TOPIC)
-        wait_for_user_data(broker)
+        form_with_a_past(requests)
         before = state_now(broker)
         rows = verdicts(broker, before)
+        # A member that only sends raw requests would keep its share from the real ones.
         answers = {
             name: requests.try_to_join(
-                name, TOPIC, assignor="range" if name == "roundrobin" else None
+                name,
+                TOPIC,
+                assignor="range" if name == "roundrobin" else None,
+                instance_id="i-1" if name == "duplicated-id" else None,
             )
-            for name in rows
+            for name, row in rows.items()
+            if name not in REAL or row["verdict"] == "blocked"
         }
         after = state_now(broker)
-        topic_id = Cluster(broker.bootstrap).topics([TOPIC])[TOPIC].topic_id
-        yield rows, answers, before, after, topic_id
+        second = requests.try_to_join("duplicated-id", TOPIC, instance_id="i-1")
+        movable = [name for name, verdict in REAL.items() if verdict != "blocked"]
+        shared = join_for_real(cluster, movable, TOPIC, [2, 2, 2])
+        answers |= dict.fromkeys(shared, ACCEPTED)
+        topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
+        yield Joined(rows, answers, before, after, topic_id, shared, second)
 
 
-def wait_for_user_data(broker: Broker) -> None:
-    """Until the two real consumers have shared the topic. Only their group is described: the client
-    library aborts the process on assignments such as some of `KINDS`."""
-    cluster = Cluster(broker.bootstrap)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        group = cluster.describe(["librdkafka-sticky"])[0].get("librdkafka-sticky")
-        if group is not None and [len(m.assigned) for m in group.members] == [3, 3]:
-            return
-        time.sleep(0.5)
-    raise TimeoutError("the group of real consumers did not settle")
+def form_with_a_past(requests: Requests) -> None:
+    """Groups that were converted or emptied, or never had members."""
+    (left,) = requests.form("emptied", [Member(assignment_data=b"x")], topic=TOPIC)
+    requests.leave("emptied", left)
+    requests.commit("commits-only", TOPIC)
+    requests.try_to_join("new", TOPIC)
+    requests.form("mixed", HALVES, topic=TOPIC)
+    requests.try_to_join("mixed", TOPIC)
+    requests.form("downgraded", HALVES, topic=TOPIC, protocol="cooperative-sticky")
+    newcomer = str(uuid.uuid4())
+    assert requests.try_to_join("downgraded", TOPIC, member_id=newcomer) == ACCEPTED
+    requests.leave_new("downgraded", newcomer)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_verdict_is_what_then_happens(name: str, joined: Any) -> None:
-    rows, answers, *_ = joined
-    assert (rows[name]["verdict"], answers[name]) == (KINDS[name].verdict, KINDS[name].answer)
+def test_the_verdict_is_what_then_happens(name: str, joined: Joined) -> None:
+    found = joined.rows[name]["verdict"], joined.answers[name]
+    assert found == (KINDS[name].verdict, KINDS[name].answer)
 
 
 @pytest.mark.parametrize(
@@ -190,43 +213,68 @@ def test_the_verdict_is_what_then_happens(name: str, joined: Any) -> None:
         ("commits-only", "not_applicable", ACCEPTED),
         ("new", "already_migrated", ACCEPTED),
         ("mixed", "migrating", ACCEPTED),
+        ("downgraded", "ready", ACCEPTED),
         ("librdkafka-sticky", "blocked", REFUSED),
     ],
 )
 def test_groups_that_came_about_in_other_ways(
-    name: str, verdict: str, answer: str, joined: Any
+    name: str, verdict: str, answer: str, joined: Joined
 ) -> None:
-    rows, answers, *_ = joined
-    assert (rows[name]["verdict"], answers[name]) == (verdict, answer)
+    assert (joined.rows[name]["verdict"], joined.answers[name]) == (verdict, answer)
 
 
-def test_a_ready_group_is_never_refused_and_a_blocked_one_never_accepted(joined: Any) -> None:
-    rows, answers, *_ = joined
-    full = {name for name, row in rows.items() if "at-maximum-size" in row["warnings"]}
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_consumer_gets_its_share_where_the_verdict_lets_it(
+    name: str, joined: Joined
+) -> None:
+    """The clients of the classic protocol give up what it gets, and keep the rest."""
+    assert joined.rows[name]["verdict"] == REAL[name]
+    assert len(joined.shared.get(name, ())) == (0 if REAL[name] == "blocked" else 2)
+
+
+def test_one_member_takes_over_an_instance_id_and_a_second_one_is_refused(joined: Joined) -> None:
+    """The rule `duplicate-instance-id`: a static member that moves takes the place of its classic
+    self, and of two that move with one id the later one is refused."""
+    assert (joined.answers["duplicated-id"], joined.second) == (ACCEPTED, "UNRELEASED_INSTANCE_ID")
+
+
+def test_the_library_of_real_clients_is_guessed(joined: Joined) -> None:
+    wanted = {name: name.rpartition("-")[0] for name in REAL} | {"java-round-robin": "java"}
+    assert {name: joined.rows[name]["likely_client"] for name in REAL} == wanted
+
+
+def test_a_ready_group_is_never_refused_and_a_blocked_one_never_accepted(joined: Joined) -> None:
+    full = {name for name, row in joined.rows.items() if "at-maximum-size" in row["warnings"]}
     assert full == {"full"}
-    for name in rows.keys() - full:
-        verdict = rows[name]["verdict"]
+    for name in joined.rows.keys() - full:
+        verdict = joined.rows[name]["verdict"]
         if verdict in ("ready", "ready_with_warnings", "migrating", "already_migrated"):
-            assert answers[name] == ACCEPTED, name
+            assert joined.answers[name] == ACCEPTED, name
         if verdict == "blocked":
-            assert answers[name] != ACCEPTED, name
+            assert joined.answers[name] != ACCEPTED, name
 
 
 @pytest.mark.parametrize(
     ("name", "assignor"),
-    [("range", "uniform"), ("custom", "uniform"), ("sticky", "uniform"), ("roundrobin", "range")],
+    [
+        ("range", "uniform"),
+        ("custom", "uniform"),
+        ("sticky", "uniform"),
+        ("static", "uniform"),
+        ("roundrobin", "range"),
+    ],
 )
 def test_the_simulated_assignment_is_the_one_that_the_broker_then_gives(
-    name: str, assignor: str, joined: Any
+    name: str, assignor: str, joined: Joined
 ) -> None:
     """With the newcomer as a member without partitions."""
-    _, _, before, after, topic_id = joined
+    before, after = joined.before, joined.after
     (found,) = (members for _, members in group_members([name], before.members, before.assignments))
     old = {member.member_id for member in found}
     ids = after.members.to_pylist()
     (new,) = (m["member_id"] for m in ids if m["group_id"] == name and m["member_id"] not in old)
     members = [*found, GroupMember(new, None, (TOPIC,), {})]
-    topic_id = base64.urlsafe_b64encode(base64.b64decode(topic_id + "==", b"-_")).decode()
+    topic_id = base64.urlsafe_b64encode(base64.b64decode(joined.topic_id + "==", b"-_")).decode()
     size = TopicSize(topic_id.rstrip("="), PARTITIONS)
     simulated = simulate_group(members, {TOPIC: size}, assignor)
     targets: dict[str, list[int]] = {member.member_id: [] for member in members}
@@ -238,11 +286,13 @@ def test_the_simulated_assignment_is_the_one_that_the_broker_then_gives(
     }
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("release", ["4.0.2", "4.2.2", "4.3.1", "4.4.0"])
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_a_policy_that_forbids_conversions(policy: str) -> None:
+def test_a_policy_that_forbids_conversions(policy: str, release: str) -> None:
     with ExitStack() as stack:
         settings = {**LIMITS, "group.consumer.migration.policy": policy}
-        broker = stack.enter_context(Broker(RELEASE, settings=settings))
+        broker = stack.enter_context(Broker(release, settings=settings))
         requests = start(broker, stack)
         requests.form("busy", HALVES, topic=TOPIC, protocol="cooperative-sticky")
         (left,) = requests.form("emptied", [Member()], topic=TOPIC)
