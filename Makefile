@@ -39,6 +39,7 @@ bench: install ## ingest beside writing the raw bytes, the audit beside ingest: 
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.audit
 	$(BIN)/python -m benchmarks.history
+	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records

@@ -1,7 +1,7 @@
-"""The last rebalances of a group in words, as `kip848 explain` tells them.
+"""The last rebalances of a group in words, as `kip848 explain` shows them.
 
 The evidence is the history that the timelines have read already. What needs the commits (whether a
-member that is gone had stopped before) is only explained by `explain`."""
+member that is gone had stopped before) is only in the output of `explain`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kip848_spark.report.history_rows import GroupRows, between
 from kip848_spark.wire.tables import TIMESTAMP
 
 MOST_EXPLAINED = 3
-"""The largest number of rebalances of a group that are explained: the last ones of its last episode."""
+"""The largest number of rebalances of a group that are explained: the last ones of its episode."""
 MOST_KNOWN = 50
 """How many of the last rebalances of a group a story may refer to."""
 MOST_EVIDENCE = 3_000
-"""A story with more rows of evidence is not explained: `explain` tells it."""
+"""A story with more rows of evidence is left out; `explain` has it."""
 _AROUND = timedelta(hours=1)
 
 
