@@ -34,8 +34,9 @@ def _fetch_group(shard: Shard, request: Json, stable: bool, version: int) -> Jso
             _check_member(group, request)
     except GroupError as bad:
         return {"groupId": group_id, "topics": [], "errorCode": bad.code}
-    topics = request.get("topics")
+    topics, all_topics = request.get("topics"), False
     if topics is None:
+        all_topics = True
         topics = _all_topics(shard, group_id, by_id=version >= _TOPIC_IDS_FROM)
     rows, unknown = [], []
     for requested in topics:
@@ -47,7 +48,8 @@ def _fetch_group(shard: Shard, request: Json, stable: bool, version: int) -> Jso
                 parts = [_empty_row(number, missing) for number in requested["partitionIndexes"]]
                 unknown.append({**row, "partitions": parts})
                 continue
-            name, topic_id = topic.name, topic.topic_id
+            # Only an offset that was asked for by id has to be one of this topic (4.3.1).
+            name, topic_id = topic.name, None if all_topics else topic.topic_id
         parts = [
             _partition_row(shard, group_id, (name, number), topic_id, stable)
             for number in requested["partitionIndexes"]
