@@ -200,13 +200,13 @@ class BrokerComparison:
     def send_to_broker(self, api: str, version: int, request: Json) -> Json:
         """Send a request to the broker alone, and retry until it succeeds."""
         for _ in range(100):
-            answer = self._send_to_broker_once(api, version, request)
+            answer = self.send_to_broker_once(api, version, request)
             if answer["errorCode"] == "NONE":
                 return answer
             time.sleep(0.05)
         raise AssertionError(f"{api} {request}: {answer}")
 
-    def _send_to_broker_once(self, api: str, version: int, request: Json) -> Json:
+    def send_to_broker_once(self, api: str, version: int, request: Json) -> Json:
         connection = self._connection("broker", "broker")
         answer = connection.receive(connection.send(api, version, request), 6)
         assert answer is not None, f"{api} {request}: no answer"
@@ -216,7 +216,7 @@ class BrokerComparison:
         """A producer's id and epoch. Finding the coordinator first creates the
         transaction topic.
         """
-        self._send_to_broker_once("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        self.send_to_broker_once("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
         request = {"transactionalId": name, "transactionTimeoutMs": timeout}
         return self.send_to_broker("InitProducerId", 4, request)
 
@@ -224,7 +224,7 @@ class BrokerComparison:
         """Wait until nothing is pending on the broker; then pass the marker to the reference."""
         request = {"groupId": group, "memberId": None, "memberEpoch": -1, "topics": places}
         for _ in range(250):
-            answer = self._send_to_broker_once(
+            answer = self.send_to_broker_once(
                 "OffsetFetch", 9, {"groups": [request], "requireStable": True}
             )
             if "UNSTABLE_OFFSET_COMMIT" not in str(answer):

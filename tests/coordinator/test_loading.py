@@ -13,6 +13,7 @@ from kip848_spark.local.broker import Broker
 from tests.coordinator.broker_comparison import BrokerComparison
 from tests.coordinator.kip_notation import FOO
 from tests.coordinator.test_limits import classic_join, started
+from tests.coordinator.wire import Connection
 
 OWN, GROUPS = 60_000, 10_000
 """ms: the session timeout of the classic member, and that of the group's consumers."""
@@ -131,3 +132,29 @@ def test_a_restarted_broker_gives_classic_members_the_session_of_the_group(versi
     assert set(removed) == {answer["memberId"] for answer in answers}
     first, last = sorted(removed.values())
     assert last - first < 1_000
+
+
+@pytest.mark.long
+def test_a_restarted_broker_rebalances_a_classic_group_above_its_limit() -> None:
+    with Broker("4.3.1", offsets_partitions=1) as broker:
+        comparison = BrokerComparison(broker, "4.3.1")
+        send = comparison.send_to_broker
+        member = str(send("JoinGroup", 3, classic_joins())["memberId"])
+        second = Connection(broker.bootstrap, "second")
+        number = second.send("JoinGroup", 3, classic_joins())
+        time.sleep(0.3)  # it waits for the first one
+        generation = send("JoinGroup", 3, classic_joins(member))["generationId"]
+        assert second.receive(number, 10) is not None
+        send("SyncGroup", 3, _sync(member, generation))
+        beat = {"groupId": "g", "memberId": member, "generationId": generation}
+        assert send("Heartbeat", 4, beat)["errorCode"] == "NONE"
+        second.close()
+        comparison.close()
+        broker.stop()
+        with (broker.folder / "server.properties").open("a") as properties:
+            properties.write("group.max.size=1\n")
+        broker.start()
+        comparison = BrokerComparison(broker, "4.3.1")
+        described = comparison.send_to_broker_once("DescribeGroups", 5, {"groups": ["g"]})
+        comparison.close()
+    assert described["groups"][0]["groupState"] == PREPARING
