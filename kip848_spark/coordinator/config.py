@@ -11,6 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.group_settings import (
+    BROKER_DEFAULTS,
+    GROUP_SETTINGS,
+    NumberSetting,
+)
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.errors import UsageError
 
@@ -47,6 +52,7 @@ NUMBERS: dict[str, tuple[int, int]] = {  # name: default, minimum
     RETENTION_MINUTES: (10_080, 1),
     RETENTION_CHECK: (600_000, 1),
     METADATA_BYTES: (4_096, 0),
+    **BROKER_DEFAULTS,
 }
 _LISTS: dict[str, tuple[str, frozenset[str]]] = {
     ASSIGNORS_SETTING: ("uniform,range", frozenset({"uniform", "range"})),
@@ -60,10 +66,10 @@ _BUILTIN = {
 CLASSIC_JOIN_TIMEOUT_MS = 300_000
 """A new classic member must complete its first join within this time."""
 
-_GROUP_KEYS = {
-    "consumer.session.timeout.ms": SESSION,
-    "consumer.heartbeat.interval.ms": HEARTBEAT,
-    "consumer.assignment.interval.ms": INTERVAL,
+_BY_BROKER_SETTING = {
+    setting.broker: (name, setting)
+    for name, setting in GROUP_SETTINGS.items()
+    if isinstance(setting, NumberSetting)
 }
 
 
@@ -74,7 +80,7 @@ class BrokerConfig:
         self.release = release
         self._numbers = {name: default for name, (default, _) in NUMBERS.items()}
         self._lists = {name: default for name, (default, _) in _LISTS.items()}
-        self._groups: dict[str, dict[str, int]] = {}
+        self._groups: dict[str, dict[str, int | str]] = {}
         for name, value in (settings or {}).items():
             self._set(name, str(value))
         self._check_ranges()
@@ -124,9 +130,24 @@ class BrokerConfig:
         return self._numbers[name]
 
     def for_group(self, group_id: str, name: str) -> int:
-        """A group's value of a setting: its own, or else the broker's."""
-        own = self._groups.get(group_id)
-        return own.get(name, self._numbers[name]) if own else self._numbers[name]
+        """A group's value of the broker setting ``name``: its own, or else the broker's."""
+        own_name, setting = _BY_BROKER_SETTING[name]
+        own = self._groups.get(group_id, {}).get(own_name)
+        if not isinstance(own, int):
+            return self._numbers[name]
+        return self._clamp(setting, own) if self.release.clamps_group_settings else own
+
+    def _clamp(self, setting: NumberSetting, value: int) -> int:
+        """The value within the broker's limits, which may have changed since it was set."""
+        if setting.low is not None:
+            value = max(value, self._numbers[setting.low])
+        return value if setting.high is None else min(value, self._numbers[setting.high])
+
+    def keep_group_settings(self, other: BrokerConfig) -> None:
+        """Take over the settings of all groups from ``other``: those of this broker before it was
+        restarted with other settings of its own.
+        """
+        self._groups = {group_id: dict(own) for group_id, own in other._groups.items()}
 
     def assignment_interval(self, group_id: str) -> int:
         """Minimum time (ms) between two target assignments of a group (4.3; 0 in older
@@ -168,37 +189,56 @@ class BrokerConfig:
         own = dict(self._groups.get(group_id, {}))
         for name, value in changes.items():
             if value is None:
-                own.pop(_GROUP_KEYS.get(name, name), None)
-                continue
-            if name not in _GROUP_KEYS or (
-                name == "consumer.assignment.interval.ms" and not self.release.assignment_interval
-            ):
-                raise GroupError("INVALID_CONFIG", f"{name!r} is not a group setting")
-            broker_name = _GROUP_KEYS[name]
-            try:
-                number = _parse_int(name, value, NUMBERS[broker_name][1])
-            except UsageError as bad:
-                raise GroupError("INVALID_CONFIG", bad.message) from None
-            stem = broker_name.removeprefix("group.consumer.")
-            low = self._numbers[f"group.consumer.min.{stem}"]
-            high = self._numbers[f"group.consumer.max.{stem}"]
-            if not low <= number <= high:
-                raise GroupError("INVALID_CONFIG", f"{name} must be between {low} and {high}")
-            own[broker_name] = number
-        session = own.get(SESSION, self._numbers[SESSION])
-        if own.get(HEARTBEAT, self._numbers[HEARTBEAT]) >= session:
-            raise GroupError(
-                "INVALID_CONFIG", "the heartbeat interval must be less than the session timeout"
-            )
+                own.pop(name, None)
+            else:
+                own[name] = self._group_value(name, value)
+        self._check_heartbeats(own)
         self._groups[group_id] = own
+
+    def _group_value(self, name: str, value: str) -> int | str:
+        if name not in self.release.group_settings:
+            raise GroupError("INVALID_CONFIG", f"{name!r} is not a group setting")
+        setting = GROUP_SETTINGS[name]
+        if not isinstance(setting, NumberSetting):
+            if setting.pattern.fullmatch(value) is None:
+                raise GroupError("INVALID_CONFIG", f"{name} must not be {value!r}")
+            return value
+        try:
+            number = _parse_int(name, value, setting.least)
+        except UsageError as bad:
+            raise GroupError("INVALID_CONFIG", bad.message) from None
+        nearest = self._clamp(setting, number)
+        if number != nearest:
+            word = "least" if number < nearest else "most"
+            raise GroupError("INVALID_CONFIG", f"{name} must be at {word} {nearest}")
+        return number
+
+    def _check_heartbeats(self, own: Mapping[str, int | str]) -> None:
+        """The interval of heartbeats must be less than the session timeout."""
+        for kind in ("consumer", "share", "streams"):
+            heartbeat, session = (
+                int(own.get(f"{kind}.{name}", self._numbers[f"group.{kind}.{name}"]))
+                for name in ("heartbeat.interval.ms", "session.timeout.ms")
+            )
+            if heartbeat >= session:
+                raise GroupError(
+                    "INVALID_CONFIG",
+                    f"{kind}: the heartbeat interval must be less than the session timeout",
+                )
 
     def describe_group(self, group_id: str) -> dict[str, str]:
         """Every setting of a group by its group name, own or inherited."""
-        return {
-            name: str(self.for_group(group_id, broker_name))
-            for name, broker_name in _GROUP_KEYS.items()
-            if broker_name != INTERVAL or self.release.assignment_interval
-        }
+        own = self._groups.get(group_id, {})
+        shown: dict[str, str] = {}
+        for name in sorted(self.release.group_settings):
+            setting = GROUP_SETTINGS[name]
+            default: int | str
+            if isinstance(setting, NumberSetting):
+                default = self._numbers[setting.broker]
+            else:
+                default = setting.default
+            shown[name] = str(own.get(name, default))
+        return shown
 
 
 def _parse_int(name: str, value: str, least: int) -> int:

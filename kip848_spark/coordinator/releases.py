@@ -10,6 +10,32 @@ from dataclasses import dataclass, replace
 
 from kip848_spark.errors import UsageError
 
+_GROUP_SETTINGS_40 = frozenset(
+    {
+        "consumer.session.timeout.ms",
+        "consumer.heartbeat.interval.ms",
+        "share.session.timeout.ms",
+        "share.heartbeat.interval.ms",
+        "share.record.lock.duration.ms",
+        "share.auto.offset.reset",
+    }
+)
+_GROUP_SETTINGS_41 = _GROUP_SETTINGS_40 | {
+    "share.isolation.level",
+    "streams.session.timeout.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.num.standby.replicas",
+}
+_GROUP_SETTINGS_42 = _GROUP_SETTINGS_41 | {"streams.initial.rebalance.delay.ms"}
+_GROUP_SETTINGS_43 = _GROUP_SETTINGS_42 | {
+    "consumer.assignment.interval.ms",
+    "share.assignment.interval.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.renew.acknowledge.enable",
+    "streams.assignment.interval.ms",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
@@ -56,6 +82,12 @@ class Release:
     """Each assigned partition stores the epoch of its assignment, for offset fencing (from 4.3)."""
     assignment_interval: bool = False
     """A new target waits until the assignment interval since the last one has passed (from 4.3)."""
+    group_settings: frozenset[str] = _GROUP_SETTINGS_42
+    """The settings that a group may have (`group_settings.GROUP_SETTINGS`)."""
+    clamps_group_settings: bool = False
+    """A setting of a group that is outside of the broker's limits counts as the nearest limit
+    (from 4.3): it was set under other limits.
+    """
     calls_classic_at_group_epoch: bool = True
     """Classic members of a consumer group are told to rejoin as soon as the group epoch is ahead
     (until 4.2), not only once the target epoch is.
@@ -88,6 +120,8 @@ _43 = Release(
     partition_epochs=True,
     unsubscribing_steps=True,
     assignment_interval=True,
+    group_settings=_GROUP_SETTINGS_43,
+    clamps_group_settings=True,
     policy_bars_classic_join=True,
     deletes_offsets_by_topic_id=True,
     describes_pending=True,
@@ -97,6 +131,7 @@ _42 = Release("4.2")
 _41 = replace(
     _42,
     name="4.1",
+    group_settings=_GROUP_SETTINGS_41,
     epochs_after_revocation=1,
     masks_lost_topics=False,
     join_is_never_fenced=False,
@@ -104,6 +139,7 @@ _41 = replace(
 _40 = replace(
     _41,
     name="4.0",
+    group_settings=_GROUP_SETTINGS_40,
     partition_metadata_record=True,
     metadata_hash=False,
     clearing_regex_bumps=False,
