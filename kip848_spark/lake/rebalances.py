@@ -255,4 +255,26 @@ def patterns_of(snapshot: LakeSnapshot, rebalances: pa.Table) -> list[Row]:
     there are many."""
     recent = rebalances.slice(max(0, len(rebalances) - MOST_WITH_PATTERNS))
     members = read_members(snapshot, recent, ("joined", "left"))
-    return plain(find_patterns(recent, members))
+    return plain(find_patterns(recent, members, rebalance_timeouts(snapshot, recent)))
+
+
+def rebalance_timeouts(snapshot: LakeSnapshot, rebalances: pa.Table) -> dict[str, int]:
+    """The rebalance timeouts in ms of the members that joined and left more than once in rows of
+    `rebalances`, by member id: those of the consumer protocol."""
+    joined, left = (_several_times(rebalances[name]) for name in ("joined", "left"))
+    members = set(joined.to_pylist()).intersection(left.to_pylist())
+    if not members:
+        return {}
+    kind = "consumer_group_member_metadata"
+    wanted = (pc.field("kind") == kind) & one_of("member_id", members)
+    wanted &= pc.field("partition").isin(pc.unique(rebalances["partition"]))
+    records = snapshot.select("group_records", wanted, ["member_id", "offset", kind])
+    records = records.filter(records[kind].is_valid()).sort_by("offset")
+    timeouts = pc.struct_field(records[kind], "rebalance_timeout_ms")
+    return dict(zip(records["member_id"].to_pylist(), timeouts.to_pylist(), strict=True))
+
+
+def _several_times(lists: pa.ChunkedArray) -> pa.Array:
+    """The values that are more than once in ``lists``."""
+    counts = pc.value_counts(pc.list_flatten(lists))
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))

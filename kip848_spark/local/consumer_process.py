@@ -128,6 +128,10 @@ class ConsumerProcess:
         nothing."""
         self._ask("stall")
 
+    def resume(self) -> None:
+        """Polls again after `stall`."""
+        self._ask("resume")
+
     def commit(self, offsets: Iterable[OffsetToCommit]) -> None:
         """Commits these offsets and waits for the broker's answer."""
         self._ask("commit", offsets=list(offsets))
@@ -228,6 +232,9 @@ class _Consumer:
 
     def stall(self) -> None:
         self.polls = False
+
+    def resume(self) -> None:
+        self.polls = True
 
     def commit(self, offsets: list[OffsetToCommit]) -> None:
         from confluent_kafka import KafkaException

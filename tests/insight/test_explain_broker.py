@@ -15,10 +15,11 @@ from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.testbed import BrokerTestbed
 
-ROLLED, LEAVES, DIES, REPLACED = (
-    f"explained.{name}" for name in ("rolled", "leaves", "dies", "replaced")
+ROLLED, LEAVES, DIES, REPLACED, HANGS = (
+    f"explained.{name}" for name in ("rolled", "leaves", "dies", "replaced", "hangs")
 )
 SESSION_MS, COMMITS, BETWEEN_S = 3_000, 6, 0.4
+POLL_INTERVAL_MS, HANGING = 4_000, 3
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +34,7 @@ def lake(
         one_of_two_goes(testbed, LEAVES, ConsumerProcess.close)
         one_of_two_goes(testbed, DIES, ConsumerProcess.kill)
         replace_a_static_member(testbed)
+        hang_again_and_again(testbed)
         path: Path = tmp_path_factory.mktemp("explained") / "lake"
         found = Lake(path)
         run(KafkaSource(broker.bootstrap), found, spark=spark)
@@ -79,6 +81,20 @@ def replace_a_static_member(testbed: BrokerTestbed) -> None:
     testbed.wait_until_stable(REPLACED, 7)
 
 
+def hang_again_and_again(testbed: BrokerTestbed) -> None:
+    """One of two members does not poll within max.poll.interval.ms, and comes back later."""
+    testbed.join(HANGS, ["explained"], client_id="polls")
+    testbed.wait_until_stable(HANGS, 5)
+    interval = {"max.poll.interval.ms": str(POLL_INTERVAL_MS)}
+    hangs = testbed.join(HANGS, ["explained"], client_id="hangs", config=interval)
+    for _ in range(HANGING):
+        testbed.wait_until_stable(HANGS, 3, 2)
+        hangs.stall()
+        testbed.wait_until_stable(HANGS, 5)
+        hangs.resume()
+    testbed.wait_until_stable(HANGS, 3, 2)
+
+
 def rebalances(lake: Lake, group: str) -> list[dict[str, Any]]:
     return list(lake.explain(group, since="2020-01-01")["rebalances"])
 
@@ -113,3 +129,13 @@ def test_a_rolling_restart_is_leaves_and_joins(lake: Lake) -> None:
 def test_a_static_member_is_replaced(lake: Lake) -> None:
     causes = {cause for row in rebalances(lake, REPLACED) for cause in row["causes"]}
     assert "static_member_replaced" in causes
+
+
+def test_a_member_that_does_not_poll_in_time(lake: Lake) -> None:
+    found = lake.explain(HANGS, since="2020-01-01")
+    causes = [row["causes"] for row in found["rebalances"][-2 * HANGING :]]
+    assert causes == [["left_or_expired"], ["member_joined"]] * HANGING
+    (pattern,) = (one for one in found["patterns"] if one["pattern"] == "poll_interval_loop")
+    assert (pattern["count"], len(pattern["members"])) == (HANGING, 1)
+    assert "hangs" in pattern["explanation"]
+    assert f"about {POLL_INTERVAL_MS // 1000} s" in pattern["explanation"]
