@@ -45,6 +45,9 @@ LIMITS = {
 REFUSED = "GROUP_ID_NOT_FOUND"
 FAILED = "UNKNOWN_SERVER_ERROR"
 """The answer where the broker's own code fails."""
+READS_BOUNDS = ("4.2.2", "4.4.0")
+"""Releases with KAFKA-20570: they refuse an assignment whose array is longer than its bytes, which
+others fail to read."""
 ACCEPTED = "NONE"
 STICKY = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01"
 
@@ -135,7 +138,7 @@ class Joined:
     """All kinds of groups on one broker: their rows, the answers to a member of the new protocol
     that joins, the states before and after, and the topic's id. ``shared`` has the partitions that
     a real consumer got in groups of real clients. ``second`` is the answer to another member with
-    the instance id of one that has joined."""
+    the instance id of one that has joined. ``release`` is the broker's."""
 
     rows: dict[str, dict[str, Any]]
     answers: dict[str, str]
@@ -144,6 +147,7 @@ class Joined:
     topic_id: str
     shared: dict[str, list[int]]
     second: str
+    release: str
 
 
 @pytest.fixture(scope="module", params=RELEASES)
@@ -183,7 +187,7 @@ def joined(request: pytest.FixtureRequest) -> Iterator[Joined]:
         shared = join_for_real(cluster, movable, TOPIC, [2, 2, 2])
         answers |= dict.fromkeys(shared, ACCEPTED)
         topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
-        yield Joined(rows, answers, before, after, topic_id, shared, second)
+        yield Joined(rows, answers, before, after, topic_id, shared, second, broker.version)
 
 
 def form_with_a_past(requests: Requests) -> None:
@@ -203,7 +207,10 @@ def form_with_a_past(requests: Requests) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_the_verdict_is_what_then_happens(name: str, joined: Joined) -> None:
     found = joined.rows[name]["verdict"], joined.answers[name]
-    assert found == (KINDS[name].verdict, KINDS[name].answer)
+    answer = KINDS[name].answer
+    if name == "bad-assignment" and joined.release in READS_BOUNDS:
+        answer = REFUSED
+    assert found == (KINDS[name].verdict, answer)
 
 
 @pytest.mark.parametrize(
