@@ -2,10 +2,10 @@
 
     python -m benchmarks.report [MILLIONS]
 
-A lake is made of the records of `benchmarks.captures`: 500 groups for each million. Then its history
-is lengthened: the rebalances and the history tables are repeated, each time later, until there are
-40 rebalances a group. The verbs are asked of both lakes, each in a process of its own, so the
-seconds include the start of Python."""
+A lake is made of the records of `benchmarks.captures`: 500 groups for each million. Then its
+history is lengthened: the rows of the history tables and of the rebalances are repeated at earlier
+times, until there are 40 rebalances a group. The verbs are run on both lakes, each in a process of
+its own, so that the seconds include the start of Python."""
 
 from __future__ import annotations
 
