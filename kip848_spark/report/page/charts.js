@@ -28,7 +28,8 @@ const tooltip = (colors) => ({
 const timeAxis = (colors) => ({
   type: "time",
   axisLine: { lineStyle: { color: colors["strong-line"] } }, axisTick: { show: false }, splitLine: { show: false },
-  axisLabel: { color: colors.muted, fontSize: 11, fontFamily: colors.font, hideOverlap: true },
+  axisLabel: { color: colors.muted, fontSize: 11, fontFamily: colors.font, hideOverlap: true,
+    formatter: { year: "{yyyy}-{MM}-{dd}", month: "{MM}-{dd}", day: "{MM}-{dd}", hour: "{HH}:{mm}", minute: "{HH}:{mm}", second: "{HH}:{mm}:{ss}", millisecond: "{ss}.{SSS}" } },
 });
 const valueAxis = (colors, format = (value) => short.format(value)) => ({
   type: "value", splitNumber: 4, splitLine: { lineStyle: { color: colors.line } },
@@ -52,7 +53,7 @@ function chart({ height, label, option, columns, rows, scroll, ready }) {
     canvas.style.height = `${one.height}px`;
     one.drawn = echarts.init(canvas, null, { renderer: "canvas" });
     const made = option(palette(), canvas.clientWidth);
-    if (zoom && made.dataZoom) for (const each of made.dataZoom) { each.startValue = zoom.startValue; each.endValue = zoom.endValue; }
+    if (zoom && made.dataZoom) for (const each of made.dataZoom) Object.assign(each, { startValue: zoom.startValue, endValue: zoom.endValue });
     one.drawn.setOption({ animation: false, useUTC: true, aria: { enabled: false }, ...made });
     one.width = canvas.clientWidth;
     ready?.(one.drawn);
@@ -85,7 +86,7 @@ function timeBars({ series, width, label, unit, height = 200, columns, rows, for
       tooltip: { ...tooltip(colors), trigger: "axis", axisPointer: { type: "shadow" },
         formatter: (points) => [`${utc(points[0].value[0], width < 86_400_000 ? 16 : 10)} UTC`,
           ...points.filter((point) => point.value[1]).map((point) => `${tipText(point.seriesName)}: ${format(point.value[1])}${unit ? ` ${unit}` : ""}`)].join("\n") },
-      xAxis: timeAxis(colors), yAxis: valueAxis(colors),
+      xAxis: { ...timeAxis(colors), minInterval: width }, yAxis: valueAxis(colors),
       series: series.map((one) => ({ type: "bar", name: shown(one.name), stack: "all", data: one.values,
         barMaxWidth: 26, barMinWidth: 2, large: one.values.length > 2000 })),
     }),

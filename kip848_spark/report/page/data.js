@@ -63,7 +63,7 @@ const data = {
 const groupId = (row) => known(row) ? data.groups().columns.group_id[row] : null;
 const groupHref = (row) => `#/group/${encodeURIComponent(groupId(row))}`;
 const groupLink = (row) => known(row)
-  ? h("a", { class: "id", href: groupHref(row), title: shown(groupId(row)) }, shown(groupId(row)) || "(empty id)")
+  ? h("a", { class: groupId(row).length > 40 ? "id" : "id one-line", href: groupHref(row), title: shown(groupId(row)) }, shown(groupId(row)) || "(empty id)")
   : h("span", { class: "muted" }, DASH);
 
 const SEVERITIES = ["critical", "error", "warning", "info"];

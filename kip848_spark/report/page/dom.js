@@ -43,7 +43,7 @@ const note = (...text) => h("p", { class: "note" }, text);
 /** The sentence that says why a section has no data, if there is one. */
 const missingNote = (section) => {
   const text = data.report.missing_sections[section];
-  return text ? note(shown(text)) : null;
+  return text ? note(prose(text)) : null;
 };
 const tones = {
   critical: "is-bad", error: "is-bad", warning: "is-warn", info: "is-plain",

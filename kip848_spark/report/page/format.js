@@ -55,6 +55,8 @@ function time(ms, digits = 19) {
   return h("time", { class: "nowrap", datetime: iso(ms), title: `Local time: ${local(ms)}` }, utc(ms, digits));
 }
 
-const code = (text) => known(text) ? h("span", { class: "id" }, shown(text)) : h("span", { class: "muted" }, DASH);
+/** A sentence in which `…` marks what somebody types. */
+const prose = (text) => shown(text ?? "").split("`").map((part, index) => index % 2 ? h("code", {}, part) : part);
+const code = (text) => known(text) ? h("span", { class: text.length > 40 ? "id" : "id one-line" }, shown(text)) : h("span", { class: "muted" }, DASH);
 const commaList = (values, most = 4) => values.length <= most ? values.join(", ")
   : `${values.slice(0, most).join(", ")} and ${number(values.length - most)} more`;

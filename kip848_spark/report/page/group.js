@@ -33,7 +33,8 @@ function timelineCard(group) {
   const marks = new Table(timeline.marks).objects().map((one) => ({ ...one, causes: one.causes ?? [] }));
   const epochs = new Table(timeline.epochs).objects().map((one) => ({ ...one, open: one.to === null, to: one.to ?? end, lane: 0 }));
   const MOST = 40;
-  const state = { by: "member", all: false };
+  const busy = busyTime(timeline, marks);
+  const state = { by: "member", all: false, zoom: busy };
   const view = () => views[state.by]();
   const lanes = () => state.all ? view().lanes.length : Math.min(MOST, view().lanes.length);
   const heightOf = () => Math.max(170, 30 + LANE + 10 + lanes() * LANE + 52);
@@ -46,9 +47,12 @@ function timelineCard(group) {
   function draw() {
     place.replaceChildren();
     const by = state.by;
+    if (!view().lanes.length) {
+      place.append(empty(by === "member" ? "No members in this time" : "Nobody owned a partition in this time"));
+    }
     figure = chart({
       height: heightOf(), scroll: true, label: timelineLabel(group, timeline, view(), by, marks),
-      option: (colors, width) => timelineOption(timeline, view(), by, epochs, marks, lanes(), colors, width),
+      option: (colors, width) => timelineOption({ timeline, view: view(), by, epochs, marks, shownLanes: lanes(), zoom: state.zoom }, colors, width),
     });
     place.append(figure);
     legend.replaceChildren(...(by === "member"
@@ -61,7 +65,10 @@ function timelineCard(group) {
   }
   const choose = (by) => h("button", { type: "button", class: "plain", "aria-pressed": "false", onclick: () => { state.by = by; draw(); } }, by === "member" ? "By member" : "By partition");
   const buttons = { member: choose("member"), partition: choose("partition") };
-  const zoom = (from, to) => figure.instance()?.dispatchAction({ type: "dataZoom", batch: [0, 1].map((index) => ({ dataZoomIndex: index, startValue: Math.max(timeline.from, from), endValue: Math.min(timeline.to, to) })) });
+  const zoom = (from, to) => {
+    state.zoom = { startValue: Math.max(timeline.from, from), endValue: Math.min(timeline.to, to) };
+    figure.instance()?.dispatchAction({ type: "dataZoom", batch: [0, 1].map((index) => ({ dataZoomIndex: index, ...state.zoom })) });
+  };
   const scaled = (factor) => {
     const now = figure.instance()?.getOption().dataZoom[0];
     if (!now) return;
@@ -70,16 +77,17 @@ function timelineCard(group) {
     zoom(middle - half, middle + half);
   };
   const jump = h("select", { "aria-label": "Zoom to a rebalance", onchange: (event) => {
+    if (event.target.value === "all") { zoom(timeline.from, timeline.to); return; }
+    if (event.target.value === "busy") { zoom(busy.startValue, busy.endValue); return; }
     const mark = marks[Number(event.target.value)];
-    if (!mark) { zoom(timeline.from, timeline.to); return; }
     const length = Math.max(5000, mark.duration_ms ?? 20_000);
     zoom(mark.at - length * 0.4, mark.at + length * 1.6);
-  } }, h("option", { value: "all" }, "all the time"), marks.map((_, index) => marks.length - 1 - index).slice(0, 400).map((index) =>
+  } }, busy ? h("option", { value: "busy" }, "the time with rebalances") : null, h("option", { value: "all" }, "all the time"), marks.map((_, index) => marks.length - 1 - index).slice(0, 400).map((index) =>
     h("option", { value: index }, `${utc(marks[index].at)} epoch ${marks[index].epoch}: ${marks[index].causes.map(spaced).join(", ")}`)));
   const button = (text, name, act) => h("button", { type: "button", class: "plain", "aria-label": name, title: name, onclick: act }, text);
   draw();
   return card("Timeline", { side: h("span", { class: "muted" }, `${utc(timeline.from, 16)} to ${utc(timeline.to, 16)} UTC`) },
-    timeline.cut ? note(shown(timeline.cut)) : null,
+    timeline.cut ? note(prose(timeline.cut)) : null,
     timeline.stalls_known ? null : h("p", { class: "muted small" }, "Commits of this group were not looked at for stalls."),
     h("div", { class: "tools" }, buttons.member, buttons.partition, h("label", {}, "Zoom to", jump),
       button("+", "Zoom in", () => scaled(0.5)), button("−", "Zoom out", () => scaled(2)), more),
@@ -167,7 +175,7 @@ function groupReadiness(row) {
   const moves = known(one.uniform_moves) || known(one.range_moves);
   return card("Readiness", { side: badge(one.verdict) },
     list.length ? h("ul", { class: "texts" }, list.map((rule) => h("li", {}, h("p", {}, badge(rules.at(rule, "severity")), " ", h("b", {}, shown(rules.at(rule, "rule")))),
-      h("p", {}, shown(rules.at(rule, "means"))), texts.get(rule) ? h("p", { class: "id small" }, shown(texts.get(rule))) : null, rules.at(rule, "todo") ? h("p", { class: "muted" }, shown(rules.at(rule, "todo"))) : null)))
+      h("p", {}, prose(rules.at(rule, "means"))), texts.get(rule) ? h("p", { class: "id small" }, shown(texts.get(rule))) : null, rules.at(rule, "todo") ? h("p", { class: "muted" }, prose(rules.at(rule, "todo"))) : null)))
       : empty("No rule applies", "Nothing in the records stands against the move."),
     h("p", { class: "small muted" }, [known(one.wave) ? `Wave ${one.wave}. ` : null, known(one.likely_client) ? `Probably ${shown(one.likely_client)}, going by ${shown(one.likely_client_from ?? "its client ids")}. ` : null,
       moves ? `Simulated: uniform, ${movesText(one.uniform_moves, one.uniform_rounds)}; range, ${movesText(one.range_moves, one.range_rounds)}. ` : null,

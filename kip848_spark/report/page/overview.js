@@ -58,7 +58,7 @@ function tiles() {
   const days = known(period.from) && known(period.to) ? Math.max(1, Math.round((period.to - period.from) / DAY)) : 0;
   return h("div", { class: "tiles" },
     tile("Groups", number(summary.groups), `${plural(summary.members, "member")}, ${plural(summary.partitions, "partition")}`, "#/groups"),
-    tile("Findings", number(summary.findings), summary.findings ? `${plural(summary.findings_roots, "root")}, worst: ${summary.findings_worst}` : `${number(summary.verified)} verified`, "#/findings"),
+    tile("Findings", number(summary.findings), summary.findings ? `${plural(summary.findings_roots, "root")}, worst: ${summary.findings_worst}` : summary.verified ? `${number(summary.verified)} verified` : "not audited", "#/findings"),
     tile(days ? `Rebalances, ${plural(days, "day")}` : "Rebalances", number(summary.rebalances),
       known(summary.longest_ms) ? `longest ${duration(summary.longest_ms)}` : `${number(summary.rebalances_open)} open`, "#/rebalances"),
     tile("Without an owner", duration(summary.unowned_ms), "partitions, summed", "#/rebalances"),
@@ -174,6 +174,6 @@ function overviewView() {
 function leftOutCard() {
   const { left_out: cut, missing } = data.report;
   if (!cut.length && !missing.length) return null;
-  const list = (items) => h("ul", { class: "texts" }, items.map((text) => h("li", {}, shown(text))));
+  const list = (items) => h("ul", { class: "texts" }, items.map((text) => h("li", {}, prose(text))));
   return card("What this page does not show", {}, list([...cut, ...missing]));
 }

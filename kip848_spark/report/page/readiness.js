@@ -18,7 +18,7 @@ function rulesTable(rules, severities, nothing) {
   return rows.length ? h("ul", { class: "texts" }, rows.map((row) => h("li", {},
     h("p", {}, badge(row.severity), " ", h("b", {}, shown(row.rule)), " ",
       h("a", { class: "nowrap", href: `#/readiness?rule=${encodeURIComponent(row.rule)}` }, plural(row.groups, "group"))),
-    h("p", {}, shown(row.means)), row.todo ? h("p", { class: "muted" }, shown(row.todo)) : null,
+    h("p", {}, prose(row.means)), row.todo ? h("p", { class: "muted" }, prose(row.todo)) : null,
     row.source?.length ? h("p", { class: "muted small" }, row.source.map(shown).join(", ")) : null))) : empty(nothing);
 }
 
@@ -26,8 +26,8 @@ function clusterCard(raw) {
   const notes = new Table(raw.notes).objects();
   if (!notes.length && !raw.settings.length && !known(raw.release)) return null;
   return card("The cluster", { lead: "What concerns all groups is said once." },
-    notes.length ? h("ul", { class: "texts" }, notes.map((one) => h("li", {}, h("p", {}, badge(one.severity), " ", shown(one.text)),
-      one.todo ? h("p", { class: "muted" }, shown(one.todo)) : null))) : null,
+    notes.length ? h("ul", { class: "texts" }, notes.map((one) => h("li", {}, h("p", {}, badge(one.severity), " ", prose(one.text)),
+      one.todo ? h("p", { class: "muted" }, prose(one.todo)) : null))) : null,
     known(raw.release) ? h("p", { class: "small" }, "Release: ", shown(raw.release)) : null,
     raw.settings.length ? h("details", {}, h("summary", {}, "Settings that are known"),
       plainTable([{ title: "Setting", show: (row) => code(row[0]) }, { title: "Value", show: (row) => code(row[1]) }], raw.settings)) : null);

@@ -35,7 +35,7 @@ function rebalancesByHour({ compact } = {}) {
 function shareTable(columns, rows, field, options) {
   const most = Math.max(1, ...rows.map((row) => row[field] ?? 0));
   const bar = { title: "", show: (row) => h("span", { class: "share-box", "aria-hidden": "true" },
-    h("span", { class: "share", style: { width: `${Math.max(1, (row[field] ?? 0) / most * 100)}%`, "--c": options?.color?.(row) } })) };
+    row[field] > 0 && h("span", { class: "share", style: { width: `${Math.max(1, (row[field] ?? 0) / most * 100)}%`, "--c": options?.color?.(row) } })) };
   return plainTable([...columns, bar], rows, options);
 }
 
@@ -93,7 +93,7 @@ function rebalancesView(params) {
   const clients = new Table(raw.clients).objects();
   const outcomes = new Table(raw.outcomes).objects();
   return [
-    head("Rebalances", shown(raw.sentence ?? "")),
+    head("Rebalances", shown(raw.sentence ?? "").replaceAll("_", " ")),
     missingNote("rebalances"),
     rebalancesByHour(),
     h("div", { class: "columns" },

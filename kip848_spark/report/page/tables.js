@@ -143,7 +143,6 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
           table.setSort(column.getField(), now === "descending" ? "asc" : now === "ascending" ? "desc" : column.getDefinition().headerSortStartingDir);
         });
       }
-      host.querySelector(".tabulator-tableholder")?.setAttribute("aria-label", `${label}, rows`);
     });
   };
   const one = {

@@ -18,6 +18,11 @@ function lanesByMember(timeline, end) {
       lanes.push({ name: members.at(row, "name"), about: members.at(row, "about") });
     }
   }
+  // worker-9 comes before worker-10.
+  const order = lanes.map((_, index) => index).sort((a, b) => lanes[a].name.localeCompare(lanes[b].name, "en", { numeric: true }));
+  const place = new Map(order.map((index, at) => [index, at]));
+  for (const [client, index] of laneOf) laneOf.set(client, place.get(index));
+  lanes.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
   const lane = (member) => laneOf.get(members.at(member, "client") ?? `m${member}`);
   const held = members.length ? Array.from({ length: members.length }, () => []) : [];
   for (let row = 0; row < owned.length; row += 1) held[owned.at(row, "member")]?.push(row);
@@ -109,7 +114,7 @@ function partitionBar(bar, view, colors) {
   };
 }
 
-const span = (from, to, open) => `${utcMs(from)} to ${open ? "the end" : utcMs(to).slice(11)} UTC (${duration(to - from)}${open ? " so far" : ""})`;
+const span = (from, to, open) => `${utcMs(from)} UTC to ${open ? "the end" : utcMs(to).slice(11)} (${duration(to - from)}${open ? " so far" : ""})`;
 
 function memberTip(bar, view, timeline) {
   const rows = view.atTime(bar.member, bar.from);
@@ -132,8 +137,18 @@ function partitionTip(bar, view) {
   return [...lines, span(bar.from, bar.to, bar.open)].map((text) => tipText(text)).join("\n");
 }
 
+/** The time in which the group rebalanced, if that is a small part of the time covered; else null. */
+function busyTime(timeline, marks) {
+  if (!marks.length) return null;
+  const from = marks[0].at;
+  const to = Math.max(...marks.map((mark) => mark.at + (mark.duration_ms ?? 0)));
+  const margin = Math.max(5000, (to - from) * 0.15);
+  return to - from + 2 * margin > (timeline.to - timeline.from) / 3 ? null
+    : { startValue: Math.max(timeline.from, from - margin), endValue: Math.min(timeline.to, to + margin) };
+}
+
 /** The option of the chart. */
-function timelineOption(timeline, view, by, epochs, marks, shownLanes, colors, width) {
+function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom }, colors, width) {
   const left = width < 560 ? 96 : 190;
   const bars = view.bars.filter((bar) => bar.lane < shownLanes);
   const draw = by === "member" ? memberBar : partitionBar;
@@ -141,7 +156,7 @@ function timelineOption(timeline, view, by, epochs, marks, shownLanes, colors, w
   const lanes = view.lanes.slice(0, shownLanes);
   const custom = (name, items, render, more = {}) => ({ type: "custom", name, data: items.map((one) => ({ value: [one.from, one.lane ?? 0, one.to] })),
     encode: { x: [0, 2], y: 1 }, renderItem: (params, api) => render(items[params.dataIndex], params, api), clip: true, ...more });
-  const grid = [{ left, right: 14, top: 30, height: LANE + 4 }, { left, right: 14, top: 30 + LANE + 10, bottom: 52 }];
+  const grid = [{ left, right: 14, top: 30, height: LANE + 4 }, { left, right: 14, top: 30 + LANE + 10, bottom: 52 }].map((one) => ({ ...one, outerBoundsMode: "none" }));
   const axis = { ...timeAxis(colors), min: timeline.from, max: timeline.to };
   const renderers = new Map(bars.map((bar) => [bar, draw(bar, view, colors, timeline)]));
   return {
@@ -160,10 +175,10 @@ function timelineOption(timeline, view, by, epochs, marks, shownLanes, colors, w
           formatter: (index) => shown(lanes[Number(index)].name) } },
     ],
     dataZoom: [
-      { type: "slider", xAxisIndex: [0, 1], filterMode: "none", bottom: 8, height: 22, showDataShadow: false, brushSelect: false,
+      { type: "slider", ...zoom, xAxisIndex: [0, 1], filterMode: "none", bottom: 8, height: 22, showDataShadow: false, brushSelect: false,
         borderColor: colors["strong-line"], fillerColor: colors["accent-soft"], backgroundColor: colors.surface, handleStyle: { color: colors.surface, borderColor: colors.accent },
         moveHandleSize: 0, labelFormatter: (value) => utc(value), textStyle: { color: colors.muted, fontSize: 11 } },
-      { type: "inside", xAxisIndex: [0, 1], filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, minValueSpan: 100 },
+      { type: "inside", ...zoom, xAxisIndex: [0, 1], filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, minValueSpan: 100 },
     ],
     series: [
       custom("epochs", epochs, (one, params, api) => epochBand(one, params, api, colors), { xAxisIndex: 0, yAxisIndex: 0 }),
