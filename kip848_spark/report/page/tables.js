@@ -87,13 +87,14 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
     state[filter.name] = params?.get(filter.name) ?? "";
     if (filter.prefix) {
       tools.append(h("label", {}, filter.title, h("input", {
-        type: "text", value: state[filter.name], size: "12", spellcheck: "false",
+        type: "text", "aria-label": filter.title, value: state[filter.name], size: "12", spellcheck: "false",
         oninput: (event) => { state[filter.name] = event.target.value.trim(); later(); },
       })));
       continue;
     }
     const options = filter.options.map((one) => Array.isArray(one) ? one : [one, spaced(one)]);
     tools.append(h("label", {}, filter.title, h("select", {
+      "aria-label": filter.title,
       onchange: (event) => { state[filter.name] = event.target.value; apply(); },
     }, h("option", { value: "" }, "all"), options.map(([value, words]) =>
       h("option", { value, selected: String(value) === state[filter.name] }, words)))));
@@ -103,6 +104,11 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
   const relabel = () => {
     const root = host.querySelector(".tabulator") ?? host.firstElementChild;
     root?.setAttribute("aria-rowcount", String(listed.length + 1));
+    // A grid has rows and groups of rows only. Tabulator's scrolling box has no role.
+    host.querySelector(".tabulator-tableholder")?.setAttribute("role", "rowgroup");
+    host.querySelector(".tabulator-table")?.setAttribute("role", "presentation");
+    host.querySelector(".tabulator-placeholder")?.setAttribute("role", "row");
+    host.querySelector(".tabulator-placeholder-contents")?.setAttribute("role", "gridcell");
   };
   const build = () => {
     const place = h("div", { "aria-label": label });
