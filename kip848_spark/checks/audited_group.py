@@ -155,6 +155,12 @@ class AuditedGroup:
         for partition in owned:
             self.owners[partition] = member_id
 
+    def begin_anew(self) -> None:
+        """The coordinator had forgotten the group, which was empty, without a record: a new group
+        of this id begins."""
+        self.reference = Reference(self.group_id, self.releases)
+        self._clear()
+
     def mark_gap(self, *, forget: bool) -> None:
         """Records may be missing here. With ``forget``, tombstones of records that were read may
         be among them, so nothing that was read counts any more."""

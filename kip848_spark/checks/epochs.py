@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kip848_spark.checks.audited_group import AuditedGroup
@@ -33,6 +34,26 @@ def check_group_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
         expected[0],
         entry.value["epoch"],
     )
+
+
+def begins_anew(audited: AuditedGroup, entries: Sequence[LogEntry]) -> bool:
+    """Whether an operation begins a group anew without tombstones: a classic JoinGroup has made the
+    coordinator forget an empty group, so the epochs start again
+    (docs/kafka-facts.md#epoch-restarts-without-a-tombstone)."""
+    group, joins = audited.consumer, entries[0]
+    if group is None or group.members or not audited.complete:
+        return False
+    if joins.kind != records.MEMBER or joins.value is None:
+        return False
+    first_epochs = {release.first_epoch for release in audited.releases}
+    for entry in entries:
+        if entry.value is not None and entry.kind == records.GROUP:
+            epoch = entry.value["epoch"]
+            return epoch != group.epoch + 1 and epoch - 1 in first_epochs
+        if entry.value is not None and entry.kind == records.CURRENT:
+            epoch = entry.value["memberEpoch"]
+            return epoch < group.target_epoch and epoch in first_epochs - {0}
+    return False
 
 
 def check_target_epoch(audited: AuditedGroup, entry: LogEntry) -> None:

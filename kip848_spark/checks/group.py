@@ -12,6 +12,7 @@ from kip848_spark.checks.completed_target import StateBefore, check_target
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.epochs import (
     EpochBump,
+    begins_anew,
     check_bump_cause,
     check_group_epoch,
     check_target_epoch,
@@ -151,6 +152,8 @@ class GroupAudit:
         self._ended = None
         audited.rejoined.clear()
         audited.epoch_before = audited.consumer.epoch if audited.consumer is not None else None
+        if audited.past_gaps and begins_anew(audited, entries):
+            audited.begin_anew()
         counts = self.context.counts(entries[-1])
         audited.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed_checks(entries)

@@ -258,5 +258,8 @@ def unknown_classic_member_joins_an_empty_consumer_group(
         conversation.delete_group()
     else:
         a.commit("foo", 1, 7, memberId="", generationIdOrMemberEpoch=-1)
+        a.join()
+        yield 0.3
+        a.acknowledge()
     conversation.offsets("foo")
     conversation.describe()
