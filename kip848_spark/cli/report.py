@@ -62,7 +62,7 @@ def report(
     --since, rebalances are those of the last 30 days. Starts no JVM.
     """
     from kip848_spark.report.data import ReportOptions
-    from kip848_spark.report.files import check_path, write_report
+    from kip848_spark.report.files import check_path, valid_texts, write_report
 
     if out_file is None:
         raise UsageError("No page is named.", "Add --out report.html.")
@@ -75,7 +75,7 @@ def report(
         display("writing the report")
         written = write_report(snapshot, out_file, options)
     if json:
-        print_json(_described(written))
+        print_json(valid_texts(_described(written)))
     else:
         show_written(written)
 
