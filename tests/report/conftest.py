@@ -46,7 +46,7 @@ class Opened:
     def settle(self) -> None:
         """Waits until searches and charts are done."""
         self.page.evaluate(
-            "() => new Promise(done => setTimeout(() => requestAnimationFrame(done), 200))"
+            "() => new Promise(done => setTimeout(() => requestAnimationFrame(done), 150))"
         )
 
     def text(self) -> str:

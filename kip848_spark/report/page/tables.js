@@ -108,14 +108,13 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
     host.querySelector(".tabulator-tableholder")?.setAttribute("role", "rowgroup");
     host.querySelector(".tabulator-table")?.setAttribute("role", "presentation");
     host.querySelector(".tabulator-placeholder")?.setAttribute("role", "row");
-    host.querySelector(".tabulator-placeholder-contents")?.setAttribute("role", "gridcell");
   };
   const build = () => {
     const place = h("div", { "aria-label": label });
     host.replaceChildren(place);
     table = new Tabulator(place, {
       data: listed, layout: "fitColumns", height: listed.length > 12 || active() ? `${height}px` : false, renderVerticalBuffer: 400,
-      placeholder: h("div", {}, nothing), headerSortTristate: false, columnHeaderVertAlign: "bottom",
+      placeholder: h("div", { role: "gridcell" }, nothing), headerSortTristate: false, columnHeaderVertAlign: "bottom",
       resizableColumnFit: false, initialSort: sort ? [{ column: sort[0], dir: sort[1] ?? "desc" }] : [],
       columns: columns.map((column) => ({
         title: column.title, field: column.field, hozAlign: NUMERIC.has(column.kind) ? "right" : "left",
