@@ -129,4 +129,4 @@ const worries = once(() => {
   return [...found.values()].sort((a, b) => weight(b) - weight(a));
 });
 const LEVEL_TONES = ["is-plain", "is-plain", "is-warn", "is-bad"];
-const LEVEL_WORDS = ["", "worth knowing", "unstable", "wrong"];
+const LEVEL_WORDS = ["", "note", "unstable", "wrong"];

@@ -37,6 +37,7 @@ function card(title, { side, lead, id } = {}, ...children) {
 
 const head = (title, ...text) => h("div", { class: "head" }, h("h1", { tabindex: "-1" }, title),
   text.length ? h("p", {}, text) : null);
+const stack = (...children) => h("div", {}, children);
 const empty = (title, text) => h("p", { class: "empty" }, h("b", {}, title), text ?? null);
 const note = (...text) => h("p", { class: "note" }, text);
 

@@ -31,8 +31,9 @@ function bytes(value) {
 /** A length of time in its two largest units. */
 function duration(ms) {
   if (!known(ms)) return DASH;
+  if (ms === 0) return "0 s";
   if (ms < 1000) return `${ms} ms`;
-  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1).replace(".0", "")} s`;
   const seconds = Math.round(ms / 1000);
   const parts = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const first = parts.findIndex(([size]) => seconds >= size);

@@ -29,6 +29,7 @@ function timelineCard(group) {
   }
   const timeline = block(`timeline-${group.timeline}`);
   const end = timeline.to;
+  const digits = timeline.to - timeline.from < HOUR ? 19 : 16;
   const views = { member: once(() => lanesByMember(timeline, end)), partition: once(() => lanesByPartition(timeline, end)) };
   const marks = new Table(timeline.marks).objects().map((one) => ({ ...one, causes: one.causes ?? [] }));
   const epochs = new Table(timeline.epochs).objects().map((one) => ({ ...one, open: one.to === null, to: one.to ?? end, lane: 0 }));
@@ -86,7 +87,7 @@ function timelineCard(group) {
     h("option", { value: index }, `${utc(marks[index].at)} epoch ${marks[index].epoch}: ${marks[index].causes.map(spaced).join(", ")}`)));
   const button = (text, name, act) => h("button", { type: "button", class: "plain", "aria-label": name, title: name, onclick: act }, text);
   draw();
-  return card("Timeline", { side: h("span", { class: "muted" }, `${utc(timeline.from, 16)} to ${utc(timeline.to, 16)} UTC`) },
+  return card("Timeline", { side: h("span", { class: "muted" }, `${utc(timeline.from, digits)} to ${utc(timeline.to, digits)} UTC`) },
     timeline.cut ? note(prose(timeline.cut)) : null,
     timeline.stalls_known ? null : h("p", { class: "muted small" }, "Commits of this group were not looked at for stalls."),
     h("div", { class: "tools" }, buttons.member, buttons.partition, h("label", {}, "Zoom to", jump),
@@ -134,7 +135,7 @@ function storiesCard(group) {
   const stories = known(group.timeline) ? block(`timeline-${group.timeline}`).stories : [];
   if (!stories.length) return null;
   return card("The last episode in words", {}, h("ul", { class: "texts" }, stories.map((story) => h("li", {},
-    h("p", {}, h("b", {}, shown(story.headline)), " ", h("span", { class: "muted small" }, time(story.at))),
+    h("p", {}, h("b", {}, shown(story.headline))),
     h("dl", {}, story.lines.map(([title, text]) => [h("dt", {}, shown(title)), h("dd", {}, shown(text))]))))));
 }
 
@@ -194,6 +195,6 @@ function groupView(params, id) {
     card("Rebalances", { side: own.length ? h("span", { class: "muted" }, number(own.length)) : null }, own.length > 12 ? rebalanceGrid(own, { columns, height: 360, label: "Rebalances of this group" })
       : plainTable(columns, own, { nothing: "No rebalances in this period." })),
     groupMembers(row, group),
-    h("div", { class: "columns" }, groupReadiness(row), group.findings ? null : groupFindings(row)),
+    groupReadiness(row), group.findings ? null : groupFindings(row),
   ];
 }

@@ -42,7 +42,7 @@ function worriesCard() {
   const list = worries();
   if (!list.length) return null;
   const most = 10;
-  return card("Look at these first", { side: list.length > most ? h("a", { href: "#/groups?attention=any" }, `All ${number(list.length)} groups`) : null },
+  return card(list[0].level > 1 ? "Look at these first" : "Worth knowing", { side: list.length > most ? h("a", { href: "#/groups?attention=any" }, `All ${number(list.length)} groups`) : null },
     h("ul", { class: "worries" }, list.slice(0, most).map(worryItem)));
 }
 
@@ -165,7 +165,7 @@ function overviewView() {
     worriesCard(),
     tiles(),
     rebalancesByHour({ compact: true }),
-    h("div", { class: "columns" }, groupsCard(), auditCard(), recordsCard(), gapsCard()),
+    h("div", { class: "columns" }, stack(groupsCard(), recordsCard()), stack(auditCard(), gapsCard())),
     runsCard(),
     leftOutCard(),
   ];

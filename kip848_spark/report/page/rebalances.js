@@ -22,6 +22,9 @@ function rebalancesByHour({ compact } = {}) {
   const causes = new Table(raw.by_hour_and_cause);
   const busiest = hours.objects().reduce((a, b) => (a.rebalances >= b.rebalances ? a : b));
   const side = compact ? h("a", { href: "#/rebalances" }, "All rebalances") : null;
+  if (hours.length < 3) {
+    return card(compact ? "Rebalances" : "Rebalances over time", { side, lead: `All of them began between ${utc(hours.at(0, "hour"), 16)} and ${utc(hours.at(hours.length - 1, "hour") + HOUR, 16)} UTC.` }, compact ? causesTable() : null);
+  }
   return card("Rebalances over time", { side, lead: `The busiest hour began at ${utc(busiest.hour, 16)} UTC: ${plural(busiest.rebalances, "rebalance")} of ${plural(busiest.groups, "group")}. A rebalance with several causes counts once for each.` },
     timeBars({ series: seriesBy(causes, "hour", "cause", "rebalances"), width: HOUR, height: compact ? 190 : 240, unit: "",
       label: `Rebalances by hour and cause, ${utc(period.from, 10)} to ${utc(period.to, 10)}; most at ${utc(busiest.hour, 16)}: ${number(busiest.rebalances)}`,
@@ -30,6 +33,11 @@ function rebalancesByHour({ compact } = {}) {
         { title: "No owner", field: "unowned_ms", kind: "duration" }],
       rows: () => hours.objects().reverse() }));
 }
+
+const causesTable = () => shareTable([
+  { title: "Cause", show: (row) => h("a", { href: `#/rebalances?cause=${encodeURIComponent(row.cause)}` }, shown(row.words ?? spaced(row.cause))) },
+  { title: "Rebalances", field: "rebalances", kind: "number" }, { title: "Groups", field: "groups", kind: "number" }],
+new Table(data.rebalances().causes).objects(), "rebalances", { nothing: "No rebalances." });
 
 /** Rows with a bar each. */
 function shareTable(columns, rows, field, options) {
@@ -88,7 +96,6 @@ const allRebalances = once(() => {
 
 function rebalancesView(params) {
   const raw = data.rebalances();
-  const causes = new Table(raw.causes).objects();
   const durations = new Table(raw.durations).objects();
   const clients = new Table(raw.clients).objects();
   const outcomes = new Table(raw.outcomes).objects();
@@ -97,13 +104,13 @@ function rebalancesView(params) {
     missingNote("rebalances"),
     rebalancesByHour(),
     h("div", { class: "columns" },
-      card("Why", {}, shareTable([{ title: "Cause", show: (row) => h("a", { href: `#/rebalances?cause=${encodeURIComponent(row.cause)}` }, shown(row.words ?? spaced(row.cause))) },
-        { title: "Rebalances", field: "rebalances", kind: "number" }, { title: "Groups", field: "groups", kind: "number" }], causes, "rebalances", { nothing: "No rebalances." })),
+      stack(card("Why", {}, causesTable()),
+        outcomes.length ? card("How they ended", {}, plainTable([{ title: "Outcome", show: (row) => h("span", {}, shown(row.words ?? spaced(row.outcome))) },
+          { title: "Rebalances", field: "rebalances", kind: "number" }], outcomes)) : null),
       card("How long", { lead: "Rebalances of consumer, share and streams groups that ended. The log does not say when one of a classic group began." },
         shareTable([{ title: "Took", show: (row) => known(row.to_ms) ? `${row.from_ms ? `${duration(row.from_ms)} to ` : "below "}${duration(row.to_ms)}` : `${duration(row.from_ms)} or longer` },
           { title: "Rebalances", field: "rebalances", kind: "number" }], durations, "rebalances", { nothing: "No rebalance has a known duration." }),
-        outcomes.length ? h("details", {}, h("summary", {}, "How they ended"), plainTable([{ title: "Outcome", show: (row) => h("span", { title: shown(row.words ?? "") }, spaced(row.outcome)) },
-          { title: "Rebalances", field: "rebalances", kind: "number" }], outcomes)) : null)),
+      )),
     card("Groups with the most trouble", { side: h("a", { href: "#/groups" }, "All groups") }, worstGroups()),
     patternsCard(),
     clients.length ? card("Clients that come and go", {}, plainTable([

@@ -26,12 +26,30 @@ function lanesByMember(timeline, end) {
   const lane = (member) => laneOf.get(members.at(member, "client") ?? `m${member}`);
   const held = members.length ? Array.from({ length: members.length }, () => []) : [];
   for (let row = 0; row < owned.length; row += 1) held[owned.at(row, "member")]?.push(row);
-  const bars = states.objects().map((one) => ({
-    lane: lane(one.member), from: one.from, to: one.to ?? end, open: one.to === null, state: one.state, member: one.member,
-  }));
   const atTime = (member, at) => held[member].filter((row) =>
     owned.at(row, "from") <= at && (owned.at(row, "to") ?? Infinity) > at);
+  const bars = states.objects().flatMap((one) => {
+    const whole = { lane: lane(one.member), from: one.from, to: one.to ?? end, open: one.to === null, state: one.state, member: one.member };
+    return one.state === 0 ? cutWhereCountChanges(whole, held[one.member], owned, atTime) : [whole];
+  });
   return { lanes, bars, members, owned, atTime };
+}
+
+/** Parts of a bar in which the member has the same number of partitions. */
+function cutWhereCountChanges(bar, rows, owned, atTime) {
+  const times = new Set([bar.from]);
+  for (const row of rows) {
+    for (const at of [owned.at(row, "from"), owned.at(row, "to")]) if (known(at) && at > bar.from && at < bar.to) times.add(at);
+  }
+  const parts = [];
+  for (const from of [...times].sort((a, b) => a - b)) {
+    const count = atTime(bar.member, from).length;
+    const last = parts.at(-1);
+    if (last && last.count === count) continue;
+    if (last) Object.assign(last, { to: from, open: false });
+    parts.push({ ...bar, from, count });
+  }
+  return parts;
 }
 
 function lanesByPartition(timeline, end) {
@@ -74,7 +92,7 @@ const hatched = (color, back) => {
 };
 
 function label(shape, text, colors, fill) {
-  if (!text || shape.width < 34) return null;
+  if (!text || shape.width < 8 + 7 * Math.min(text.length, 4)) return null;
   return { type: "text", silent: true, style: {
     x: shape.x + 5, y: shape.y + shape.height / 2 + 0.5, text: shown(text), fill, font: `11px ${colors.font}`,
     verticalAlign: "middle", overflow: "truncate", width: shape.width - 9, ellipsis: "…" } };
@@ -82,16 +100,16 @@ function label(shape, text, colors, fill) {
 
 function memberBar(bar, view, colors, timeline) {
   const looks = [
-    { fill: colors.series[0], opacity: 0.82 }, { fill: hatched(colors.warn, colors["warn-soft"]), stroke: colors.warn },
+    { fill: colors.series[0], opacity: bar.count ? 0.82 : 0.35, stroke: colors.surface }, { fill: hatched(colors.warn, colors["warn-soft"]), stroke: colors.warn },
     { fill: colors.surface, stroke: colors.accent, lineDash: [3, 2], lineWidth: 1.5 }, { fill: colors.raised, stroke: colors["strong-line"] },
   ];
   return (params, api) => {
     const shape = barShape(params, api, bar.lane, bar.from, bar.to, 4);
     if (!shape) return null;
-    const count = view.atTime(bar.member, bar.from).length;
+    const words = bar.state === 0 ? (shape.width > 72 ? plural(bar.count, "partition") : String(bar.count)) : "";
     const style = looks[bar.state] ?? looks[3];
     return { type: "group", children: [{ type: "rect", shape: { ...shape, r: 2 }, style },
-      label(shape, bar.state === 0 && shape.width > 60 ? plural(count, "partition") : bar.state === 0 ? String(count) : "", colors, colors.surface)].filter(Boolean) };
+      label(shape, words, colors, bar.count ? colors.surface : colors.ink)].filter(Boolean) };
   };
 }
 
