@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from tests.captures import COMMITTED, read_dump
 from tests.conftest import DATA
+from tests.report.example import report
 
 ROOT = DATA.parents[1]
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
@@ -49,6 +51,12 @@ print(json.dumps({
     "ivy.xml": resource("conf/ivy.xml").read_text(),
     "log4j2.properties": resource_path("conf/log4j2.properties").read_text(),
 }))
+"""
+
+PAGE = """
+import json
+from kip848_spark.report.page import render
+print(json.dumps(render(json.loads(Path(sys.argv[2]).read_text()))))
 """
 
 
@@ -104,3 +112,16 @@ def test_its_own_files_are_those_of_the_checkout(wheel: Path, tmp_path: Path) ->
     section = lock.partition("[spark]\n")[2].partition("\n\n")[0]
     lines = (line.split() for line in section.splitlines())
     assert found["locked"] == {name: digest for digest, name in lines}
+
+
+def test_it_has_the_files_of_the_report_and_their_licences(wheel: Path, tmp_path: Path) -> None:
+    given = tmp_path / "report.json"
+    given.write_text(json.dumps(report(groups=9, rebalances=5)))
+    page = run(PAGE, wheel, tmp_path, given)
+    assets = ROOT / "kip848_spark" / "report" / "assets"
+    for name in ("echarts.min.js", "tabulator.min.js", "tabulator.min.css"):
+        assert (assets / name).read_text() in page
+    names = set(zipfile.ZipFile(wheel).namelist())
+    licences = [path.name for path in assets.iterdir() if "LICENSE" in path.name]
+    assert len(licences) == 3
+    assert {f"kip848_spark/report/assets/{name}" for name in licences} <= names

@@ -22,7 +22,7 @@ function verdictOfAll() {
   }
   const stray = summary.findings_roots > 0 && ["critical", "error"].includes(summary.findings_worst);
   if (stray) return { tone: "is-bad", sign: "!", title: `The audit has ${plural(summary.findings, "finding")}`, text: checked };
-  if (unstable) return { tone: "is-warn", sign: "!", title: `${plural(unstable, "group")} ${unstable === 1 ? "is" : "are"} unstable`, text: `No finding says that the coordinator was wrong. ${checked}` };
+  if (unstable) return { tone: "is-warn", sign: "!", title: `${plural(unstable, "group")} ${unstable === 1 ? "is" : "are"} unstable`, text: audited ? `No finding says that the coordinator was wrong. ${checked}` : checked };
   if (!summary.groups) return { tone: "is-plain", sign: "0", title: "This lake has no consumer groups", text: checked };
   return audited
     ? { tone: "is-good", sign: "✓", title: "Nothing is wrong", text: `No findings, no unstable groups. ${checked}` }

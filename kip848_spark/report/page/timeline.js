@@ -167,7 +167,7 @@ function busyTime(timeline, marks) {
 
 /** The option of the chart. */
 function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom }, colors, width) {
-  const left = width < 560 ? 96 : 190;
+  const left = width < 560 ? 96 : width < 1000 ? 170 : 220;
   const bars = view.bars.filter((bar) => bar.lane < shownLanes);
   const draw = by === "member" ? memberBar : partitionBar;
   const tip = by === "member" ? memberTip : partitionTip;
