@@ -1,0 +1,60 @@
+"""docs/report.md lists the fields of `report.json`: all of them, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.report.data import report_data
+from tests.documentation import ROOT
+from tests.report.audited_lake import write_audited_lake
+from tests.report.report_reader import tables_of
+
+Report = dict[str, Any]
+_NAMES = re.compile(r"`(\w+)`")
+_ASKED_A_CLUSTER = {"hygiene.deleted_topics", "hygiene.open_transactions"}
+"""Tables that a lake lacks whose records come from a capture."""
+
+
+def documented(title: str) -> dict[str, str]:
+    """The rows of the table after the line ``title``: what is in the first cell, and the second."""
+    text = (ROOT / "docs" / "report.md").read_text().split(f"\n{title}:\n\n", 1)[1]
+    rows = re.findall(r"^\| (?:`([\w.]+)`|\(top\)) \| (.*) \|$", text.split("\n\n")[0], re.M)
+    return dict(rows)
+
+
+def names_in(cell: str) -> list[str]:
+    """The names of the fields in a cell: those before the colon, outside of parentheses."""
+    return _NAMES.findall(re.sub(r"\([^()]*\)", "", cell).split(":")[0])
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    lake = write_audited_lake(tmp_path_factory.mktemp("fields") / "lake")
+    return report_data(LakeSnapshot(locate(str(lake))))
+
+
+def test_tables(report: Report) -> None:
+    found: dict[str, list[str]] = {}
+    for path, table in tables_of(report):
+        columns = list(table["columns"])
+        assert found.setdefault(path, columns) == columns, path
+    listed = {path: names_in(cell) for path, cell in documented("Tables").items()}
+    assert found == {path: names for path, names in listed.items() if path not in _ASKED_A_CLUSTER}
+    assert listed.keys() - found.keys() == _ASKED_A_CLUSTER
+
+
+def test_objects(report: Report) -> None:
+    objects = documented("Objects")
+    assert names_in(objects.pop("")) == list(report)
+    objects.pop("missing_sections")
+    for path, cell in objects.items():
+        value = report[path]
+        fields = value[0] if isinstance(value, list) else value
+        wanted = names_in(cell.split(";")[0].replace("a list of objects: ", ""))
+        assert set(wanted) == set(fields), path
