@@ -22,10 +22,19 @@ __all__ = [
     "ingest",
     "replay",
     "run",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
-    from kip848_spark.api import RunResult, audit, decode_records, ingest, replay, run
+    from kip848_spark.api import (
+        RunResult,
+        audit,
+        decode_records,
+        ingest,
+        replay,
+        run,
+        write_report,
+    )
     from kip848_spark.lake.lake import Lake
     from kip848_spark.spark.sources import CaptureSource, KafkaSource
     from kip848_spark.wire.decode_table import decode

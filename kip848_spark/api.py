@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -149,6 +151,28 @@ def audit(
         if names is not None:
             check_groups(names, LakeViews(tables).group_ids)
         return _result(lake, tables, run_audit(tables, request, source=source))
+
+
+def write_report(
+    lake: Lake,
+    page: str | os.PathLike[str],
+    *,
+    since: AsOf = None,
+    cluster: Mapping[str, Any] | None = None,
+) -> Mapping[str, Any]:
+    """Writes the page that shows ``lake`` to the file ``page`` (``*.html``), and its data beside it
+    (``*.json``); returns the data, which docs/report.md describes. Starts no JVM.
+
+    ``since``: rebalances are those that began then or later; None: in the 30 days before the newest
+    record. ``cluster`` are facts for the migration readiness, such as ``{"release": "4.3.1"}``.
+
+    Raises UsageError if the file can't be written, and LakeError if the lake can't be read.
+    """
+    from kip848_spark.report.data import ReportOptions
+    from kip848_spark.report.files import write_report as write
+
+    options = ReportOptions(utc_time(since, "since"), cluster)
+    return write(lake.snapshot(), Path(page), options).report
 
 
 def decode_records(records: DataFrame, *, dialect: str = SHIPPED) -> DataFrame:

@@ -61,12 +61,12 @@ class Lake:
         """
         if name in STATE_TABLES:
             return self._state(as_of).table(name, groups)
-        return self._snapshot(as_of).table(name, groups)
+        return self.snapshot(as_of).table(name, groups)
 
     def dataset(self, name: str, *, as_of: AsOf = None) -> ds.Dataset:
         """A table as a dataset, as a run left it: DuckDB, Polars and Arrow read it batch by
         batch."""
-        return self._snapshot(as_of).dataset(name)
+        return self.snapshot(as_of).dataset(name)
 
     def groups(self, *, as_of: AsOf = None) -> pa.Table:
         """The table `groups`: one row for each group that existed then."""
@@ -108,7 +108,7 @@ class Lake:
         from kip848_spark.lake.sql.rules import NotTranslatable
 
         try:
-            return DuckDBEngine(self._snapshot(as_of)).run(query).table()
+            return DuckDBEngine(self.snapshot(as_of)).run(query).table()
         except NotTranslatable as cause:
             raise UsageError(
                 f"DuckDB does not answer {cause} as Spark does.",
@@ -121,7 +121,7 @@ class Lake:
         """The rows of the table `rebalances`, of ``groups`` (all if None), that began at or after
         ``since`` and before ``until``, in the order of their start."""
         start, end = utc_time(since, "since"), utc_time(until, "until")
-        return read_rebalances(self._snapshot(), groups, start, end)
+        return read_rebalances(self.snapshot(), groups, start, end)
 
     def history(
         self, group: str, *, since: AsOf = None, until: AsOf = None
@@ -132,7 +132,7 @@ class Lake:
         Raises NotFoundError, with similar names, if the lake never had such a group.
         """
         start, end = utc_time(since, "since"), utc_time(until, "until")
-        return group_chronicle(self._snapshot(), group, start, end).described()
+        return group_chronicle(self.snapshot(), group, start, end).described()
 
     def owners(
         self,
@@ -149,7 +149,7 @@ class Lake:
         Raises NotFoundError, with similar names, if no group ever owned it.
         """
         start, end = utc_time(since, "since"), utc_time(until, "until")
-        found = partition_chronicles(self._snapshot(), (topic, partition), group, start, end)
+        found = partition_chronicles(self.snapshot(), (topic, partition), group, start, end)
         return [row for one in found for row in one.described()]
 
     def hygiene(self, group: str | None = None, *, days: int = 7) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Lake:
 
         Raises NotFoundError if the lake never had such a group.
         """
-        snapshot = self._snapshot()
+        snapshot = self.snapshot()
         if group is not None:
             require_group(snapshot, group)
         return read_hygiene(snapshot, group, days).described()
@@ -179,16 +179,17 @@ class Lake:
         Raises NotFoundError if the lake never had such a group, or the group no such epoch.
         """
         start, end = utc_time(since, "since"), utc_time(until, "until")
-        return explain(self._snapshot(), group, start, end, epoch).described()
+        return explain(self.snapshot(), group, start, end, epoch).described()
 
-    def _snapshot(self, as_of: AsOf = None) -> LakeSnapshot:
+    def snapshot(self, as_of: AsOf = None) -> LakeSnapshot:
+        """The tables as the last run left them, or the last one that had finished by ``as_of``."""
         time = utc_time(as_of, "as_of")
         return LakeSnapshot(locate(self.path), time, storage=self.storage.delta())
 
     def _state(self, as_of: AsOf) -> LakeSnapshot | StateAt:
         """The state tables at a time. Warns if the lake is of an earlier version, which only knows
         the ends of runs."""
-        newest = self._snapshot()
+        newest = self.snapshot()
         state = state_at(newest, utc_time(as_of, "as_of"))
         if sentence := without_history(newest, state):
             warnings.warn(sentence, stacklevel=3)

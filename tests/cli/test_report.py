@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kip848_spark import Lake, write_report
+from kip848_spark.errors import UsageError
 from kip848_spark.report import files
 from tests.cli.command import Command
 from tests.lake.written_lake import write_lake
@@ -45,6 +47,15 @@ def test_json_says_where_the_files_are(kip848: Command, lake: str, tmp_path: Pat
     assert (told["page"], told["data"]) == (str(page), str(tmp_path / "report.json"))
     assert told["page_bytes"] == page.stat().st_size
     assert told["summary"]["groups"] == 3
+
+
+def test_the_function_of_the_api_returns_what_the_file_has(lake: str, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    report = write_report(Lake(lake), page, since="2026-11-20T02:15")
+    assert json.loads(page.with_suffix(".json").read_text()) == report
+    assert report["summary"]["rebalances"] == 1
+    with pytest.raises(UsageError, match="is not a time"):
+        write_report(Lake(lake), page, since="lately")
 
 
 def test_since_and_release(kip848: Command, lake: str, tmp_path: Path) -> None:

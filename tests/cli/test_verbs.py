@@ -24,6 +24,33 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("verbs") / "lake"
 
 
+def test_a_run_ends_with_the_report(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    """A folder that is missing is noticed before the work, and a run without news writes a report
+    as well."""
+    source = f"parquet:{NEWEST / COMMITTED}"
+    words = ("run", "--source", source, "--lake", str(tmp_path / "lake"), "--report")
+    refused = kip848(*words, str(tmp_path / "nowhere" / "report.html"))
+    assert refused.code == 2
+    assert not (tmp_path / "lake").exists()
+    page = tmp_path / "report.html"
+    ended = kip848(*words, str(page))
+    assert ended.code == 0, ended
+    assert str(page) in ended.out
+    report = json.loads(page.with_suffix(".json").read_text())
+    live = read_live(NEWEST / LIVE)
+    states = zip(*(report["groups"]["columns"][n] for n in ("group_id", "state")), strict=True)
+    names = report["groups"]["dictionaries"]["state"]
+    assert {group for group, state in states if names[state] != "Dead"} == live.groups.keys()
+    assert report["summary"]["members"] == sum(len(g.members) for g in live.groups.values())
+    assert report["summary"]["verified"] > 0
+    assert report["summary"]["findings"] == 0
+    page.unlink()
+    again = kip848(*words, str(page), "--json")
+    assert again.code == 0
+    assert json.loads(again.out)["report"] == str(page)
+    assert page.exists()
+
+
 def test_run_groups_and_sql(kip848: Command, spark: SparkSession, lake: Path) -> None:
     source = f"parquet:{NEWEST / COMMITTED}"
     first = kip848("run", "--source", source, "--lake", str(lake), "--json")

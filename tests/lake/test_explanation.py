@@ -245,9 +245,9 @@ def test_a_returned_client_has_its_name(lake: Lake) -> None:
 
 def test_the_most_eventful_rebalance_has_the_longest_wait(tmp_path: Path) -> None:
     path = write_billing_lake(tmp_path / "lake")
-    assert most_eventful(Lake(path)._snapshot()) == (GROUP, 42)
+    assert most_eventful(Lake(path).snapshot()) == (GROUP, 42)
     write_lake(tmp_path / "empty", {})
-    assert most_eventful(Lake(tmp_path / "empty")._snapshot()) is None
+    assert most_eventful(Lake(tmp_path / "empty").snapshot()) is None
 
 
 def test_a_loss_earlier_in_the_episode_counts(tmp_path: Path) -> None:
