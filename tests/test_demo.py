@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -77,6 +78,14 @@ def test_the_demo_agrees_with_the_broker(tmp_path: Path) -> None:
         assert process.wait(LEAVING_SECONDS) == 0, "".join(lines)
         text = "".join(lines)
         assert "\n0 differences\n" in text
+        page = tmp_path / "lake-report.html"
+        assert str(page) in text.splitlines()[-1]
+        report = json.loads(page.with_suffix(".json").read_text())
+        assert report["readiness"]["release"].startswith("4.3.1")
+        assert report["hygiene"]["deleted_topics"] is not None  # the broker was asked
+        assert report["summary"]["rebalances"] > 10
+        assert report["summary"]["findings"] == 0
+        assert page.stat().st_size < 3_000_000
         assert "WARN" not in text
         assert "Traceback" not in text
         for line in shown_in_the_readme():

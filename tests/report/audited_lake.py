@@ -90,7 +90,7 @@ CONTROL = [
 ]  # fmt: skip
 OFFSETS = [
     {"group_id": name, "topic": topic, "topic_partition": 0, "committed_offset": 5,
-     "metadata": "", "commit_timestamp": at(-50), "partition": PARTITION, "offset": 31}
+     "metadata": HOSTILE, "commit_timestamp": at(-50), "partition": PARTITION, "offset": 31}
     for name, topic in [("reports", "orders"), (HOSTILE, HOSTILE)]
 ]  # fmt: skip
 STRANGER = {
