@@ -126,7 +126,7 @@ def _drop_decoded(rows: Sequence[Json]) -> None:
 def _placeholder_commit(row: AuditRow) -> LogEntry:
     """A commit without its topic: it only creates a simple group where there is none."""
     key = {"group": row.group_id, "topic": "", "partition": 0}
-    value = {"offset": 0, "metadata": "", "commitTimestamp": row.millis}
+    value = {"offset": 0, "metadata": "", "commitTimestamp": -1}
     return log_entry(row.partition, row.offset, row.millis, record(OFFSET, 3, key, value))
 
 
@@ -145,8 +145,14 @@ def _full_commit(row: AuditRow) -> LogEntry:
             "offset": columns["committed_offset"],
             "leaderEpoch": columns["leader_epoch"],
             "metadata": columns["metadata"],
-            "commitTimestamp": row.millis,
+            "commitTimestamp": _set(columns["commit_millis"]),
+            "expireTimestamp": _set(columns["expire_millis"]),
             "topicId": columns["topic_id"],
         }
         commit = record(OFFSET, 4, key, value)
     return log_entry(row.partition, row.offset, row.millis, commit)
+
+
+def _set(millis: int | None) -> int:
+    """A time; -1 if it is not set, or too late for a timestamp of the table."""
+    return -1 if millis is None else millis

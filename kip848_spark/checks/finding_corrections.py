@@ -134,6 +134,14 @@ def _member_epochs(place: Place) -> Values:
         yield {"memberEpoch": epoch, "previousMemberEpoch": previous}
 
 
+def _time(place: Place) -> Values:
+    yield {place.expected["field"]: place.expected["appended"]}
+
+
+def _fields(place: Place) -> Values:
+    yield place.expected
+
+
 _VALUES: dict[str, Callable[[Place], Values]] = {
     "group_epoch": _expected_field("epoch"),
     "target_epoch": _expected_field("assignmentEpoch"),
@@ -146,6 +154,8 @@ _VALUES: dict[str, Callable[[Place], Values]] = {
     "unreachable": _assignments,
     "static_rejoin": _assignments,
     "member_epochs": _member_epochs,
+    "time_in_value": _time,
+    "expressions_resolved_apart": _fields,
 }
 """By reason: the values that the record may have had to have."""
 

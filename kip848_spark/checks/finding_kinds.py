@@ -19,6 +19,7 @@ from kip848_spark.checks.results import (
     STATE,
     TARGETS,
     TRANSITIONS,
+    VALUE_TIMES,
 )
 
 _RESTART_MEMBER = (
@@ -339,6 +340,24 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "target.",
         "Partitions stay unread, or are read by two members, until the next rebalance.",
         "Restart one consumer of the group, so that it rebalances.",
+    ),
+    # -- value_times -----------------------------------------------------------------------------
+    (VALUE_TIMES, "time_in_value"): FindingKind(
+        "{field} is a time at which the coordinator cannot have made this decision.",
+        "After a restart, the coordinator counts from this time: offsets may expire too early or "
+        "too late, or the next target or resolution may have to wait.",
+        "Compare the clocks of the brokers that led this partition. " + _COMPARE,
+    ),
+    (VALUE_TIMES, "expressions_resolved_apart"): FindingKind(
+        "The regular expressions of one resolution have different times or versions.",
+        "Members may be assigned topics of an older state of the cluster.",
+        _COMPARE,
+    ),
+    (VALUE_TIMES, "resolved_too_soon"): FindingKind(
+        "The regular expressions of the group were resolved again too soon.",
+        "None for the consumers. The coordinator waits for more than ten seconds, so another "
+        "program may have written the record.",
+        _COMPARE,
     ),
     # -- live ------------------------------------------------------------------------------------
     (LIVE, "cluster_differs"): FindingKind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from kip848_spark.coordinator import records
@@ -20,6 +21,9 @@ _MOST_WORDS = 8
 """Elements of another list that are shown."""
 _MOST_TEXT = 200
 """Characters of a text that are shown."""
+
+_END_OF_CALENDAR_MS = 253_402_300_800_000
+"""The year 10000."""
 
 _KINDS = {
     records.OFFSET: "committed offset",
@@ -97,6 +101,14 @@ def text(value: Any) -> str:
         return "yes" if value else "no"
     found = str(value)
     return found if len(found) <= _MOST_TEXT else found[:_MOST_TEXT] + "…"
+
+
+def moment(ms: int) -> str:
+    """A time in ms since the epoch, in UTC; as a number if it is outside of the calendar."""
+    if not 0 <= ms < _END_OF_CALENDAR_MS:
+        return f"{ms} ms"
+    at = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{at}.{ms % 1000:03}"
 
 
 # Records

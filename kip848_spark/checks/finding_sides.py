@@ -213,6 +213,23 @@ def _unused(case: Case) -> Sides:
     return "its tombstone in this operation", "none"
 
 
+def _time(case: Case) -> Sides:
+    least, most = case.expected["least"], case.expected["most"]
+    bounds = [
+        f"{word} {phrases.moment(bound)}"
+        for word, bound in (("at least", least), ("at most", most))
+        if bound is not None
+    ]
+    return " and ".join(bounds), phrases.moment(case.recorded["time"])
+
+
+def _resolution(case: Case) -> Sides:
+    return (
+        f"at least {phrases.moment(case.expected['least'])}",
+        phrases.moment(case.recorded["timestamp"]),
+    )
+
+
 def _difference(case: Case) -> Sides:
     (live,), (lake,) = case.expected.values(), case.recorded.values()
     return (
@@ -277,6 +294,8 @@ _SIDES: dict[str, Callable[[Case], Sides]] = {
     "classic_record": _record,
     "generation_decreases": _generation,
     "downgrade": _downgrade,
+    "time_in_value": _time,
+    "resolved_too_soon": _resolution,
     "cluster_differs": _difference,
 }
 """How the two sides of a reason are shown; `_values` for the others."""

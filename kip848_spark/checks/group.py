@@ -55,6 +55,7 @@ from kip848_spark.coordinator import records
 
 
 def _postponed_checks(entries: list[LogEntry]) -> frozenset[str]:
+from kip848_spark.checks.value_times import check_entry_times, check_part_times
     """The checks that must not fail on an operation whose last records may not have been read."""
     begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
     return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
@@ -131,6 +132,8 @@ class GroupAudit:
         """Takes note of a control record that could not be decoded. ``timestamp`` is in ms."""
         self._unread = True
         if self._share_streams is not None:
+        if self.context.counts(entry):
+            check_entry_times(self._counted, entry)
             self._share_streams.mark_gap()
         self._check_operation(closed=False)
         if self.context.counts_at(self.partition, offset, timestamp):
@@ -198,6 +201,7 @@ class GroupAudit:
                     self.tally.add_unverifiable(HASH, GAP)
             if self._apply(entry) is not None:
                 self.audited.forget()
+                check_entry_times(self.tally, entry)
 
     def _check_record(self, part: OperationPart, entry: LogEntry, before: StateBefore) -> None:
         check_record(self.audited, part, entry)
@@ -237,6 +241,7 @@ class GroupAudit:
         for entry in part.entries:
             self._check_record(part, entry, before)
             fault = self._apply(entry)
+        check_part_times(audited, part)
             if fault is not None:
                 refused = True
                 self._refused(entry, fault)

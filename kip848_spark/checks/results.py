@@ -21,9 +21,11 @@ TARGETS = "targets"
 TRANSITIONS = "transitions"
 OWNERSHIP = "ownership"
 MIGRATION = "migration"
+VALUE_TIMES = "value_times"
 LIVE = "live"
 CHECKS = (
-    STATE, LOADING, ORDER, EPOCHS, CAUSES, HASH, TARGETS, TRANSITIONS, OWNERSHIP, MIGRATION, LIVE,
+    STATE, LOADING, ORDER, EPOCHS, CAUSES, HASH, TARGETS, TRANSITIONS, OWNERSHIP, MIGRATION,
+    VALUE_TIMES, LIVE,
 )  # fmt: skip
 """Every check, in the order in which they are shown."""
 

@@ -22,6 +22,7 @@ from kip848_spark.checks.results import (
     TRANSITIONS,
     Tally,
 )
+from kip848_spark.checks.value_times import check_entry_times
 
 NOT_CHECKED = "a share or streams group, of which only epochs, ownership and order are checked"
 _FIRST_EPOCHS = (1, 2)
@@ -78,6 +79,7 @@ class ShareStreamsAudit:
         role = _ROLES.get(entry.kind)
         if role is None:
             return
+        check_entry_times(self._tally, entry)
         if self._past_gaps:
             self._check(role, entry)
         else:

@@ -17,6 +17,7 @@ from kip848_spark.checks.results import (
     STATE,
     TARGETS,
     TRANSITIONS,
+    VALUE_TIMES,
     Finding,
     as_json,
 )
@@ -195,6 +196,20 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
     (MIGRATION, "downgraded_assignment"): (
         {"assigned": [["orders", 0], ["orders", 1]]},
         {"assigned": [["orders", 0]]},
+    ),
+    (VALUE_TIMES, "time_in_value"): (
+        {
+            "field": "assignmentTimestamp",
+            "least": 1_795_248_023_153,
+            "most": 1_795_248_143_153,
+            "appended": 1_795_248_083_153,
+        },
+        {"field": "assignmentTimestamp", "time": 1_795_334_483_153},
+    ),
+    (VALUE_TIMES, "expressions_resolved_apart"): ({"version": 77}, {"version": 78}),
+    (VALUE_TIMES, "resolved_too_soon"): (
+        {"least": 1_795_248_083_154},
+        {"timestamp": 1_795_248_073_153},
     ),
     (LIVE, "cluster_differs"): (
         {"assignment of worker-1": [["orders", 0], ["orders", 1], ["orders", 2]]},

@@ -6,11 +6,12 @@ from tests.audit.faults import (
     epochs,
     log_records,
     subscriptions,
+    times,
     traceless,
 )
 from tests.audit.faults.injection import FAULTS, UNDETECTABLE, Fault
 
 __all__ = [
     "FAULTS", "UNDETECTABLE", "Fault", "assignments", "conversions", "epochs", "log_records",
-    "subscriptions", "traceless",
+    "subscriptions", "times", "traceless",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from tests.audit.faults.injection import (
     value_at,
     values,
 )
+from tests.audit.faults.times import FIELDS, timed
 
 
 @undetectable("nothing else in the log depends on what a client calls itself")
@@ -90,8 +91,13 @@ def lost_last_assignment(log: Log, rng: random.Random) -> Injection:
 
 @undetectable("a time is the clock of the broker that led the partition, and clocks differ")
 def timestamps_one_day_earlier(log: Log, rng: random.Random) -> Injection:
-    """From some operation of the group on."""
-    at = pick(rng, [operation[0] for operation in operations(log)])
+    """From some operation of the group on, after which no value has a time."""
+    last: dict[str, int] = {}
+    for kind in FIELDS:
+        for i in timed(log, kind):
+            last[log[i].group] = max(i, last.get(log[i].group, -1))
+    places = [operation[0] for operation in operations(log)]
+    at = pick(rng, [i for i in places if i > last.get(log[i].group, -1)])
     for i in group_of(log, at):
         if i >= at:
             log[i] = log[i]._replace(timestamp=log[i].timestamp - 86_400_000)
