@@ -126,6 +126,7 @@ def audit(
     groups: Sequence[str] | None = None,
     since: AsOf = None,
     release: str | None = None,
+    assignors: Sequence[str] | None = None,
     spark: SparkSession | None = None,
 ) -> RunResult:
     """Re-derives every recorded decision, of ``groups`` only if they are named, and adds the result
@@ -133,10 +134,13 @@ def audit(
     running cluster.
 
     ``since`` restricts the audit to decisions recorded since that time (UTC). ``release`` is the
-    Kafka release to audit by, such as ``4.1``; without one it follows from the records. See `run`
+    Kafka release to audit by, such as ``4.1``; without one it follows from the records.
+    ``assignors`` is the brokers' setting ``group.consumer.assignors``, of which the first one is
+    the default: the targets of other assignors than Kafka's own are not judged. See `run`
     for ``spark``. Raises LakeError if something was ingested and not replayed, NotFoundError if
-    there is no such group, and UsageError if there is no such release.
+    there is no such group, and UsageError if there is no such release or ``assignors`` is empty.
     """
+    from kip848_spark.coordinator.config import assignor_names
     from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import AuditRequest
@@ -146,7 +150,8 @@ def audit(
     if release is not None:
         find_release(release)
     names = None if groups is None else list(groups)
-    request = AuditRequest(names, utc_time(since, "since"), release)
+    known = None if assignors is None else assignor_names(assignors)
+    request = AuditRequest(names, utc_time(since, "since"), release, assignors=known)
     with _tables(lake, spark) as tables:
         if names is not None:
             check_groups(names, LakeViews(tables).group_ids)

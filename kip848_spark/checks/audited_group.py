@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.results import Tally
+from kip848_spark.checks.results import Finding, Tally
 from kip848_spark.checks.state import Reference
 from kip848_spark.checks.topics import KnownTopics, Prover
 from kip848_spark.coordinator import records
@@ -21,6 +21,15 @@ from kip848_spark.coordinator.shard import Shard
 
 OwnedPartition = tuple[str, int]
 """Topic id and partition."""
+
+
+@dataclass
+class DefaultTargets:
+    """Targets of several members none of which asked for an assignor: the broker's default one has
+    computed them."""
+
+    verified: int = 0
+    contradicted: list[tuple[Tally, Finding]] = field(default_factory=list)
 
 
 @dataclass
@@ -36,6 +45,8 @@ class AuditedGroup:
     releases: tuple[Release, ...]
     """Every release that may have written the operation that is being checked."""
     tally: Tally
+    default_assignor: str | None = None
+    """The assignor of groups in which no member asks for one; None if it is not known."""
     past_gaps: bool = True
     """True once the log cleaner cannot have removed a record that still matters."""
     complete: bool = True
@@ -52,12 +63,14 @@ class AuditedGroup:
     """Members that replaced a static member in this operation."""
     epoch_before: int | None = None
     """The group's epoch before this operation; None if there was no consumer group."""
+    default_targets: DefaultTargets = field(init=False)
     generation: int | None = None
     """The newest generation on record while the group was a classic one."""
 
     def __post_init__(self) -> None:
         self.reference = Reference(self.group_id, self.releases)
         self.prover = Prover(self.known_topics)
+        self.default_targets = DefaultTargets()
 
     # The group's state
 

@@ -64,8 +64,10 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         return
     at = closing[-1]
     shares = targets.shares_of(group.targets)
+    names = targets.assignors(group, audited.default_assignor)
+    by_kafka = set(names) <= ASSIGNORS.keys()
     shared = targets.overlap(shares)
-    if shared is not None and audited.complete:
+    if shared is not None and audited.complete and by_kafka:  # others may give partitions twice
         audited.tally.add_disagreement(
             TARGETS,
             "partition_in_two_targets",
@@ -88,8 +90,7 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
             member=min(missing),
         )
         return
-    names = targets.assignors(group)
-    if not set(names) <= ASSIGNORS.keys():
+    if not by_kafka:
         audited.tally.add_unverifiable(TARGETS, OTHER_ASSIGNOR)
         return
     topics = audited.prover.proven
@@ -99,9 +100,12 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
     verdict = targets.compare(
         audited.shard, group, shares, before.group, before.targets, topics, names
     )
+    by_default = len(group.members) > 1 and not targets.has_votes(group)
     if verdict.fault is None:
+        audited.default_targets.verified += by_default
         audited.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return
+    found = len(audited.tally.findings)
     audited.tally.add_disagreement(
         TARGETS,
         "another_target",
@@ -109,3 +113,24 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         {"assignors": names, "targets": verdict.expected},
         {"fault": verdict.fault, "targets": shares},
     )
+    if by_default and len(audited.tally.findings) > found:
+        audited.default_targets.contradicted.append((audited.tally, audited.tally.findings[-1]))
+
+
+_LEAST_CONTRADICTED = 3
+
+
+def accept_default_assignor(audited: AuditedGroup) -> None:
+    """Call this after the last record. If most targets that the default assignor has computed are
+    not those of Kafka's own assignors, it is another one: what it computes is not known. One
+    wrong target among right ones stays a finding."""
+    seen = audited.default_targets
+    contradicted = len(seen.contradicted)
+    if audited.default_assignor is not None or contradicted < _LEAST_CONTRADICTED:
+        return
+    if contradicted <= seen.verified:
+        return
+    for tally, finding in seen.contradicted:
+        tally.findings.remove(finding)
+        tally.disagreed[TARGETS] -= 1
+        tally.add_unverifiable(TARGETS, OTHER_ASSIGNOR)

@@ -30,6 +30,9 @@ class AuditContext:
     coverage: Coverage
     topics: KnownTopics
     release: str | None = None
+    assignors: tuple[str, ...] | None = None
+    """The brokers' setting ``group.consumer.assignors``: the first one computes the targets of
+    groups in which no member asks for an assignor. None if it is not known."""
     since_ms: int | None = None
     """Verdicts on operations before this time (ms since the epoch) are not counted. The operations
     are replayed all the same."""

@@ -8,7 +8,11 @@ from __future__ import annotations
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.assignment import check_assignment
 from kip848_spark.checks.audited_group import AuditedGroup
-from kip848_spark.checks.completed_target import StateBefore, check_target
+from kip848_spark.checks.completed_target import (
+    StateBefore,
+    accept_default_assignor,
+    check_target,
+)
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.epochs import (
     EpochBump,
@@ -51,11 +55,11 @@ from kip848_spark.checks.results import (
     Tally,
 )
 from kip848_spark.checks.share_streams import ShareStreamsAudit
+from kip848_spark.checks.value_times import check_entry_times, check_part_times
 from kip848_spark.coordinator import records
 
 
 def _postponed_checks(entries: list[LogEntry]) -> frozenset[str]:
-from kip848_spark.checks.value_times import check_entry_times, check_part_times
     """The checks that must not fail on an operation whose last records may not have been read."""
     begins_a_group = any(e.kind == records.CLASSIC_GROUP and e.value is None for e in entries)
     return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
@@ -70,7 +74,8 @@ class GroupAudit:
         self.group_id = group_id
         self._counted = Tally()
         candidates = releases.candidates(context.release)
-        self.audited = AuditedGroup(group_id, context.topics, candidates, Tally())
+        default = None if context.assignors is None else context.assignors[0]
+        self.audited = AuditedGroup(group_id, context.topics, candidates, Tally(), default)
         self.hashes = HashChecker(self.audited)
         self.reference = self.audited.reference
         """The replay of all records of the group, even where `audited` started over."""
@@ -114,6 +119,7 @@ class GroupAudit:
         self.audited.tally = self._counted
         self.tally.postponed = frozenset()
         self.hashes.finish(self.context.counts)
+        accept_default_assignor(self.audited)
         if self._share_streams is not None:
             self.tally.add(self._share_streams.finish())
         return self.tally
@@ -126,14 +132,14 @@ class GroupAudit:
     def commit(self, entry: LogEntry) -> None:
         """Takes an offset commit: it creates a simple classic group where there is no group."""
         self._check_operation()
+        if self.context.counts(entry):
+            check_entry_times(self._counted, entry)
         self.reference.replay(entry)
 
     def unreadable(self, offset: int, timestamp: int) -> None:
         """Takes note of a control record that could not be decoded. ``timestamp`` is in ms."""
         self._unread = True
         if self._share_streams is not None:
-        if self.context.counts(entry):
-            check_entry_times(self._counted, entry)
             self._share_streams.mark_gap()
         self._check_operation(closed=False)
         if self.context.counts_at(self.partition, offset, timestamp):
@@ -152,11 +158,11 @@ class GroupAudit:
             audited.set_releases(releases.narrow(audited.releases, entries))
             if audited.reference is not self.reference:
                 self.reference.set_release(audited.releases[-1])
+        if audited.past_gaps and begins_anew(audited, entries):
+            audited.begin_anew()
         self._ended = None
         audited.rejoined.clear()
         audited.epoch_before = audited.consumer.epoch if audited.consumer is not None else None
-        if audited.past_gaps and begins_anew(audited, entries):
-            audited.begin_anew()
         counts = self.context.counts(entries[-1])
         audited.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed_checks(entries)
@@ -195,13 +201,13 @@ class GroupAudit:
         for entry in part.entries:
             value = entry.value
             if value is not None:
+                check_entry_times(self.tally, entry)
                 for check in checks_of.get(entry.kind, ()):
                     self.tally.add_unverifiable(check, GAP)
                 if entry.kind == records.GROUP and value.get("metadataHash"):
                     self.tally.add_unverifiable(HASH, GAP)
             if self._apply(entry) is not None:
                 self.audited.forget()
-                check_entry_times(self.tally, entry)
 
     def _check_record(self, part: OperationPart, entry: LogEntry, before: StateBefore) -> None:
         check_record(self.audited, part, entry)
@@ -235,13 +241,13 @@ class GroupAudit:
             return
         audited = self.audited
         check_order(audited, part)
+        check_part_times(audited, part)
         before = StateBefore.of(audited, part)
         bump = EpochBump.of(audited, part)
         refused = False
         for entry in part.entries:
             self._check_record(part, entry, before)
             fault = self._apply(entry)
-        check_part_times(audited, part)
             if fault is not None:
                 refused = True
                 self._refused(entry, fault)

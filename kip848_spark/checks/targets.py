@@ -66,12 +66,17 @@ def holders(shares: MemberShares, topic: str, number: int) -> list[str]:
     return [member for member, share in shares.items() if number in share.get(topic, ())]
 
 
-def assignors(group: ConsumerGroup) -> list[str]:
-    """The assignors that the broker may have used: those with the most votes, or all if no member
-    votes, since the broker's configuration decides then."""
+def has_votes(group: ConsumerGroup) -> bool:
+    """Whether any member asks for an assignor."""
+    return any(member.server_assignor for member in group.members.values())
+
+
+def assignors(group: ConsumerGroup, default: str | None = None) -> list[str]:
+    """The assignors that the broker may have used: those with the most votes. If no member votes,
+    the broker's configuration decides: its ``default``, or all of Kafka's if that is None."""
     votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
     if not votes:
-        return list(ASSIGNORS)
+        return list(ASSIGNORS) if default is None else [default]
     most = max(votes.values())
     return sorted(name for name, count in votes.items() if count == most)
 

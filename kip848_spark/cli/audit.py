@@ -55,6 +55,14 @@ def audit(
         str | None,
         typer.Option("--release", help="The Kafka release that wrote the records.", metavar="R"),
     ] = None,
+    assignors: Annotated[
+        str | None,
+        typer.Option(
+            "--assignors",
+            help="The brokers' group.consumer.assignors; the first one is the default.",
+            metavar="NAMES",
+        ),
+    ] = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
@@ -64,6 +72,7 @@ def audit(
 
     The exit code is 1 if anything disagrees. What can't be checked is counted with the reason.
     """
+    from kip848_spark.coordinator.config import assignor_names
     from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows, findings_rows
@@ -76,7 +85,10 @@ def audit(
     invocation.lake_path()
     cluster = invocation.cluster(source)
     request = AuditRequest(
-        list(group) if group else None, parse_time_option("--since", since), release
+        list(group) if group else None,
+        parse_time_option("--since", since),
+        release,
+        assignors=None if assignors is None else assignor_names(assignors.split(",")),
     )
     place = invocation.place()
     without_spark = place.folder is not None and place.suits_delta_rs

@@ -8,7 +8,7 @@ survive its deletion (KIP-848 "Rejected Alternatives").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.group_settings import (
@@ -71,6 +71,16 @@ _BY_BROKER_SETTING = {
     for name, setting in GROUP_SETTINGS.items()
     if isinstance(setting, NumberSetting)
 }
+
+
+def assignor_names(listed: Iterable[str]) -> tuple[str, ...]:
+    """The names of assignors as ``group.consumer.assignors`` lists them: those of Kafka's own
+    classes are ``uniform`` and ``range``. Raises UsageError if there is none.
+    """
+    names = tuple(_BUILTIN.get(name.strip(), name.strip()) for name in listed if name.strip())
+    if not names:
+        raise UsageError("no assignor is named", "Write them as in --assignors uniform,range.")
+    return names
 
 
 class BrokerConfig:

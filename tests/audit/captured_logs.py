@@ -80,9 +80,10 @@ def audit(
     known: KnownTopics,
     coverage: Coverage | None = None,
     release: str | None = None,
+    assignors: tuple[str, ...] | None = None,
 ) -> Tally:
     """What the audit of these records comes to."""
-    context = AuditContext(coverage or Coverage(), known, release)
+    context = AuditContext(coverage or Coverage(), known, release, assignors)
     audits: dict[tuple[int, str], GroupAudit] = {}
     for item in log:
         key = item.partition, item.group

@@ -50,6 +50,7 @@ _COUNTED_AT_ONCE = 1_000
 class AuditRequest:
     """What to audit: some groups (all if None), verdicts since a time, one release.
 
+    ``assignors`` is the brokers' setting ``group.consumer.assignors``; None if it is not known.
     With ``after``, a run id, the audit checks only groups with records of later runs, and counts
     only verdicts on those records; ``offsets`` is then the first offset of each partition that
     those runs read.
@@ -60,6 +61,7 @@ class AuditRequest:
     release: str | None = None
     after: str | None = None
     offsets: Mapping[int, int] = field(default_factory=dict)
+    assignors: tuple[str, ...] | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -83,6 +85,7 @@ def audit(
             coverage(lake, run, runs),
             topics.result(),
             request.release,
+            request.assignors,
             None if request.since is None else round(request.since.timestamp() * 1000),
             request.offsets,
             offsets,
