@@ -21,7 +21,8 @@ MOST_KNOWN = 50
 """How many of the last rebalances of a group a story may refer to."""
 MOST_EVIDENCE = 3_000
 """A story with more rows of evidence is left out; `explain` has it."""
-_AROUND = timedelta(hours=1)
+_AROUND = timedelta(minutes=5)
+"""Evidence is what was true at some time this long before or after the rebalances."""
 
 
 def explain_last_episode(

@@ -38,6 +38,9 @@ def test_the_page_and_its_data(kip848: Command, lake: str, tmp_path: Path) -> No
     assert "<script>alert(1)" not in html
     assert "\x00" not in html
     assert "\x1b" not in html
+    # The names are in the page's data, where "<" is an escape of 6 bytes.
+    data = (tmp_path / "night.json").stat().st_size
+    assert page.stat().st_size - 6 * data < 2_000_000
 
 
 def test_json_says_where_the_files_are(kip848: Command, lake: str, tmp_path: Path) -> None:

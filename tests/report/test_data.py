@@ -276,6 +276,24 @@ def test_readiness(report: Report) -> None:
             assert rules[rule]["groups"] >= 1
 
 
+def test_verdicts_of_earlier_runs_show_the_progress(tmp_path: Path) -> None:
+    verdicts = {FIRST: ["blocked", "blocked", "ready"], SECOND: ["ready", "ready", "blocked"]}
+    rows = [
+        {"run_id": run_id, "group_id": f"group {number}", "verdict": verdict}
+        for run_id, found in verdicts.items()
+        for number, verdict in enumerate(found)
+    ]
+    report = report_of(write_audited_lake(tmp_path / "lake", readiness=rows))
+    days = [round(datetime(2026, 11, day, 4, tzinfo=UTC).timestamp() * 1000) for day in (21, 22)]
+    progress = rows_of(report["readiness"]["progress"])
+    assert [(r["run_id"], r["at"], r["verdict"], r["groups"]) for r in progress] == [
+        (FIRST, days[0], "ready", 1),
+        (FIRST, days[0], "blocked", 2),
+        (SECOND, days[1], "ready", 2),
+        (SECOND, days[1], "blocked", 1),
+    ]
+
+
 def test_hygiene(report: Report) -> None:
     section = report["hygiene"]
     names = group_names(report)
