@@ -28,6 +28,7 @@ from kip848_spark.cli.options import (
     VerboseOption,
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
+from kip848_spark.errors import Kip848Error
 
 if TYPE_CHECKING:
     from kip848_spark.lake.ledger import RecordCounts
@@ -130,10 +131,13 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | No
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
-        written = None
+        written, failure = None, None
         if report is not None and outcome.run is not None:
             display("writing the report")
-            written = write_after_run(invocation, report)
+            try:
+                written = write_after_run(invocation, report)
+            except Kip848Error as error:  # first the result of the run, which has finished
+                failure = error
     page = None if written is None else str(written.page)
     show_outcome(outcome, invocation.lake_path(), json, report=page)
     if nightly and not json:
@@ -141,6 +145,8 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | No
         show_live(outcome.live)
         if written is not None:
             show_written(written)
+    if failure is not None:
+        raise failure
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
 
