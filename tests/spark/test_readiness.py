@@ -77,7 +77,13 @@ def test_both_ways_to_write_give_the_same_rows(
     assert rows(capture_lake) == rows(spark_written_lake)
 
 
-@pytest.mark.parametrize("by_spark", [False, True], ids=["workers", "spark"])
+@pytest.mark.parametrize(
+    "by_spark",
+    [
+        pytest.param(False, id="workers"),
+        pytest.param(True, id="spark", marks=pytest.mark.long),  # four runs through Spark
+    ],
+)
 def test_each_night_adds_its_verdicts_once(
     by_spark: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
