@@ -27,6 +27,7 @@ class Member:
     """A classic member: what it sends as its subscription, and what its leader assigns to it."""
 
     owned: tuple[int, ...] = (0,)
+    more_topics: tuple[str, ...] = ()
     instance_id: str | None = None
     client_id: str = "app"
     subscription_data: bytes | None = None
@@ -39,7 +40,8 @@ class Member:
     def subscription(self, topic: str) -> bytes:
         if self.raw_subscription is not None:
             return self.raw_subscription
-        return write_subscription(Subscription(1, (topic,), self.subscription_data))
+        topics = (topic, *self.more_topics)
+        return write_subscription(Subscription(1, topics, self.subscription_data))
 
     def assignment(self, topic: str) -> bytes:
         if self.raw_assignment is not None:

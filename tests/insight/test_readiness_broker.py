@@ -35,6 +35,7 @@ RELEASES = (
     *(pytest.param(release, marks=pytest.mark.long) for release in ("4.0.2", "4.2.2", "4.4.0")),
 )
 TOPIC, PARTITIONS = "orders", 6
+SECOND_TOPIC, MORE_PARTITIONS = "payments", 5
 LIMITS = {
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.min.session.timeout.ms": "45000",
@@ -88,6 +89,8 @@ KINDS = {
                    "ready", ACCEPTED, "cooperative-sticky"),
     "duplicated-id": Kind((Member((0,), instance_id="i-1"),), "ready", ACCEPTED,
                           "cooperative-sticky"),
+    "different-topics": Kind((Member((0, 1, 2), (SECOND_TOPIC,)), Member((3, 4, 5))), "ready",
+                             ACCEPTED, "cooperative-sticky"),
     "too-large": Kind(tuple(Member((n,)) for n in range(5)), "blocked", REFUSED),
     "full": Kind(tuple(Member((n,)) for n in range(4)), "ready_with_warnings",
                  "GROUP_MAX_SIZE_REACHED"),
@@ -96,6 +99,8 @@ KINDS = {
                     REFUSED, "stream"),
 }  # fmt: skip
 
+BY_RANGE = ("roundrobin", "cooperative-sticky", "short-session")
+"""Groups that a member joins that asks for range."""
 REAL = {
     "java-default": "ready_with_warnings",  # range
     "java-cooperative": "ready",
@@ -110,7 +115,8 @@ REAL = {
 
 def start(broker: Broker, stack: ExitStack) -> Requests:
     admin = admin_client(broker.bootstrap)
-    for made in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+    topics = [NewTopic(TOPIC, PARTITIONS, 1), NewTopic(SECOND_TOPIC, MORE_PARTITIONS, 1)]
+    for made in admin.create_topics(topics).values():
         made.result(30)
     requests = Requests(broker.bootstrap, stack)
     requests.wait_for_coordinator()
@@ -136,7 +142,7 @@ def verdicts(broker: Broker, state: State) -> dict[str, dict[str, Any]]:
 @dataclass(frozen=True)
 class Joined:
     """All kinds of groups on one broker: their rows, the answers to a member of the new protocol
-    that joins, the states before and after, and the topic's id. ``shared`` has the partitions that
+    that joins, the states before and after, and the topics' ids. ``shared`` has the partitions that
     a real consumer got in groups of real clients. ``second`` is the answer to another member with
     the instance id of one that has joined. ``release`` is the broker's."""
 
@@ -144,7 +150,7 @@ class Joined:
     answers: dict[str, str]
     before: State
     after: State
-    topic_id: str
+    topic_ids: dict[str, str]
     shared: dict[str, list[int]]
     second: str
     release: str
@@ -175,7 +181,7 @@ def joined(request: pytest.FixtureRequest) -> Iterator[Joined]:
             name: requests.try_to_join(
                 name,
                 TOPIC,
-                assignor="range" if name == "roundrobin" else None,
+                assignor="range" if name in BY_RANGE else None,
                 instance_id="i-1" if name == "duplicated-id" else None,
             )
             for name, row in rows.items()
@@ -186,8 +192,9 @@ def joined(request: pytest.FixtureRequest) -> Iterator[Joined]:
         movable = [name for name, verdict in REAL.items() if verdict != "blocked"]
         shared = join_for_real(cluster, movable, TOPIC, [2, 2, 2])
         answers |= dict.fromkeys(shared, ACCEPTED)
-        topic_id = cluster.topics([TOPIC])[TOPIC].topic_id
-        yield Joined(rows, answers, before, after, topic_id, shared, second, broker.version)
+        topics = cluster.topics([TOPIC, SECOND_TOPIC])
+        ids = {name: topic.topic_id or "" for name, topic in topics.items()}
+        yield Joined(rows, answers, before, after, ids, shared, second, broker.version)
 
 
 def form_with_a_past(requests: Requests) -> None:
@@ -268,7 +275,8 @@ def test_a_ready_group_is_never_refused_and_a_blocked_one_never_accepted(joined:
         ("custom", "uniform"),
         ("sticky", "uniform"),
         ("static", "uniform"),
-        ("roundrobin", "range"),
+        ("different-topics", "uniform"),
+        *((name, "range") for name in BY_RANGE),
     ],
 )
 def test_the_simulated_assignment_is_the_one_that_the_broker_then_gives(
@@ -281,16 +289,26 @@ def test_the_simulated_assignment_is_the_one_that_the_broker_then_gives(
     ids = after.members.to_pylist()
     (new,) = (m["member_id"] for m in ids if m["group_id"] == name and m["member_id"] not in old)
     members = [*found, GroupMember(new, None, (TOPIC,), {})]
-    topic_id = base64.urlsafe_b64encode(base64.b64decode(joined.topic_id + "==", b"-_")).decode()
-    size = TopicSize(topic_id.rstrip("="), PARTITIONS)
-    simulated = simulate_group(members, {TOPIC: size}, assignor)
-    targets: dict[str, list[int]] = {member.member_id: [] for member in members}
+    sizes = {
+        topic: TopicSize(_url_safe(joined.topic_ids[topic]), count)
+        for topic, count in ((TOPIC, PARTITIONS), (SECOND_TOPIC, MORE_PARTITIONS))
+    }
+    simulated = simulate_group(members, sizes, assignor)
+    names = {size.topic_id: topic for topic, size in sizes.items()}
+    targets: dict[str, dict[str, list[int]]] = {member.member_id: {} for member in members}
     for row in after.assignments.to_pylist():
         if row["group_id"] == name and row["role"] == "target":
-            targets[row["member_id"]].append(row["topic_partition"])
-    assert {m: sorted(numbers) for m, numbers in targets.items()} == {
-        m: simulated.assignment[m].get(TOPIC, []) for m in targets
+            topic = names[row["topic_id"]]
+            targets[row["member_id"]].setdefault(topic, []).append(row["topic_partition"])
+    assert simulated.assignment.keys() >= targets.keys()
+    assert {m: {t: sorted(n) for t, n in target.items()} for m, target in targets.items()} == {
+        m: simulated.assignment[m] for m in targets
     }
+
+
+def _url_safe(topic_id: str) -> str:
+    """An id in the form of the tables."""
+    return base64.urlsafe_b64encode(base64.b64decode(topic_id + "==", b"-_")).decode().rstrip("=")
 
 
 @pytest.mark.long
