@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kafka import KafkaConsumer
+from kafka.errors import KafkaError
 
 from kip848_spark.kafka.admin import Cluster
 from kip848_spark.local.consumer_process import ConsumerProcess
@@ -79,6 +81,12 @@ def _start_kafka_python(bootstrap: str, topic: str, stack: ExitStack) -> None:
     ended = threading.Event()
 
     def consume() -> None:
+        while not ended.is_set():
+            # As a supervised application: the client raises what it does not retry by itself.
+            with contextlib.suppress(KafkaError):
+                consume_once()
+
+    def consume_once() -> None:
         consumer = KafkaConsumer(
             topic,
             bootstrap_servers=bootstrap,
@@ -87,9 +95,11 @@ def _start_kafka_python(bootstrap: str, topic: str, stack: ExitStack) -> None:
             heartbeat_interval_ms=500,
             enable_auto_commit=False,
         )
-        while not ended.is_set():
-            consumer.poll(timeout_ms=100)
-        consumer.close()
+        try:
+            while not ended.is_set():
+                consumer.poll(timeout_ms=100)
+        finally:
+            consumer.close()
 
     threads = [threading.Thread(target=consume, daemon=True) for _ in range(MEMBERS)]
     for thread in threads:
