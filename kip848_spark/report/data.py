@@ -172,7 +172,7 @@ class _Report:
             if lacking:
                 tables_ = "the table" if len(lacking) == 1 else "the tables"
                 self.missing[section] = f"The lake lacks {tables_} {', '.join(lacking)}. {later}"
-        if not at_a_glance.has_audit(self.runs):
+        if "audit" not in self.missing and not at_a_glance.has_audit(self.runs):
             self.missing["audit"] = (
                 "No run has audited this lake, so there is neither agreement nor a finding. "
                 "`kip848 audit` audits it."
@@ -236,6 +236,7 @@ _TABLES_OF = {
     "history": ("group_history", "member_history", "assignment_history"),
     "rebalances": ("rebalances",),
     "hygiene": ("commit_summaries", "offset_activity", "rewinds"),
+    "audit": ("agreement", "findings"),
     "activity": ("offset_activity",),
     "readiness": ("member_history", "offset_activity", "rebalances"),
 }

@@ -18,6 +18,7 @@ from kip848_spark.report.columns import (
     encode,
     values,
 )
+from kip848_spark.report.reading import read_table
 
 MOST_FINDINGS = 2_000
 _WORST_FIRST = pa.array(list(reversed(SEVERITIES)))
@@ -31,7 +32,7 @@ def read_distinct_findings(snapshot: LakeSnapshot) -> pa.Table:
     """The findings of all audits, each once: as the last run that found it wrote it. Findings that
     follow from none (`root` is null) come first, then the most severe, then by their place. The
     column ``root`` is the row number of the finding from which a row follows."""
-    found = snapshot.select("findings", None, _COLUMNS)
+    found = read_table(snapshot, "findings", _COLUMNS)
     order = [("run_id", "descending"), ("partition", "ascending"), ("offset", "ascending")]
     found = found.sort_by([*order, ("group_id", "ascending"), ("check", "ascending")])
     found = found.take(pa.array(_first_of_each(found["finding_id"].combine_chunks())))

@@ -14,6 +14,7 @@ from kip848_spark.checks.results import CHECKS, LIVE
 from kip848_spark.lake.ledger import AUDIT, PARTIAL_AUDIT
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
 from kip848_spark.report.columns import LeftOut, ReportTable, report_table, rows_table
+from kip848_spark.report.reading import read_table
 from kip848_spark.state.kinds import COMMIT
 from kip848_spark.wire.tables import TIMESTAMP
 
@@ -102,7 +103,7 @@ def _count(rows: pa.Table, by: Sequence[str], name: str) -> ReportTable:
 def records_by_day(snapshot: LakeSnapshot) -> pa.Table:
     """day (date), kind, records, tombstones: of the records that could be decoded. Commits are
     counted from their summaries, so that the large table `records` is not read."""
-    control = snapshot.select("group_records", None, ["timestamp", "kind", "tombstone"])
+    control = read_table(snapshot, "group_records", ["timestamp", "kind", "tombstone"])
     days = pc.floor_temporal(control["timestamp"], unit="day").cast(pa.date32())
     counted = control.set_column(0, "day", days).set_column(
         2, "tombstone", pc.fill_null(control["tombstone"], False).cast(pa.int64())
@@ -134,8 +135,8 @@ def read_agreement(snapshot: LakeSnapshot) -> Audited:
     """The agreement of all audits of the lake, added up."""
     sums: dict[str, Counter[str]] = {}
     reasons: Counter[tuple[str, str]] = Counter()
-    for row in plain(snapshot.select("agreement", None)):
-        names = ("verified", "unverifiable", "disagreed")
+    names = ("verified", "unverifiable", "disagreed")
+    for row in plain(read_table(snapshot, "agreement", ["check", *names, "reasons"])):
         found = sums.setdefault(row["check"], Counter(dict.fromkeys(names, 0)))
         found.update({name: row[name] or 0 for name in names})
         for reason, count in (row["reasons"] or {}).items():
@@ -165,7 +166,7 @@ def _agreement(audited: Audited) -> dict[str, ReportTable]:
 
 def _gaps(snapshot: LakeSnapshot, left_out: LeftOut) -> dict[str, ReportTable]:
     columns = ["partition", "first_offset", "last_offset", "cause", "run_id"]
-    gaps = snapshot.select("gaps", None, columns)
+    gaps = read_table(snapshot, "gaps", columns)
     missing = pc.add(pc.subtract(gaps["last_offset"], gaps["first_offset"]), 1)
     gaps = gaps.add_column(3, "offsets", missing)
     sums = gaps.group_by("cause").aggregate([([], "count_all"), ("offsets", "sum")])

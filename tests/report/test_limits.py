@@ -123,6 +123,7 @@ def test_a_lake_of_an_earlier_version_gets_a_report_that_says_what_is_missing(
     tmp_path: Path,
 ) -> None:
     report = report_of(write_billing_lake(tmp_path / "lake", without=OLD))
+    assert "No run has audited" in report["missing_sections"]["audit"]
     assert report["hygiene"] is None
     assert report["timelines"] == []
     assert report["rebalances"]["list"]["length"] == 0
@@ -132,6 +133,15 @@ def test_a_lake_of_an_earlier_version_gets_a_report_that_says_what_is_missing(
     ].keys()
     assert "group_history" in report["missing_sections"]["history"]
     assert report["missing_sections"]["hygiene"] in report["missing"]
+
+
+def test_a_lake_from_before_the_audit(tmp_path: Path) -> None:
+    without = (*OLD, "agreement", "findings", "gaps", "group_records")
+    report = report_of(write_billing_lake(tmp_path / "lake", without=without))
+    assert "agreement, findings" in report["missing_sections"]["audit"]
+    assert report["findings"]["length"] == report["overview"]["gaps"]["length"] == 0
+    assert report["overview"]["records_by_kind"]["length"] == 0
+    assert report["summary"]["groups"] == 2
 
 
 def test_an_empty_lake(tmp_path: Path) -> None:
