@@ -10,6 +10,7 @@ program has a fault.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -45,6 +46,11 @@ SCRIPTS = (
 """Our own scripts, in the order in which they run. They share one scope."""
 STYLES = ("page.css", "tables.css")
 
+COMPRESSED = "application/gzip+base64"
+COMPRESS_FROM = 32_768
+"""Blocks with fewer characters are not compressed."""
+_LEVEL = 4
+_FIRST = ("report", "groups", "findings", "rebalances", "readiness", "hygiene")
 _LARGE = ("groups", "findings", "members", "rebalances", "readiness", "hygiene")
 _ROOT = files("kip848_spark.report")
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
@@ -78,6 +84,17 @@ class Block:
 
     name: str
     text: Markup
+    encoding: str
+    """The type of the script element: JSON, or `COMPRESSED`."""
+
+    @classmethod
+    def of(cls, name: str, value: object) -> Block:
+        """Large parts that the first view does not need are compressed."""
+        text = as_json(value)
+        if name in _FIRST or len(text) < COMPRESS_FROM:
+            return cls(name, text, "application/json")
+        packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
+        return cls(name, Markup(base64.b64encode(packed).decode()), COMPRESSED)
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -146,15 +163,15 @@ def as_json(value: object) -> Markup:
 def _blocks(report: Mapping[str, Any]) -> Iterator[Block]:
     """Small parts together, large ones and each timeline alone."""
     rest = {name: value for name, value in report.items() if name not in (*_LARGE, "timelines")}
-    yield Block("report", as_json(rest))
+    yield Block.of("report", rest)
     for name in _LARGE:
         value = report[name]
         if name == "rebalances":
-            yield Block("rebalance-list", as_json(value["list"]))
+            yield Block.of("rebalance-list", value["list"])
             value = {key: one for key, one in value.items() if key != "list"}
-        yield Block(name, as_json(value))
+        yield Block.of(name, value)
     for index, timeline in enumerate(report["timelines"]):
-        yield Block(f"timeline-{index}", as_json(timeline))
+        yield Block.of(f"timeline-{index}", timeline)
 
 
 @cache

@@ -13,6 +13,13 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from kip848_spark.report.page import render
 
+GO = """async view => {
+    location.hash = '#/' + view;
+    const root = document.documentElement;
+    for (let frames = 0; root.dataset.shown !== location.hash && frames < 600; frames += 1) {
+        await new Promise(requestAnimationFrame);
+    }
+}"""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -40,7 +47,7 @@ class Opened:
 
     def go(self, view: str) -> None:
         """Shows a view, such as ``rebalances`` or ``group/ID``, and waits until it is drawn."""
-        self.page.evaluate("view => { location.hash = '#/' + view }", view)
+        self.page.evaluate(GO, view)
         self.settle()
 
     def settle(self) -> None:

@@ -1,9 +1,18 @@
-// The data of the page: blocks of JSON, each parsed when it is first used.
+// The data of the page: blocks of JSON, each parsed when it is first used. Large ones are compressed.
 
 const blocks = new Map();
 function block(name) {
   if (!blocks.has(name)) blocks.set(name, JSON.parse($(name).textContent));
   return blocks.get(name);
+}
+
+/** Makes `block(name)` ready if the block is compressed. */
+async function unpack(name) {
+  const element = $(name);
+  if (blocks.has(name) || element.type === "application/json") return;
+  const packed = Uint8Array.from(atob(element.textContent), (one) => one.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  blocks.set(name, JSON.parse(await new Response(stream).text()));
 }
 
 /** A table of the data: columns, with dictionaries for values that repeat. */

@@ -38,7 +38,7 @@ function timelineCard(group) {
   const state = { by: "member", all: false, zoom: busy };
   const view = () => views[state.by]();
   const lanes = () => state.all ? view().lanes.length : Math.min(MOST, view().lanes.length);
-  const heightOf = () => Math.max(170, 30 + LANE + 10 + lanes() * LANE + 52);
+  const heightOf = () => Math.max(150, TOP + LANE + 10 + lanes() * LANE + 10);
   const place = h("div", {});
   const legend = h("ul", { class: "legend", "aria-label": "Legend" });
   const more = h("button", { type: "button", class: "plain", onclick: () => { state.all = !state.all; draw(); } });

@@ -9,19 +9,36 @@ const VIEWS = [
   ["groups", "Groups", groupsView, () => data.report.summary.groups],
 ];
 
-function showView(focus) {
+/** The blocks that a view needs and that may be compressed. */
+function blocksOf(name, id) {
+  if (name === "rebalances") return ["rebalance-list"];
+  if (name !== "group") return [];
+  const row = data.groupRows().get(id);
+  if (row === undefined) return [];
+  const timeline = data.groups().at(row, "timeline");
+  return ["members", "rebalance-list", ...(known(timeline) ? [`timeline-${timeline}`] : [])];
+}
+
+let asked = 0;
+async function showView(focus) {
+  const address = location.hash;
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const params = new URLSearchParams(query ?? "");
   const [name, ...rest] = path.split("/");
   let view = VIEWS.find(([own]) => own === name) ?? VIEWS[0];
   let title = view[1];
+  let id = rest.join("/");
+  try { id = decodeURIComponent(id); } catch { /* an address that is not ours */ }
+  asked += 1;
+  const mine = asked;
+  const needed = blocksOf(name, id);
+  if (needed.length) await Promise.all(needed.map(unpack));
+  if (mine !== asked) return; // another view was asked for in the meantime
   closeCharts();
   closeGrids();
   const main = $("main");
   let content;
   if (name === "group") {
-    let id = rest.join("/");
-    try { id = decodeURIComponent(id); } catch { /* an address that is not ours */ }
     view = VIEWS.at(-1);
     title = shown(id);
     content = groupView(params, id);
@@ -34,6 +51,7 @@ function showView(focus) {
   }
   const { lake } = data.report;
   document.title = `${title} – consumer groups of ${shown(lake.cluster_id ?? lake.source ?? lake.path)}`;
+  document.documentElement.dataset.shown = address;
   if (focus) {
     const list = params.size ? $("list") : null;
     if (list) list.scrollIntoView(); else window.scrollTo(0, 0);
@@ -101,7 +119,7 @@ setUpTheme();
 setUpTabs();
 setUpJump();
 setUpFoot();
-showView(false);
+showView(false).then(() => { document.documentElement.dataset.ready = ""; });
 window.addEventListener("hashchange", () => {
   showView(true);
 });
@@ -110,4 +128,3 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   $("main").focus();
 });
-document.documentElement.dataset.ready = "";

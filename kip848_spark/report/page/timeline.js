@@ -2,6 +2,8 @@
 // over the same time, with the group's epochs above.
 
 const LANE = 24;
+/** Above the epochs are the slider and the times. */
+const TOP = 56;
 const STATE_WORDS = ["member", "must give up partitions", "waits for partitions of others", "state not known"];
 
 /** The lines of a timeline as the chart draws them: lanes, and bars in lanes. */
@@ -174,7 +176,7 @@ function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom },
   const lanes = view.lanes.slice(0, shownLanes);
   const custom = (name, items, render, more = {}) => ({ type: "custom", name, data: items.map((one) => ({ value: [one.from, one.lane ?? 0, one.to] })),
     encode: { x: [0, 2], y: 1 }, renderItem: (params, api) => render(items[params.dataIndex], params, api), clip: true, ...more });
-  const grid = [{ left, right: 14, top: 30, height: LANE + 4 }, { left, right: 14, top: 30 + LANE + 10, bottom: 52 }].map((one) => ({ ...one, outerBoundsMode: "none" }));
+  const grid = [{ left, right: 14, top: TOP, height: LANE + 4 }, { left, right: 14, top: TOP + LANE + 10, bottom: 10 }].map((one) => ({ ...one, outerBoundsMode: "none" }));
   const axis = { ...timeAxis(colors), min: timeline.from, max: timeline.to };
   const renderers = new Map(bars.map((bar) => [bar, draw(bar, view, colors, timeline)]));
   return {
@@ -193,7 +195,7 @@ function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom },
           formatter: (index) => shown(lanes[Number(index)].name) } },
     ],
     dataZoom: [
-      { type: "slider", ...zoom, xAxisIndex: [0, 1], filterMode: "none", bottom: 8, height: 22, showDataShadow: false, brushSelect: false,
+      { type: "slider", ...zoom, xAxisIndex: [0, 1], filterMode: "none", left, right: 14, top: 4, height: 20, showDataShadow: false, brushSelect: false,
         borderColor: colors["strong-line"], fillerColor: colors["accent-soft"], backgroundColor: colors.surface, handleStyle: { color: colors.surface, borderColor: colors.accent },
         moveHandleSize: 0, labelFormatter: (value) => utc(value), textStyle: { color: colors.muted, fontSize: 11 } },
       { type: "inside", ...zoom, xAxisIndex: [0, 1], filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, minValueSpan: 100 },
@@ -222,7 +224,7 @@ function markLine(mark, params, api, colors) {
   const area = params.coordSys;
   if (x < area.x || x > area.x + area.width) return null;
   return { type: "line", shape: { x1: x, x2: x, y1: area.y, y2: area.y + area.height },
-    style: { stroke: colors.muted, lineWidth: 1, lineDash: [3, 3], opacity: 0.75 } };
+    style: { stroke: colors.muted, lineWidth: 1, lineDash: [3, 3], opacity: 0.45 } };
 }
 const markTip = (mark) => [`Rebalance to epoch ${mark.epoch}`, mark.causes.map(spaced).join(", "), `${utcMs(mark.at)} UTC`,
   known(mark.duration_ms) ? `${duration(mark.duration_ms)}, ${spaced(mark.outcome)}` : spaced(mark.outcome)].map(tipText).join("\n");
