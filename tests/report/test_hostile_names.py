@@ -51,7 +51,6 @@ def visit(opened: Opened, given: dict[str, Any]) -> None:
     for view in [*VIEWS, *(f"group/{quote(ids[one], safe='')}" for one in (1, -1))]:
         opened.go(view)
         opened.page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
-        opened.settle()
         opened.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         opened.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
 
