@@ -35,6 +35,7 @@ CHECKS_IN_WORDS = {
     "transitions": "A member's assignment follows from its last one and a possible answer of it.",
     "ownership": "No partition has two owners.",
     "migration": "A conversion between the protocols takes over all members and partitions.",
+    "value_times": "A time inside a record fits the time at which the record was written.",
     "live": "The state tables agree with what the running cluster answers.",
 }
 """What each check of the audit looks at (docs/audit.md)."""
