@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
+from kip848_spark.checks.results import CHECKS
+from kip848_spark.insight.readiness_rules import VERDICTS
+from kip848_spark.insight.rebalance_fields import OUTCOMES
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.data import report_data
+from kip848_spark.report.overview import CAUSES_OF_GAPS, CHECKS_IN_WORDS
+from kip848_spark.report.readiness_rows import VERDICTS_IN_WORDS
+from kip848_spark.report.rebalance_rows import OUTCOMES_IN_WORDS
 from tests.documentation import ROOT
 from tests.report.audited_lake import write_audited_lake
 from tests.report.report_reader import tables_of
 
 Report = dict[str, Any]
 _NAMES = re.compile(r"`(\w+)`")
+GAP_CAUSES = ("transaction", "compaction", "unknown")
+"""As `docs/design.md` defines them."""
 _ASKED_A_CLUSTER = {"hygiene.deleted_topics", "hygiene.open_transactions"}
 """Tables that a lake lacks whose records come from a capture."""
 
@@ -57,3 +66,17 @@ def test_objects(report: Report) -> None:
         fields = value[0] if isinstance(value, list) else value
         wanted = names_in(cell.split(";")[0].replace("a list of objects: ", ""))
         assert set(wanted) == set(fields), path
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (CHECKS, CHECKS_IN_WORDS),
+        (GAP_CAUSES, CAUSES_OF_GAPS),
+        (VERDICTS, VERDICTS_IN_WORDS),
+        (OUTCOMES, OUTCOMES_IN_WORDS),
+    ],
+)
+def test_each_name_has_a_sentence(names: Collection[str], words: Mapping[str, str]) -> None:
+    """A check that is added would stand on the page without a word."""
+    assert set(names) == words.keys()
