@@ -98,6 +98,18 @@ def test_a_timeline_with_too_many_intervals_begins_later(
     assert drawn["cut"]
 
 
+def test_all_timelines_together_have_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group with most rebalances has 21 intervals, the group `reports` has one."""
+    lake = write_audited_lake(tmp_path / "lake")
+    assert len(report_of(lake)["timelines"]) == 2
+    monkeypatch.setattr(timelines, "MOST_ROWS_IN_ALL", 21)
+    report = report_of(lake)
+    assert [one["group"] for one in report["timelines"]] == [group_names(report).index(GROUP)]
+    assert any(one.startswith("Timelines: 1 of 4 groups") for one in report["left_out"])
+
+
 def test_history_rows_that_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_rows, "MOST_ROWS_READ", 30)
     report = report_of(write_audited_lake(tmp_path / "lake"))
