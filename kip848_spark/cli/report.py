@@ -59,7 +59,7 @@ def report(
     """Write a page that shows the lake: groups, rebalances, readiness, hygiene, findings.
 
     The page is one file that needs no network. The same data are in a JSON file beside it. Without
-    --since, rebalances are those of the last 30 days. Starts no JVM.
+    --since, rebalances are those of the 30 days before the newest record. Starts no JVM.
     """
     from kip848_spark.report.data import ReportOptions
     from kip848_spark.report.files import check_path, valid_texts, write_report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,10 @@ def find_stalls(commits: pa.Table, timeline: Mapping[str, Any], end: int) -> Rep
     """The stalls of one group, cut to the times in which a member owned the partition. ``commits``
     are those of the group, by partition and time; ``end`` is the time of the newest record (ms)."""
     partitions = timeline["partitions"]
-    owned = timeline["owned"]["columns"]
+    owned: dict[int, list[tuple[int, int | None]]] = {}
+    columns = timeline["owned"]["columns"]
+    for one in zip(*(columns[name] for name in ("partition", "from", "to")), strict=True):
+        owned.setdefault(one[0], []).append(one[1:])
     if not commits.num_rows or not partitions["length"]:
         return NO_STALLS
     place = _places(commits, partitions)
@@ -75,14 +78,14 @@ def find_stalls(commits: pa.Table, timeline: Mapping[str, Any], end: int) -> Rep
             until = int(STILL) if is_last else int(ends[row])
             found += [
                 (number, begin, stop, usual)
-                for begin, stop in _while_owned(owned, number, int(begins[row]), until, end)
+                for begin, stop in _while_owned(owned.get(number, ()), int(begins[row]), until)
                 if (stop or end) - begin >= least
             ]
     found.sort(key=lambda stall: (stall[2] or end) - stall[1], reverse=True)
-    kept = sorted(found[:MOST_STALLS])
-    columns = [list(column) for column in zip(*kept, strict=True)] or [[], [], [], []]
+    kept = sorted(found[:MOST_STALLS], key=lambda stall: stall[:2])
+    listed = [list(column) for column in zip(*kept, strict=True)] or [[], [], [], []]
     names = ("partition", "from", "to", "usual_ms")
-    return plain_table(len(kept), dict(zip(names, columns, strict=True)))
+    return plain_table(len(kept), dict(zip(names, listed, strict=True)))
 
 
 def _places(commits: pa.Table, partitions: ReportTable) -> Int64Array:
@@ -101,13 +104,11 @@ def _places(commits: pa.Table, partitions: ReportTable) -> Int64Array:
 
 
 def _while_owned(
-    owned: Mapping[str, list[Any]], partition: int, start: int, until: int, end: int
-) -> list[tuple[int, int | None]]:
-    """The parts of a time in which one member owned the partition."""
-    found: list[tuple[int, int | None]] = []
-    for place, begin, stop in zip(owned["partition"], owned["from"], owned["to"], strict=True):
-        if place == partition:
-            first, last = max(start, begin), min(until, int(STILL) if stop is None else stop)
-            if last > first:
-                found.append((first, None if last >= int(STILL) else last))
-    return found
+    owned: Iterable[tuple[int, int | None]], start: int, until: int
+) -> Iterator[tuple[int, int | None]]:
+    """The parts of a time in which one member owned the partition; ``owned`` are the times of that
+    partition."""
+    for begin, stop in owned:
+        first, last = max(start, begin), min(until, int(STILL) if stop is None else stop)
+        if last > first:
+            yield first, None if last >= int(STILL) else last
