@@ -57,7 +57,7 @@ def visit(opened: Opened, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_no_text_of_the_data_becomes_markup_or_runs(show: Show, attack: str) -> None:
-    given = poisoned(report(groups=20, rebalances=40), attack)
+    given = poisoned(report(groups=12, rebalances=20), attack)
     opened = show(given)
     visit(opened, given)
     assert opened.page.evaluate("window.reached") is None
@@ -68,7 +68,7 @@ def test_no_text_of_the_data_becomes_markup_or_runs(show: Show, attack: str) -> 
 
 
 def test_nothing_runs_even_if_the_policy_were_off(show: Show) -> None:
-    given = poisoned(report(groups=20, rebalances=40), MARKUP)
+    given = poisoned(report(groups=12, rebalances=20), MARKUP)
     opened = show(given, bypass_csp=True)
     visit(opened, given)
     assert opened.page.evaluate("window.reached") is None

@@ -226,6 +226,42 @@ def test_each_chart_has_a_table_of_its_values(show: Show) -> None:
     assert all(labels)
 
 
+def test_rebalances_of_one_hour_are_counted_in_shorter_steps(show: Show) -> None:
+    given = report()
+    times = given["rebalances"]["list"]["columns"]["started_at"]
+    hour = END - END % 3_600_000
+    step = 20 * 60_000 // len(times)
+    times[:] = [hour + number * step for number in range(len(times))]
+    hours = given["rebalances"]["by_hour"]
+    hours["length"] = 1
+    hours["columns"] = {name: column[:1] for name, column in hours["columns"].items()}
+    opened = show(given)
+    opened.go("rebalances")
+    opened.page.get_by_text("Show as a table").first.click()
+    rows = opened.page.locator("figure table").first.locator("tbody tr")
+    counts = [int(one) for one in rows.locator("td:last-child").all_inner_texts()]
+    causes = values(given["rebalances"]["list"], "causes")
+    assert sum(counts) == sum(len(one) for one in causes)
+    assert len(counts) > 20
+
+
+def test_a_chart_does_not_hide_what_lanes_have_in_common(show: Show) -> None:
+    """Long names lose what all of them begin with, and no two lanes get the same label."""
+    given = report()
+    line = given["timelines"][2]
+    names = line["members"]["columns"]["name"]
+    names[:] = ["a-service-with-a-long-name-in-production-" + name for name in names]
+    opened = show(given, viewport={"width": 400, "height": 900})
+    opened.go(f"group/{quote(group_ids(given)[line['group']], safe='')}")
+    card = opened.page.get_by_role("region", name="Timeline")
+    card.scroll_into_view_if_needed()
+    opened.settle()
+    read = "() => echarts.getInstanceByDom(document.querySelector('[role=img].canvas')).getOption()"
+    format_ = f"() => {{ const y = ({read})().yAxis[1]; return y.data.map(y.axisLabel.formatter) }}"
+    clients = len(set(line["members"]["columns"]["client"]))
+    assert opened.page.evaluate(format_) == [f"…-worker-{one}" for one in range(clients)]
+
+
 def test_the_timeline_and_its_tables(show: Show) -> None:
     given = report()
     line = given["timelines"][2]

@@ -84,7 +84,7 @@ function timeBars({ series, width, label, unit, height = 200, columns, rows, for
       legend: series.length > 1 ? { top: 0, left: 0, itemWidth: 12, itemHeight: 9, icon: "rect", type: "scroll",
         textStyle: { color: colors.muted, fontSize: 12, fontFamily: colors.font }, pageTextStyle: { color: colors.muted } } : undefined,
       tooltip: { ...tooltip(colors), trigger: "axis", axisPointer: { type: "shadow" },
-        formatter: (points) => [`${utc(points[0].value[0], width < 86_400_000 ? 16 : 10)} UTC`,
+        formatter: (points) => [`${utc(points[0].value[0], width < 60_000 ? 19 : width < 86_400_000 ? 16 : 10)} UTC`,
           ...points.filter((point) => point.value[1]).map((point) => `${tipText(point.seriesName)}: ${format(point.value[1])}${unit ? ` ${unit}` : ""}`)].join("\n") },
       xAxis: { ...timeAxis(colors), minInterval: width }, yAxis: valueAxis(colors),
       series: series.map((one) => ({ type: "bar", name: shown(one.name), stack: "all", data: one.values,

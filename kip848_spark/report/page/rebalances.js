@@ -23,7 +23,7 @@ function rebalancesByHour({ compact } = {}) {
   const busiest = hours.objects().reduce((a, b) => (a.rebalances >= b.rebalances ? a : b));
   const side = compact ? h("a", { href: "#/rebalances" }, "All rebalances") : null;
   if (hours.length < 3) {
-    return card(compact ? "Rebalances" : "Rebalances over time", { side, lead: `All of them began between ${utc(hours.at(0, "hour"), 16)} and ${utc(hours.at(hours.length - 1, "hour") + HOUR, 16)} UTC.` }, compact ? causesTable() : null);
+    return card(compact ? "Rebalances" : "Rebalances over time", { side, lead: `All of them began between ${utc(hours.at(0, "hour"), 16)} and ${utc(hours.at(hours.length - 1, "hour") + HOUR, 16)} UTC.` }, compact ? causesTable() : shortTime());
   }
   return card("Rebalances over time", { side, lead: `The busiest hour began at ${utc(busiest.hour, 16)} UTC: ${plural(busiest.rebalances, "rebalance")} of ${plural(busiest.groups, "group")}. A rebalance with several causes counts once for each.` },
     timeBars({ series: seriesBy(causes, "hour", "cause", "rebalances"), width: HOUR, height: compact ? 190 : 240, unit: "",
@@ -32,6 +32,29 @@ function rebalancesByHour({ compact } = {}) {
         { title: "Groups", field: "groups", kind: "number" }, { title: "Longest", field: "longest_ms", kind: "duration" },
         { title: "No owner", field: "unowned_ms", kind: "duration" }],
       rows: () => hours.objects().reverse() }));
+}
+
+/** A chart of less than three hours, from the list: hours would be too coarse. */
+function shortTime() {
+  const rows = allRebalances();
+  if (rows.length < 2) return null;
+  const length = rows[0].started_at - rows.at(-1).started_at;
+  const width = [1000, 5000, 10_000, 30_000, 60_000, 300_000].find((size) => length / size <= 80) ?? 300_000;
+  const counts = new Map();
+  for (const row of rows) {
+    const at = row.started_at - row.started_at % width;
+    for (const cause of row.causes ?? []) {
+      const key = `${at} ${cause}`;
+      counts.set(key, { at, cause, rebalances: (counts.get(key)?.rebalances ?? 0) + 1 });
+    }
+  }
+  const found = [...counts.values()].sort((a, b) => a.at - b.at);
+  const table = new Table({ length: found.length, columns: { at: found.map((one) => one.at), cause: found.map((one) => one.cause),
+    rebalances: found.map((one) => one.rebalances) } });
+  return timeBars({ series: seriesBy(table, "at", "cause", "rebalances"), width, height: 220, unit: "",
+    label: `Rebalances by cause, counted for each ${duration(width)}`,
+    columns: [{ title: "From (UTC)", field: "at", kind: "time" }, { title: "Cause", show: (row) => spaced(row.cause) }, { title: "Rebalances", field: "rebalances", kind: "number" }],
+    rows: () => [...found].reverse() });
 }
 
 const causesTable = () => shareTable([
@@ -96,7 +119,9 @@ const allRebalances = once(() => {
 
 function rebalancesView(params) {
   const raw = data.rebalances();
-  const durations = new Table(raw.durations).objects();
+  const all = new Table(raw.durations).objects();
+  const filled = all.flatMap((row, index) => row.rebalances ? [index] : []);
+  const durations = filled.length ? all.slice(filled[0], filled.at(-1) + 1) : [];
   const clients = new Table(raw.clients).objects();
   const outcomes = new Table(raw.outcomes).objects();
   return [

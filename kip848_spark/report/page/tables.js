@@ -33,6 +33,8 @@ function compare(a, b, direction) {
   return String(left) < String(right) ? -1 : String(left) > String(right) ? 1 : 0;
 }
 
+/** Rows of a table on paper. */
+const PRINTED = 300;
 const grids = new Set();
 const closeGrids = () => { for (const grid of [...grids]) grid.close(); };
 
@@ -152,7 +154,7 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
   };
   const one = {
     beforePrint: () => printed.replaceChildren(plainTable(columns,
-      table?.ready ? table.getRows("active").slice(0, 1001).map((row) => row.getData()) : listed, { most: 1000, caption: label, nothing })),
+      table?.ready ? table.getRows("active").map((row) => row.getData()) : listed, { most: PRINTED, caption: label, nothing })),
     afterPrint: () => printed.replaceChildren(),
     close: () => { clearTimeout(timer); table?.destroy(); grids.delete(one); },
   };

@@ -167,6 +167,18 @@ function busyTime(timeline, marks) {
     : { startValue: Math.max(timeline.from, from - margin), endValue: Math.min(timeline.to, to + margin) };
 }
 
+/** Names as labels: without what all of them begin with, if they are too long for the room. */
+function laneLabels(lanes, room) {
+  const names = lanes.map((lane) => shown(lane.name));
+  if (names.length < 2 || names.every((name) => name.length * 6.6 <= room)) return names;
+  let common = names[0];
+  for (const name of names) while (!name.startsWith(common)) common = common.slice(0, -1);
+  common = common.replace(/[^-._/]*$/, "");
+  const fewer = common.slice(0, -1).replace(/[^-._/]*$/, ""); // the last common word stays if there is room
+  if (names.every((name) => (name.length - fewer.length + 2) * 6.6 <= room)) common = fewer;
+  return common.length > 3 ? names.map((name) => `…${name.slice(common.length - 1)}`) : names;
+}
+
 /** The option of the chart. */
 function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom }, colors, width) {
   const left = width < 560 ? 96 : width < 1000 ? 170 : 220;
@@ -174,6 +186,7 @@ function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom },
   const draw = by === "member" ? memberBar : partitionBar;
   const tip = by === "member" ? memberTip : partitionTip;
   const lanes = view.lanes.slice(0, shownLanes);
+  const labels = laneLabels(lanes, left - 14);
   const custom = (name, items, render, more = {}) => ({ type: "custom", name, data: items.map((one) => ({ value: [one.from, one.lane ?? 0, one.to] })),
     encode: { x: [0, 2], y: 1 }, renderItem: (params, api) => render(items[params.dataIndex], params, api), clip: true, ...more });
   const grid = [{ left, right: 14, top: TOP, height: LANE + 4 }, { left, right: 14, top: TOP + LANE + 10, bottom: 10 }].map((one) => ({ ...one, outerBoundsMode: "none" }));
@@ -192,7 +205,7 @@ function timelineOption({ timeline, view, by, epochs, marks, shownLanes, zoom },
       { type: "category", gridIndex: 1, inverse: true, data: lanes.map((_, index) => index), axisLine: { show: false }, axisTick: { show: false },
         splitLine: { show: true, interval: 0, lineStyle: { color: colors.line } },
         axisLabel: { interval: 0, color: colors.ink, fontSize: 11.5, fontFamily: colors.font, width: left - 14, overflow: "truncate", ellipsis: "…",
-          formatter: (index) => shown(lanes[Number(index)].name) } },
+          formatter: (index) => labels[Number(index)] } },
     ],
     dataZoom: [
       { type: "slider", ...zoom, xAxisIndex: [0, 1], filterMode: "none", left, right: 14, top: 4, height: 20, showDataShadow: false, brushSelect: false,
