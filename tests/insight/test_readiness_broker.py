@@ -243,7 +243,8 @@ def test_a_real_consumer_gets_its_share_where_the_verdict_lets_it(
 ) -> None:
     """The clients of the classic protocol give up what it gets, and keep the rest."""
     assert joined.rows[name]["verdict"] == REAL[name]
-    assert len(joined.shared.get(name, ())) == (0 if REAL[name] == "blocked" else 2)
+    share = len(joined.shared.get(name, ()))
+    assert share == 0 if REAL[name] == "blocked" else share >= 2
 
 
 def test_one_member_takes_over_an_instance_id_and_a_second_one_is_refused(joined: Joined) -> None:
