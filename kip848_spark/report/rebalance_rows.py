@@ -15,7 +15,12 @@ from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.patterns import PATTERN_FIELDS, find_patterns
 from kip848_spark.insight.ranking import flapping_clients, summary
 from kip848_spark.insight.story import cause_words
-from kip848_spark.lake.rebalances import MOST_WITH_PATTERNS, read_members, read_rebalances
+from kip848_spark.lake.rebalances import (
+    MOST_WITH_PATTERNS,
+    read_members,
+    read_rebalances,
+    rebalance_timeouts,
+)
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.report.columns import (
@@ -95,7 +100,7 @@ def rebalances_section(
         "outcomes": _outcomes(rebalances),
         "by_hour": _by_hour(rebalances),
         "by_hour_and_cause": _by_hour_and_cause(rebalances),
-        "patterns": _patterns(recent, members, numbers, left_out),
+        "patterns": _patterns(snapshot, recent, members, numbers, left_out),
         "clients": _clients(recent, members, numbers),
         "durations": _durations(rebalances),
         "sentence": summary(rebalances),
@@ -225,10 +230,15 @@ def _by_hour_and_cause(rebalances: pa.Table) -> ReportTable:
 
 
 def _patterns(
-    rebalances: pa.Table, members: pa.Table, numbers: GroupNumbers, left_out: LeftOut
+    snapshot: LakeSnapshot,
+    rebalances: pa.Table,
+    members: pa.Table,
+    numbers: GroupNumbers,
+    left_out: LeftOut,
 ) -> ReportTable:
-    found = find_patterns(rebalances, members) if rebalances.num_rows else None
-    if found is None:
+    if rebalances.num_rows:
+        found = find_patterns(rebalances, members, rebalance_timeouts(snapshot, rebalances))
+    else:
         found = pa.schema(list(PATTERN_FIELDS.items())).empty_table()
     if found.num_rows > MOST_PATTERNS:
         left_out.add(f"Patterns: the last {MOST_PATTERNS:,} of {found.num_rows:,} are listed.")
