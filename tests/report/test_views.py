@@ -214,6 +214,7 @@ def test_each_chart_has_a_table_of_its_values(show: Show) -> None:
     opened.go("rebalances")
     opened.page.get_by_text("Show as a table").first.click()
     rows = opened.page.locator("figure table").first.locator("tbody tr")
+    rows.first.wait_for()
     hours = given["rebalances"]["by_hour"]
     assert rows.count() == hours["length"]
     cells = rows.first.locator("td").all_inner_texts()
@@ -239,6 +240,7 @@ def test_rebalances_of_one_hour_are_counted_in_shorter_steps(show: Show) -> None
     opened.go("rebalances")
     opened.page.get_by_text("Show as a table").first.click()
     rows = opened.page.locator("figure table").first.locator("tbody tr")
+    rows.first.wait_for()
     counts = [int(one) for one in rows.locator("td:last-child").all_inner_texts()]
     causes = values(given["rebalances"]["list"], "causes")
     assert sum(counts) == sum(len(one) for one in causes)

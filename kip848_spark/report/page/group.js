@@ -28,6 +28,7 @@ function timelineCard(group) {
       h("span", {}, "Timelines are embedded for the groups with the most rebalances and findings. This command shows the group: ", code(`kip848 history ${shellWord(group.group_id)}`))));
   }
   const timeline = block(`timeline-${group.timeline}`);
+  if (!timeline.members.length && !timeline.owned.length) return card("Timeline", {}, empty("No members", "Nobody was a member of this group in the time that this page covers."));
   const end = timeline.to;
   const digits = timeline.to - timeline.from < HOUR ? 19 : 16;
   const views = { member: once(() => lanesByMember(timeline, end)), partition: once(() => lanesByPartition(timeline, end)) };
