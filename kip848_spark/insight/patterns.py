@@ -248,9 +248,9 @@ def _bursts(rows: Sequence[Row], changes: Sequence[_Change]) -> Iterator[Row]:
 def _is_rolling(
     burst: Sequence[_Change], gone: Sequence[_Change], come: Sequence[_Change], before: int
 ) -> bool:
-    """Whether at least three members and half of the group were replaced, each client once, and
+    """Whether at least three members and half of the group were replaced, each one once, and
     never many at a time."""
-    if len(gone) < 3 or len(gone) != len(come) or 2 * len(gone) < before:
+    if not max(3, before / 2) <= len(gone) == len(come) <= before:
         return False
     if max(Counter(change.member for change in gone).values()) > 1:
         return False

@@ -79,6 +79,14 @@ def test_members_that_are_replaced_one_after_the_other() -> None:
     assert "old0" in row["members"]
 
 
+def test_members_that_are_replaced_again_and_again() -> None:
+    history = History()
+    for number in range(9):  # of a group of four
+        history.add(40 * number, 3, left=(f"m{number}",))
+        history.add(40 * number + 10, 4, joined=(f"m{number + 4}",))
+    assert history.names() == ["storm"], "more than one restart of each"
+
+
 def test_scaling() -> None:
     grows = History().add(0, 3, ("a",)).add(5, 4, ("b",))
     assert [(row["pattern"], row["count"]) for row in grows.patterns()] == [("scale_out", 2)]
