@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -64,7 +65,7 @@ def find_stalls(commits: pa.Table, timeline: Mapping[str, Any], end: int) -> Rep
     at = commits["at"].to_numpy()
     starts = np.flatnonzero(np.diff(place, prepend=-2))
     found: list[tuple[int, int, int | None, int]] = []
-    for first, last in zip(starts, [*starts[1:], len(place)], strict=True):
+    for first, last in itertools.pairwise([*starts, len(place)]):
         number = int(place[first])
         if number < 0 or last - first < FEWEST_COMMITS:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -285,7 +286,7 @@ def rebalance_marks(section: Mapping[str, Any]) -> dict[int, ReportTable]:
     arrays = {name: np.array(columns[source], object)[order] for name, source in names.items()}
     found = {}
     starts = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(order)]):
         last = slice(max(start, end - MOST_ROWS), end)
         found[int(group[order[start]])] = plain_table(
             end - last.start,

@@ -184,6 +184,10 @@ def test_since_leaves_out_what_began_earlier(lake: Path) -> None:
     assert [row["epoch"] for row in rows_of(later["rebalances"]["list"])] == [43]
     assert later["summary"]["rebalances"] == 1
     assert later["period"]["from"] == ms(60)
+    none = report_of(lake, NIGHT + timedelta(days=1))
+    assert none["rebalances"]["list"]["length"] == 0
+    assert none["summary"]["rebalances"] == 0
+    assert none["summary"]["groups"] == later["summary"]["groups"]
 
 
 def test_the_timeline_says_who_owned_what_when(report: Report) -> None:
