@@ -27,7 +27,8 @@ import pyarrow.parquet as pq
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from kip848_spark.kafka.admin import Cluster, admin_client, snapshot
+from kip848_spark.kafka.admin import Cluster, admin_client
+from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
 from kip848_spark.local.broker import Broker
 from kip848_spark.simulation.log import SCHEMA

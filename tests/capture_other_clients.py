@@ -18,7 +18,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
-from kip848_spark.kafka.admin import admin_client, snapshot
+from kip848_spark.kafka.admin import admin_client
+from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.runtime.jars import artifact_jars
 from kip848_spark.runtime.java import find_java

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from kip848_spark.kafka.admin import OFFSETS_TOPIC, snapshot
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.snapshot import (
     ClusterSnapshot,
     LiveEnds,

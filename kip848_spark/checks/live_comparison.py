@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
-from kip848_spark.kafka.snapshot import ClusterSnapshot, LiveGroup, LiveMember, LiveOffset
+from kip848_spark.kafka.snapshot import (
+    UNREADABLE,
+    ClusterSnapshot,
+    LiveGroup,
+    LiveMember,
+    LiveOffset,
+)
 
 DESCRIBED_TYPES = ("classic", "consumer")
 """The types of group that the admin client can describe."""
@@ -124,8 +130,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
     for name in sorted(groups.keys() | live.groups.keys()):
         ours, theirs = groups.get(name), live.groups.get(name)
         if name in live.refused:
-            denied = "ACL DESCRIBE" in live.refused[name]
-            result.not_compared[NOT_ALLOWED if denied else REFUSED] += 1
+            result.not_compared[_why_refused(live.refused[name])] += 1
             continue
         group = _GroupComparison(result, name, ours, live, changed)
         if ours is None or theirs is None:
@@ -141,6 +146,12 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
             group.compare_members(theirs, members.get(name, []), assignments.get(name, []))
         group.compare_offsets(offsets.get(name, []), live.offsets.get(name, ()))
     return result
+
+
+def _why_refused(reason: str) -> str:
+    if reason == UNREADABLE:
+        return UNREADABLE
+    return NOT_ALLOWED if "ACL DESCRIBE" in reason else REFUSED
 
 
 def _by_group(rows: Iterable[LakeRow]) -> dict[str, list[LakeRow]]:

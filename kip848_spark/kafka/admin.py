@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.snapshot import (
-    ClusterSnapshot,
     LiveEnds,
     LiveGroup,
     LiveOffset,
@@ -43,29 +42,6 @@ _PATIENCE = 4.0  # seconds without a broker after which the first request fails
 
 LOG = logging.getLogger("kip848_spark.librdkafka")
 LOG.addHandler(logging.NullHandler())
-
-
-def snapshot(
-    bootstrap: str,
-    config: Mapping[str, Any] | None = None,
-    topic: str = OFFSETS_TOPIC,
-    timeout: float = 30.0,
-    chosen: Callable[[list[str]], Sequence[str]] = list,
-) -> ClusterSnapshot:
-    """Reads all that the live comparison needs. ``chosen`` selects the groups to read from the ids
-    that the client may see; it may add others."""
-    cluster = Cluster(bootstrap, config, timeout)
-    ids = chosen(cluster.group_ids())
-    groups, refused = cluster.describe(ids)
-    offsets, also_refused = cluster.committed(ids)
-    return ClusterSnapshot(
-        cluster_id=cluster.cluster_id,
-        groups=groups,
-        offsets=offsets,
-        topics=cluster.topics(),
-        ends=cluster.ends(topic),
-        refused={**also_refused, **refused},
-    )
 
 
 def admin_client(
@@ -194,7 +170,8 @@ class Cluster:
 
     def describe(self, ids: Sequence[str]) -> tuple[dict[str, LiveGroup], dict[str, str]]:
         """Groups with their members, and the reasons of those that were refused. A group that
-        does not exist is in neither."""
+        does not exist is in neither. `cluster.describe_groups` also survives groups whose
+        assignments the client library cannot read."""
         answers, refused = self._wait_each(
             lambda some=ids[i : i + _GROUPS_A_REQUEST]: self.admin.describe_consumer_groups(  # type: ignore[misc]
                 list(some), request_timeout=self.timeout

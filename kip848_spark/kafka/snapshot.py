@@ -8,6 +8,9 @@ from typing import Any
 
 TopicPartition = tuple[str, int]
 
+UNREADABLE = "the client library cannot read the assignment of a member"
+"""Why a group is refused that ends the client library's process (`kafka.describe`)."""
+
 _STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 
 import pytest
 
 from kip848_spark.errors import SourceError
-from kip848_spark.kafka.admin import Cluster, snapshot
-from kip848_spark.kafka.snapshot import LiveOffset
+from kip848_spark.kafka.admin import Cluster
+from kip848_spark.kafka.cluster import snapshot
+from kip848_spark.kafka.snapshot import UNREADABLE, LiveOffset
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import IdleConsumers
+from tests.insight.classic_groups import Member, Requests
 
 
 def test_a_snapshot_of_everything(idle_consumers: IdleConsumers) -> None:
@@ -34,6 +37,25 @@ def test_a_snapshot_of_everything(idle_consumers: IdleConsumers) -> None:
     assert len(output.ends) == output.topics["__consumer_offsets"].partitions
     assert all(0 == ends.first <= ends.stable <= ends.end for ends in output.ends.values())
     json.dumps(output.to_json())
+
+
+def test_assignments_that_end_the_client_library(broker: Broker) -> None:
+    """Any client can write such bytes. librdkafka aborts when it reads them."""
+    hostile = [f"admin.hostile-{number}" for number in range(2)]
+    with ExitStack() as stack:
+        clients = Requests(broker.bootstrap, stack)
+        clients.wait_for_coordinator()
+        members = {
+            name: clients.form(name, [Member(raw_assignment=b"\x01")], topic="foo")
+            for name in hostile
+        }
+        members["admin.honest"] = clients.form("admin.honest", [Member()], topic="foo")
+        found = snapshot(broker.bootstrap)
+        assert [found.refused.get(name) for name in hostile] == [UNREADABLE] * 2
+        assert found.groups["admin.honest"].members[0].assigned == (("foo", 0),)
+        for name, ids in members.items():  # a later test shall not meet them
+            clients.leave(name, *ids)
+    assert not snapshot(broker.bootstrap).refused
 
 
 def test_nobody_there(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from kip848_spark.checks.finding_ids import with_ids
 from kip848_spark.checks.finding_text import with_texts
 from kip848_spark.checks.live_comparison import ChangedSince, LakeState, LiveComparison, compare
 from kip848_spark.errors import SourceError
-from kip848_spark.kafka.admin import snapshot
+from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
 from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.ledger import Run

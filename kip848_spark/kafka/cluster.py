@@ -1,0 +1,112 @@
+"""Reads all that the live comparison needs of a cluster.
+
+Groups are described in a process of its own: librdkafka 2.16 ends its process if the broker returns
+a classic member whose assignment ends too early. Any client can send such bytes, and a nightly job
+must not end with them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kip848_spark.errors import SourceError
+from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
+from kip848_spark.kafka.snapshot import UNREADABLE, ClusterSnapshot, LiveGroup
+
+Described = tuple[dict[str, LiveGroup], dict[str, str]]
+"""Groups by id, and the reasons of those that were refused."""
+
+_MOST_CRASHES = 100
+"""After so many, the groups that are left count as not readable as well."""
+
+
+def snapshot(
+    bootstrap: str,
+    config: Mapping[str, Any] | None = None,
+    topic: str = OFFSETS_TOPIC,
+    timeout: float = 30.0,
+    chosen: Callable[[list[str]], Sequence[str]] = list,
+) -> ClusterSnapshot:
+    """Reads all that the live comparison needs. ``chosen`` selects the groups to read from the ids
+    that the client may see; it may add others."""
+    cluster = Cluster(bootstrap, config, timeout)
+    ids = chosen(cluster.group_ids())
+    groups, refused = describe_groups(bootstrap, config, timeout, ids)
+    offsets, also_refused = cluster.committed(ids)
+    return ClusterSnapshot(
+        cluster_id=cluster.cluster_id,
+        groups=groups,
+        offsets=offsets,
+        topics=cluster.topics(),
+        ends=cluster.ends(topic),
+        refused={**also_refused, **refused},
+    )
+
+
+def describe_groups(
+    bootstrap: str, config: Mapping[str, Any] | None, timeout: float, ids: Sequence[str]
+) -> Described:
+    """As `Cluster.describe`, in another process. A group that ends the client library is refused:
+    `UNREADABLE`; it is found by halving. Raises SourceError if the cluster does not answer."""
+    groups: dict[str, LiveGroup] = {}
+    refused: dict[str, str] = {}
+    waiting, crashes = [list(ids)] if ids else [], 0
+    while waiting:
+        some = waiting.pop()
+        found = None
+        if crashes < _MOST_CRASHES:
+            found = _in_child((bootstrap, dict(config or {}), timeout, some))
+        if found is not None:
+            groups |= found[0]
+            refused |= found[1]
+            continue
+        crashes += 1
+        if len(some) == 1 or crashes >= _MOST_CRASHES:
+            refused |= dict.fromkeys(some, UNREADABLE)
+        else:
+            half = len(some) // 2
+            waiting += [some[half:], some[:half]]
+    return dict(sorted(groups.items())), refused
+
+
+def _in_child(request: tuple[str, dict[str, Any], float, list[str]]) -> Described | None:
+    """The answer of a new process; None if a signal ended it. The request goes through a pipe,
+    because settings may be secret."""
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=pickle.dumps(request),
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    if done.returncode < 0:
+        return None
+    if done.returncode:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
+        raise SourceError(f"The groups can't be described: {last}.")
+    groups, refused, fault = pickle.loads(done.stdout)
+    if fault is not None:
+        raise SourceError(fault[0], hint=fault[1])
+    return groups, refused
+
+
+def main() -> None:
+    """Describes the groups that standard input asks for."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    bootstrap, config, timeout, ids = pickle.loads(sys.stdin.buffer.read())
+    answer: tuple[Any, Any, Any]
+    try:
+        answer = (*Cluster(bootstrap, config, timeout).describe(ids), None)
+    except SourceError as cause:
+        answer = {}, {}, (cause.message, cause.hint)
+    sys.stdout.buffer.write(pickle.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
