@@ -64,7 +64,7 @@ def test_what_the_release_reads_and_could_not_write() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "output"),
     [
         (None, None, "NullPointerException"),
         (b"", None, "Could not read version from key's buffer"),

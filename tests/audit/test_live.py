@@ -65,7 +65,7 @@ def test_equal_states_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "what"),
+    ("output", "what"),
     [
         (replace(SAID, state="Empty"), "state"),
         (replace(SAID, type="classic"), "type"),
@@ -95,7 +95,7 @@ def test_a_commit_since_then_excuses_its_offset_alone() -> None:
     assert [difference.what for difference in other.differences] == ["state"]
 
 
-@pytest.mark.parametrize("said", ["abc", "abc\x7f?", None])
+@pytest.mark.parametrize("output", ["abc", "abc\x7f?", None])
 def test_text_without_an_end_is_compared_as_far_as_it_was_committed(output: str | None) -> None:
     """Java's clients write no zero byte behind it: what the library reads there may be anything."""
     offsets = (LiveOffset("foo", 0, 7, None, output),)

@@ -145,7 +145,7 @@ def test_names_and_old_findings_are_printed_as_they_are(kip848: Command, lake: s
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         (("--severity", "eror"), "Did you mean error?"),
         (("--check", "epoch"), "Did you mean epochs?"),

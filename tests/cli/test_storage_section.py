@@ -49,7 +49,7 @@ def test_run_and_groups_by_one_section(s3: S3Server, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", [("ingest", "--source", SOURCE), ("groups",)])
 @pytest.mark.parametrize(
-    ("bucket", "keys", "said"),
+    ("bucket", "keys", "output"),
     [("no-such-bucket", True, "no such bucket"), ("lakes", False, "wants credentials")],
 )
 def test_a_store_that_can_not_be_used(

@@ -66,7 +66,7 @@ def test_jars_that_differ_from_the_lock_file_are_rejected(
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("output", "sentence"),
     [
         ("Server access error: java.net.UnknownHostException", "does not answer"),
         ("\t\t:: org.apache.kafka#kafka_2.13;4.9.9: not found", "Kafka 4.9.9 cannot be downloaded"),

@@ -222,7 +222,7 @@ def test_lengths_around_the_steps_of_a_varint(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "version", "columns", "said"),
+    ("key_type", "version", "columns", "output"),
     [
         (1, 5, {"offset": [1]}, "offset_commit has no version 5"),
         (1, 3, {"offsett": [1]}, "there is no field offsett"),

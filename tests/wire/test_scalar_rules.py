@@ -212,7 +212,7 @@ def test_the_key_of_a_bad_value_is_still_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key_type", "version", "value", "said"),
+    ("key_type", "version", "value", "output"),
     [
         (1, 5, {}, "no version 5"),
         (1, 3, {"offsett": 1}, "no such fields"),
