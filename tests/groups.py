@@ -27,6 +27,7 @@ _FILES = {
         "tests/test_documentation.py",
     ),
     SPARK: (
+        "tests/audit/test_other_assignors.py",
         "tests/cli/test_audit.py",
         "tests/cli/test_prompt.py",
         "tests/cli/test_repair.py",

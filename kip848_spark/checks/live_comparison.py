@@ -32,6 +32,7 @@ MOVING = "moving: new records since"
 IN_MEMORY = "a classic group that the broker holds in memory only"
 IN_REBALANCE = "a classic group in a rebalance, which is recorded when the rebalance ends"
 NO_NAME = "a state that the client library has no name for"
+DEFAULT_ASSIGNOR = "the brokers' default assignor, which no record names"
 INVISIBLE = "a topic that does not exist, or on which the client lacks the ACL DESCRIBE"
 REFUSED = "the broker refused to describe the group"
 NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
@@ -142,7 +143,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
         if theirs.state in REBALANCING and theirs.type == ours["type"]:
             result.not_compared[IN_REBALANCE] += 1
         else:
-            group.compare_group(ours, theirs)
+            group.compare_group(ours, theirs, members.get(name, []))
             group.compare_members(theirs, members.get(name, []), assignments.get(name, []))
         group.compare_offsets(offsets.get(name, []), live.offsets.get(name, ()))
     return result
@@ -206,15 +207,20 @@ class _GroupComparison:
             ours = None if self.partition is None else "there"
             self._compare("group", ours, None if theirs is None else "there")
 
-    def compare_group(self, ours: LakeRow, theirs: LiveGroup) -> None:
-        """Compares type, state and assignor."""
+    def compare_group(self, ours: LakeRow, theirs: LiveGroup, members: list[LakeRow]) -> None:
+        """Compares type, state and assignor. ``members`` are those of the lake."""
         self._compare("type", ours["type"], theirs.type)
         if theirs.state == UNNAMED:
             self.result.not_compared[NO_NAME] += 1
         else:
             self._compare("state", ours["state"], theirs.state)
-        assignor = ours["assignor"] if ours["type"] == "consumer" else ours["protocol"] or ""
-        self._compare("assignor", assignor, theirs.assignor)
+        consumer = ours["type"] == "consumer"
+        assignor = ours["assignor"] if consumer else ours["protocol"] or ""
+        named = not consumer or any(row["assignor"] for row in members)
+        if named or assignor == theirs.assignor:
+            self._compare("assignor", assignor, theirs.assignor)
+        else:
+            self.result.not_compared[DEFAULT_ASSIGNOR] += 1
 
     def compare_members(
         self, theirs: LiveGroup, members: list[LakeRow], assignments: list[LakeRow]

@@ -35,14 +35,14 @@ def merge(found: Intervals) -> Intervals:
     subject, value, start, end = found.take(order)
     if not len(order):
         return Intervals(subject, value, start, end)
+    others = (subject[1:] != subject[:-1]) | (value[1:] != value[:-1])
+    begins = np.concatenate([[True], others])
+    reached = _running_maximum(end, begins)
     follows = np.zeros(len(order), bool)
-    same = (subject[1:] == subject[:-1]) & (value[1:] == value[:-1])
-    follows[1:] = same & (start[1:] <= end[:-1])
+    follows[1:] = ~others & (start[1:] <= reached[:-1])
     first = np.flatnonzero(~follows)
     last = np.append(first[1:], len(order)) - 1
-    joined = Intervals(
-        subject[first], value[first], start[first], np.maximum(end[last], end[first])
-    )
+    joined = Intervals(subject[first], value[first], start[first], reached[last])
     return joined.take(np.lexsort((joined.start, joined.subject)))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from kip848_spark.checks.live_comparison import LiveComparison
 from kip848_spark.checks.results import LIVE
+from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import (
@@ -151,7 +152,8 @@ def run_ingest(
                 steps.step(AUDIT, "auditing the new records"),
                 show_worker_progress(lake.spark, progress, "rows") as count,
             ):
-                audit(lake, plan, AuditRequest(after=after, offsets=ends), count)
+                request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
+                audit(lake, plan, request, count)
             if isinstance(source, KafkaSource):
                 with steps.step(LIVE, "comparing with the running cluster"):
                     live = check_live(lake, source, plan)
@@ -210,6 +212,8 @@ def run_audit(
             )
         if source is not None and identity is not None:
             check_same_source(lake, last, source, identity, source.extents(lake.spark))
+            if request.assignors is None:
+                request = replace(request, assignors=_assignors(cluster_facts(source)))
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
         plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
@@ -346,6 +350,14 @@ def _ask_cluster(
         rows = topic_rows(source.cluster.topics())
         lake.append_rows("topics", rows, plan.run_id, plan.identity.cluster_id)
         return cluster_facts(source)
+
+
+def _assignors(answered: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The brokers' setting ``group.consumer.assignors`` if its default is a custom assignor, so
+    that its targets are not judged. Otherwise None: with the default that the brokers have now,
+    the audit would reject targets of another one of Kafka's that they had before."""
+    names = tuple(answered.get("assignors") or ())
+    return names if names and names[0] not in ASSIGNORS else None
 
 
 def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:

@@ -7,10 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from kip848_spark import KafkaSource, Lake, RunResult, run
 from kip848_spark.checks.completed_target import OTHER_ASSIGNOR
+from kip848_spark.checks.live_comparison import DEFAULT_ASSIGNOR
 from kip848_spark.checks.log_entries import LogEntry, log_entry
-from kip848_spark.checks.results import TARGETS
+from kip848_spark.checks.results import LIVE, TARGETS
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.config import assignor_names
 from kip848_spark.coordinator.topics import Topic
@@ -28,9 +31,11 @@ BUSY, QUIET, VOTING = "busy", "quiet", "voting"
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[LogEntry], KnownTopics]:
+def logged(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> tuple[list[LogEntry], KnownTopics, RunResult]:
     """A group that rebalances five times, one that does so once, and one whose members ask for the
-    uniform assignor."""
+    uniform assignor; and a run on this broker."""
     classes = tmp_path_factory.mktemp("classes")
     jars = broker_jars(CANONICAL)
     classpath = os.pathsep.join(str(jar) for jar in jars)
@@ -65,12 +70,23 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[LogEntry], Known
                         },
                     )
             comparison.close()
+            lake = Lake(tmp_path_factory.mktemp("run") / "lake")
+            result = run(KafkaSource(broker.bootstrap), lake, spark=spark)
             entries = [
                 log_entry(0, one.offset, one.timestamp, {"key": one.key, "value": one.payload})
                 for one in broker.dump_all()
                 if one.key is not None and one.key["type"] in CONTROL and one.group in _GROUPS
             ]
-    return entries, KnownTopics.of(Topic(name, ids[name], size) for name, size in _TOPICS.items())
+    topics = KnownTopics.of(Topic(name, ids[name], size) for name, size in _TOPICS.items())
+    return entries, topics, result
+
+
+@pytest.fixture
+def log(
+    logged: tuple[list[LogEntry], KnownTopics, RunResult],
+) -> tuple[list[LogEntry], KnownTopics]:
+    """The records and the topics."""
+    return logged[:2]
 
 
 _TOPICS = {"foo": FOO, "bar": BAR}
@@ -87,6 +103,20 @@ def test_targets_of_another_default_assignor_are_not_judged(
     voting = [e for e in targets if e.group == VOTING]
     assert tally.verified[TARGETS] == len(voting) == 3
     assert tally.unverifiable[TARGETS, OTHER_ASSIGNOR] == len(targets) - len(voting) == 8
+
+
+def test_a_run_asks_the_brokers_for_their_default(
+    logged: tuple[list[LogEntry], KnownTopics, RunResult],
+) -> None:
+    result = logged[2]
+    assert result.disagreed == 0, result.findings.to_pylist()
+    (targets,) = (row for row in result.agreement.to_pylist() if row["check"] == TARGETS)
+    assert targets["verified"] >= 3
+    # Further groups tried whether the broker answers.
+    assert dict(targets["reasons"])[OTHER_ASSIGNOR] >= 8
+    (live,) = (row for row in result.agreement.to_pylist() if row["check"] == LIVE)
+    assert live["verified"] > 0
+    assert dict(live["reasons"])[DEFAULT_ASSIGNOR] >= len((BUSY, QUIET))
 
 
 def test_another_default_assignor_is_learned_from_a_group_that_rebalances_often(

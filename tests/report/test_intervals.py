@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.report.intervals import STILL, Intervals, merge, without
@@ -31,6 +31,7 @@ def moments(found: Intervals) -> dict[tuple[int, int], set[int]]:
     return {key: held for key, held in times.items() if held}
 
 
+@settings(max_examples=300)
 @given(ROWS)
 def test_merged_intervals_are_true_at_the_same_times_and_do_not_touch(
     rows: list[tuple[int, int, int, int | None]],
