@@ -11,6 +11,7 @@ from kip848_spark.checks import live_comparison
 from kip848_spark.checks.live_comparison import ChangedSince, LakeState, compare
 from kip848_spark.checks.results import LIVE
 from kip848_spark.kafka.snapshot import (
+    UNREADABLE,
     ClusterSnapshot,
     LiveGroup,
     LiveMember,
@@ -25,6 +26,7 @@ GROUP: dict[str, Any] = {
 }  # fmt: skip
 MEMBER: dict[str, Any] = {
     "group_id": "g", "member_id": "m", "instance_id": None, "client_id": "c", "client_host": "/h",
+    "assignor": None,
 }  # fmt: skip
 ASSIGNED: list[dict[str, Any]] = [
     {"group_id": "g", "member_id": "m", "topic": "foo", "topic_partition": 0, "role": role}
@@ -82,6 +84,23 @@ def test_a_difference_is_a_finding_where_the_lake_saw_it_last(output: LiveGroup,
     assert compare(rebuilt(), snapshot(output), ChangedSince(groups={"g"})).differences == []
     assert compare(rebuilt(), snapshot(output), ChangedSince(partitions={3})).differences == []
     assert compare(rebuilt(), snapshot(output), ChangedSince(partitions={4})).differences != []
+
+
+def test_the_assignor_is_compared_if_a_member_asks_for_one() -> None:
+    other = snapshot(replace(SAID, assignor="range"))
+    result = compare(rebuilt(), other, ChangedSince())
+    assert result.differences == [], "no record names the brokers' default"
+    assert result.not_compared == {live_comparison.DEFAULT_ASSIGNOR: 1}
+    votes = LakeState((GROUP,), ({**MEMBER, "assignor": "uniform"},), ASSIGNED, (OFFSET,))
+    result = compare(votes, other, ChangedSince())
+    assert [difference.what for difference in result.differences] == ["assignor"]
+
+
+def test_an_assignment_that_cannot_be_read_is_no_refusal_of_the_broker() -> None:
+    refused = replace(snapshot(), refused={"g": UNREADABLE})
+    result = compare(rebuilt(), refused, ChangedSince())
+    assert result.differences == []
+    assert result.not_compared == {UNREADABLE: 1}
 
 
 def test_a_commit_since_then_excuses_its_offset_alone() -> None:
