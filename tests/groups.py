@@ -60,6 +60,7 @@ _FILES = {
 _GROUPS = {file: group for group, files in _FILES.items() for file in files}
 _SLOWEST = (
     SPARK,
+    "tests/spark/test_s3.py",
     BROKER,
     "tests/test_demo.py",
     "tests/coordinator/test_against_broker.py",

@@ -25,7 +25,13 @@ OF_A_GAP = ("cause", "gap_cause")
 INTERVALS = ("group_history", "member_history", "assignment_history", "rebalances")
 
 
-@pytest.mark.parametrize("by_spark", [False, True], ids=["workers", "spark"])
+@pytest.mark.parametrize(
+    "by_spark",
+    [
+        pytest.param(False, id="workers"),
+        pytest.param(True, id="spark", marks=pytest.mark.long),  # four runs through Spark
+    ],
+)
 def test_three_nights_are_one(by_spark: bool, spark: SparkSession, tmp_path: Path) -> None:
     simulate(plan_cluster("chaos", 6_000, 5, partitions=3), tmp_path / "capture")
     files = sorted((tmp_path / "capture").glob("partition-*.parquet"))

@@ -73,6 +73,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long  # a session of its own, and runs through Spark
 def test_another_default_file_system(spark: SparkSession, tmp_path: Path) -> None:
     """A path without a scheme is Hadoop's: tables, ledger and rows are all there."""
     shared = tmp_path / "shared"

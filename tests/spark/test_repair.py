@@ -68,7 +68,11 @@ def assert_is_repaired(lake: LakeTables, undamaged: LakeTables) -> None:
     assert lake.versions() == versions, "a second repair changes nothing"
 
 
-@pytest.mark.parametrize("lake", [False, True], ids=["files", "spark"], indirect=True)
+@pytest.mark.parametrize(
+    "lake",
+    [pytest.param(False, id="files"), pytest.param(True, id="spark", marks=pytest.mark.long)],
+    indirect=True,
+)
 def test_rows_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> None:
     double(lake, "records", "group_records", "gaps", "agreement")
     assert_is_found(lake, "rows of records are duplicates")

@@ -34,7 +34,12 @@ def empty_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return lake
 
 
-@pytest.fixture(params=[False, True], ids=["files", "spark"])
+@pytest.fixture(
+    params=[
+        pytest.param(False, id="files"),
+        pytest.param(True, id="spark", marks=pytest.mark.long),  # runs through Spark take minutes
+    ]
+)
 def lake(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LakeTables:
     """A new lake that the workers write, and one that Spark writes. A run creates its tables only
     where that is the step that a test disturbs."""

@@ -63,7 +63,14 @@ def write_activity(
     owners of partitions. Returns the ids of the runs that have read rewinds.
 
     ``before`` are the rows of `offsets` before these summaries. Raises LakeError."""
-    rows = with_boundaries(summaries, before)
+    rows = with_boundaries(summaries, before).persist()
+    try:
+        return _write_activity(lake, rows, cluster_id)
+    finally:
+        rows.unpersist()
+
+
+def _write_activity(lake: LakeTables, rows: DataFrame, cluster_id: str | None) -> list[str]:
     seen = rows.groupBy("day", "run_id").agg(F.max(F.size("rewinds") > 0).alias("any")).collect()
     if seen:
         days = sorted({row["day"] for row in seen})
