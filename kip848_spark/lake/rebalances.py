@@ -30,7 +30,7 @@ LOOK_BACK = timedelta(hours=1)
 """How long before a rebalance commits of its members are looked for."""
 _USUAL = timedelta(minutes=10)
 """The time before a rebalance whose commits show the usual interval."""
-MOST_WITH_PATTERNS = 20_000
+MOST_WITH_PATTERNS = 10_000
 """The largest number of rebalances in which patterns are looked for."""
 _MOST_MEMBERS = 20
 """The largest number of members of one rebalance whose commits are looked for."""
@@ -254,7 +254,10 @@ def patterns_of(snapshot: LakeSnapshot, rebalances: pa.Table) -> list[Row]:
     """The patterns in rows of `rebalances`, as plain values. Only the last ones are looked at if
     there are many."""
     recent = rebalances.slice(max(0, len(rebalances) - MOST_WITH_PATTERNS))
-    members = read_members(snapshot, recent, ("joined", "left"))
+    # Clients matter where one of them may have come back.
+    went = recent.filter(pc.greater(pc.list_value_length(recent["left"]), 0))["group_id"]
+    returned = recent.filter(pc.is_in(recent["group_id"], pc.unique(went)))
+    members = read_members(snapshot, returned, ("joined", "left"))
     return plain(find_patterns(recent, members, rebalance_timeouts(snapshot, recent)))
 
 
