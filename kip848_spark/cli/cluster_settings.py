@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from kip848_spark.cli.display import err, printable
 from kip848_spark.cli.options import Invocation
 from kip848_spark.errors import SourceError, UsageError
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="The lake's cluster, kafka:HOST:PORT, to ask for its settings.",
+        metavar="SOURCE",
+    ),
+]
+ReleaseOption = Annotated[
+    str | None,
+    typer.Option("--release", help="The brokers' Kafka release, such as 4.3.1.", metavar="R"),
+]
 
 
 def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]:

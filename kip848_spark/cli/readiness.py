@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.cluster_settings import cluster_facts
+from kip848_spark.cli.cluster_settings import ClusterOption, ReleaseOption, cluster_facts
 from kip848_spark.cli.display import out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
     AsOfOption,
@@ -45,18 +45,8 @@ def readiness(
         typer.Argument(help="Explain these groups (all: list them).", metavar="[GROUP]..."),
     ] = None,
     lake: LakeOption = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source",
-            help="The lake's cluster, kafka:HOST:PORT, to ask for its settings.",
-            metavar="SOURCE",
-        ),
-    ] = None,
-    release: Annotated[
-        str | None,
-        typer.Option("--release", help="The brokers' Kafka release, such as 4.3.1.", metavar="R"),
-    ] = None,
+    source: ClusterOption = None,
+    release: ReleaseOption = None,
     verdict: Annotated[
         str | None,
         typer.Option("--verdict", help="Show only groups with this verdict.", metavar="V"),

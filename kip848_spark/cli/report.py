@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.cluster_settings import cluster_facts
+from kip848_spark.cli.cluster_settings import ClusterOption, ReleaseOption, cluster_facts
 from kip848_spark.cli.display import out, print_json, printable, show_steps
 from kip848_spark.cli.options import (
     ConfigOption,
@@ -40,18 +40,8 @@ def report(
     ] = None,
     lake: LakeOption = None,
     since: SinceOption = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source",
-            help="The lake's cluster, kafka:HOST:PORT, to ask for its settings.",
-            metavar="SOURCE",
-        ),
-    ] = None,
-    release: Annotated[
-        str | None,
-        typer.Option("--release", help="The brokers' Kafka release, such as 4.3.1.", metavar="R"),
-    ] = None,
+    source: ClusterOption = None,
+    release: ReleaseOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,

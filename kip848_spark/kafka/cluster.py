@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from kip848_spark.kafka.snapshot import UNREADABLE, ClusterSnapshot, LiveGroup
 Described = tuple[dict[str, LiveGroup], dict[str, str]]
 """Groups by id, and the reasons of those that were refused."""
 
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 _MOST_CRASHES = 100
 """After so many, the groups that are left count as not readable as well."""
 
@@ -76,8 +78,8 @@ def describe_groups(
 
 
 def _in_child(request: tuple[str, dict[str, Any], float, list[str]]) -> Described | None:
-    """The answer of a new process; None if a signal ended it. The request goes through a pipe,
-    because settings may be secret."""
+    """The answer of a new process; None if the client library crashed in it. The request goes
+    through a pipe, because settings may be secret."""
     done = subprocess.run(
         [sys.executable, "-m", __name__],
         input=pickle.dumps(request),
@@ -85,7 +87,7 @@ def _in_child(request: tuple[str, dict[str, Any], float, list[str]]) -> Describe
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    if done.returncode < 0:
+    if -done.returncode in _CRASHES:
         return None
     if done.returncode:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
