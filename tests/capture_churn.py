@@ -71,19 +71,19 @@ class BrokerClients:
     def topic(self, name: str, partitions: int) -> str:
         """Create a topic, or let it grow."""
         if name in self.topic_ids:
-            self._retry(lambda: self.admin.create_partitions([NewPartitions(name, partitions)]))
+            self.retry(lambda: self.admin.create_partitions([NewPartitions(name, partitions)]))
         else:
-            self._retry(lambda: self.admin.create_topics([NewTopic(name, partitions, 1)]))
+            self.retry(lambda: self.admin.create_topics([NewTopic(name, partitions, 1)]))
             self.topic_ids[name] = name
         time.sleep(0.3)  # until the coordinator has heard of it, mostly
         return name
 
     def delete_topic(self, name: str) -> None:
-        self._retry(lambda: self.admin.delete_topics([name]))
+        self.retry(lambda: self.admin.delete_topics([name]))
         self.topic_ids.pop(name)
         time.sleep(0.3)
 
-    def _retry(self, request: Callable[[], dict[str, Any]]) -> None:
+    def retry(self, request: Callable[[], dict[Any, Any]]) -> None:
         """Retry until it succeeds; a restarting broker may refuse first, or be done already."""
         deadline = time.monotonic() + _PATIENCE
         while True:
