@@ -210,7 +210,7 @@ def make(arguments: argparse.Namespace) -> None:
         SHARE_STREAMS_SETTINGS if arguments.others else {}
     )
     settings |= {"broker.rack": "rack-a"} if arguments.rack else {}
-    if arguments.moving and arguments.version.startswith("4.3"):
+    if arguments.moving and arguments.version.startswith(("4.3", "4.4")):
         settings |= {"group.consumer.assignment.interval.ms": "0"}
     early = arguments.version.startswith("3.")
     if early:

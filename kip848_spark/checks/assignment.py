@@ -5,6 +5,7 @@ from __future__ import annotations
 from kip848_spark.checks.audited_group import AuditedGroup
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import HEARTBEAT, REJOIN, OperationPart
+from kip848_spark.checks.release import reconciling
 from kip848_spark.checks.results import CRITICAL, EPOCHS, GAP, OWNERSHIP, TRANSITIONS
 from kip848_spark.checks.transitions import (
     RecordedAssignment,
@@ -168,4 +169,5 @@ def _situation(
         elif name not in listed or listed[name].topic_id != topic_id:
             may.add(topic_id)
     changed = part.name != HEARTBEAT or any(e.member == entry.member for e in part.of("5"))
-    return Situation(group, audited.releases, changed, ids, frozenset(must), frozenset(may))
+    releases = reconciling(audited.releases)
+    return Situation(group, releases, changed, ids, frozenset(must), frozenset(may))

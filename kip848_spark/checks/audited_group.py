@@ -116,7 +116,7 @@ class AuditedGroup:
         if releases == self.releases:
             return
         self.releases = releases
-        self.reference.set_release(releases[-1])
+        self.reference.set_releases(releases)
 
     def apply(self, entry: LogEntry) -> str | None:
         """Replays a record. Returns why a broker would refuse to load it; None if it would not."""

@@ -9,6 +9,7 @@ from kip848_spark.checks import targets
 from kip848_spark.checks.audited_group import AuditedGroup
 from kip848_spark.checks.migration import EndedConsumerGroup
 from kip848_spark.checks.operations import DELETE, REJOIN, UPGRADE, OperationPart
+from kip848_spark.checks.release import uniform_rules, with_uniform_rule
 from kip848_spark.checks.results import GAP, TARGETS
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS
@@ -97,9 +98,12 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
     if topics is None:
         audited.tally.add_unverifiable(TARGETS, TOPICS_UNKNOWN)
         return
+    rules = uniform_rules(audited.releases)
     verdict = targets.compare(
-        audited.shard, group, shares, before.group, before.targets, topics, names
+        audited.shard, group, shares, before.group, before.targets, topics, names, rules
     )
+    if verdict.gives_back is not None:
+        audited.set_releases(with_uniform_rule(audited.releases, verdict.gives_back))
     by_default = len(group.members) > 1 and not targets.has_votes(group)
     if verdict.fault is None:
         audited.default_targets.verified += by_default

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,9 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import INVALID_ORDER, OperationPart
 from kip848_spark.checks.results import CAUSES, EPOCHS, GAP
 from kip848_spark.coordinator import records
+from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.target import assignor_after, assignor_before
 
 
 def check_group_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
@@ -136,7 +139,33 @@ class EpochBump(NamedTuple):
             fresh = bool(part.of(records.MEMBER)) and (group is None or group.epoch == 0)
             if fresh and audited.any_release(lambda release: release.bumps_fresh_group):
                 causes.append("first epoch")
+            if not causes and group is not None and _may_change_assignor(audited, group, part):
+                causes.append("assignor")
         return cls(bump, tuple(causes), required, known)
+
+
+def _may_change_assignor(audited: AuditedGroup, group: ConsumerGroup, part: OperationPart) -> bool:
+    """Whether a heartbeat may have changed the assignor with the most votes, which bumps the epoch
+    from 4.4 on. With equal votes, a heartbeat without any change may do so, and no record names
+    its member."""
+    if not audited.any_release(lambda release: release.assignor_votes_bump):
+        return False
+    votes = Counter(m.server_assignor for m in group.members.values() if m.server_assignor)
+    changed = [entry for entry in part.of(records.MEMBER) if entry.value is not None]
+    pairs: list[tuple[str | None, str | None]] = [(vote, vote) for vote in votes]
+    for entry in changed:
+        old = group.members.get(entry.member)
+        vote = None if old is None else old.server_assignor
+        pairs.append((vote, entry.value["serverAssignor"] if entry.value else None))
+    before = assignor_before(votes)
+    for old_vote, new_vote in pairs:
+        after = assignor_after(votes, old_vote, new_vote)
+        default = audited.default_assignor
+        if before != after and not (default is not None and {before, after} == {None, default}):
+            return True
+    # The order in which equal votes for other assignors are read is not known.
+    most = [name for name, count in votes.items() if count == max(votes.values())]
+    return len(most) > 1 and not set(most) <= ASSIGNORS.keys()
 
 
 def _subscription_cause(

@@ -19,7 +19,8 @@ _MOST_REPEATS = 3
 def check_resolved(audited: AuditedGroup, entry: LogEntry) -> None:
     """Checks a value of key 16: the expression matches each of its topics."""
     assert entry.value is not None
-    patterns = [_compiled(entry.member, r.short_group_names) for r in audited.releases]
+    short_names = {release.short_group_names for release in audited.releases}
+    patterns = [_compiled(entry.member, short) for short in sorted(short_names)]
     if None in patterns:
         return
     unmatched = [

@@ -157,7 +157,7 @@ class GroupAudit:
         if self.context.release is None:
             audited.set_releases(releases.narrow(audited.releases, entries))
             if audited.reference is not self.reference:
-                self.reference.set_release(audited.releases[-1])
+                self.reference.set_releases(audited.releases)
         if audited.past_gaps and begins_anew(audited, entries):
             audited.begin_anew()
         self._ended = None

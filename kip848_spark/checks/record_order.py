@@ -65,9 +65,13 @@ def _is_other_instance(audited: AuditedGroup, part: OperationPart) -> bool:
     member = audited.member(left)
     if member is None or joined.value is None or not audited.knows(records.MEMBER, left):
         return False
-    return joined.value["instanceId"] in (None, "") or (
-        joined.value["instanceId"] != member.instance_id
-    )
+    instance = joined.value["instanceId"]
+    if instance in (None, ""):
+        return True
+    # Until 4.3, the former instance id of a member still leads to it.
+    assert audited.consumer is not None
+    stale = audited.consumer.static_ids.get(instance) == left
+    return bool(instance != member.instance_id) and not stale
 
 
 def _duplicate(part: OperationPart) -> LogEntry | None:
@@ -132,8 +136,11 @@ def _same_instance(audited: AuditedGroup, entry: LogEntry) -> str | None:
     """The other member with the instance id of this member's record, if there is one."""
     if entry.kind != records.MEMBER or entry.value is None or audited.consumer is None:
         return None
-    other = audited.consumer.static_ids.get(entry.value["instanceId"] or "")
-    return other if other != entry.member and other in audited.consumer.members else None
+    instance = entry.value["instanceId"] or ""
+    other = audited.consumer.static_ids.get(instance)
+    member = audited.consumer.members.get(other or "")
+    same = member is not None and other != entry.member and member.instance_id == instance
+    return other if same else None
 
 
 _PARTITIONS = {

@@ -1,32 +1,46 @@
 """Which Kafka releases may have written a group's records, judged by the fields in use.
 
-Only 4.0 writes key 4 with a value. The metadata hash came with 4.1; the time of a target and the
-epochs of assigned partitions came with 4.3. No field tells 4.1 from 4.2, so both stay candidates.
+Each sign is sufficient, and its absence proves nothing: only 4.0 writes key 4 with a value, the
+metadata hash came with 4.1, the time of a target and the epochs of assigned partitions came with
+4.3. What no sign tells apart stays a candidate, and the checks accept what any candidate writes.
 See docs/kafka-facts.md#releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
 
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.releases import RELEASES, Release, find_release
 
-ALL: tuple[Release, ...] = tuple(RELEASES[name] for name in ("4.0", "4.1", "4.2", "4.3"))
+Candidates = tuple[Release, ...]
+"""Releases that may have written a record, the oldest first."""
 
-_40 = frozenset({"4.0"})
-_FROM_41 = frozenset({"4.1", "4.2", "4.3"})
-_TO_42 = frozenset({"4.0", "4.1", "4.2"})
-_43 = frozenset({"4.3"})
+ALL: Candidates = tuple(release for release in RELEASES.values() if release.name != "kip")
 
 
-def candidates(name: str | None) -> tuple[Release, ...]:
+def _those(predicate: Callable[[Release], bool]) -> frozenset[str]:
+    return frozenset(release.name for release in ALL if predicate(release))
+
+
+_ANY = _those(lambda release: True)
+_WITH_TOPICS = _those(lambda release: release.partition_metadata_record)
+_WITH_HASH = _those(lambda release: release.metadata_hash)
+_WITH_TIMES = _those(lambda release: release.assignment_interval)
+_WITH_EPOCHS = _those(lambda release: release.partition_epochs)
+_WITHOUT_EPOCHS = _ANY - _WITH_EPOCHS
+_KEEPS_REGEX = _those(lambda release: not release.classic_clears_regex)
+
+
+def candidates(name: str | None) -> Candidates:
     """The release called ``name``; all releases if that is None. Raises UsageError."""
     return ALL if name is None else (find_release(name),)
 
 
-def narrow(before: tuple[Release, ...], entries: Iterable[LogEntry]) -> tuple[Release, ...]:
+def narrow(before: Candidates, entries: Iterable[LogEntry]) -> Candidates:
     """Those of ``before`` that could have written ``entries``. If none could, the cluster was up-
     or downgraded: then all releases that could."""
     allowed = _ANY
@@ -36,11 +50,15 @@ def narrow(before: tuple[Release, ...], entries: Iterable[LogEntry]) -> tuple[Re
             allowed &= writers
     if not allowed or allowed is _ANY:
         return before
+    return _remaining(before, allowed)
+
+
+@lru_cache(1024)
+def _remaining(before: Candidates, allowed: frozenset[str]) -> Candidates:
     remaining = tuple(release for release in before if release.name in allowed)
+    if len(remaining) == len(before):
+        return before
     return remaining or tuple(release for release in ALL if release.name in allowed)
-
-
-_ANY = frozenset(release.name for release in ALL)
 
 
 def _writers(entry: LogEntry) -> frozenset[str]:
@@ -48,14 +66,57 @@ def _writers(entry: LogEntry) -> frozenset[str]:
     if value is None:
         return _ANY
     if entry.kind == records.TOPICS:
-        return _40
+        return _WITH_TOPICS
     if entry.kind == records.GROUP:
-        return _FROM_41 if value.get("metadataHash") else _ANY
+        return _WITH_HASH if value.get("metadataHash") else _ANY
     if entry.kind == records.TARGET_EPOCH:
-        return _43 if value.get("assignmentTimestamp") else _ANY
+        return _WITH_TIMES if value.get("assignmentTimestamp") else _ANY
+    if entry.kind == records.MEMBER:
+        classic = value.get("classicMemberMetadata") is not None
+        return _KEEPS_REGEX if classic and value["subscribedTopicRegex"] else _ANY
     if entry.kind == records.CURRENT:
         assigned, pending = value["assignedPartitions"], value["partitionsPendingRevocation"]
         if assigned or pending:
             epochs = any(row.get("assignmentEpochs") for row in (*assigned, *pending))
-            return _43 if epochs else _TO_42
+            return _WITH_EPOCHS if epochs else _WITHOUT_EPOCHS
     return _ANY
+
+
+@lru_cache(1024)
+def replaying(releases: Candidates) -> Release:
+    """The release that replays the records of ``releases``: the newest one, as tolerant as the most
+    tolerant of them."""
+    return replace(
+        releases[-1],
+        tolerant_ownership=any(release.tolerant_ownership for release in releases),
+        keeps_old_instance=any(release.keeps_old_instance for release in releases),
+    )
+
+
+@lru_cache(1024)
+def reconciling(releases: Candidates) -> Candidates:
+    """Of releases that reconcile members in the same way, only the oldest."""
+    found: dict[tuple[object, ...], Release] = {}
+    for release in releases:
+        rules = (
+            release.epochs_after_revocation,
+            release.masks_lost_topics,
+            release.unsubscribing_steps,
+            release.free_includes_own_pending,
+            release.partition_epochs,
+        )
+        found.setdefault(rules, release)
+    return tuple(found.values())
+
+
+@lru_cache(1024)
+def uniform_rules(releases: Candidates) -> tuple[bool, ...]:
+    """The values of `Release.uniform_gives_back`, the newest rule first."""
+    return tuple(sorted({release.uniform_gives_back for release in releases}, reverse=True))
+
+
+@lru_cache(1024)
+def with_uniform_rule(releases: Candidates, gives_back: bool) -> Candidates:
+    """Those of ``releases`` with this rule; all if none has it."""
+    found = tuple(release for release in releases if release.uniform_gives_back == gives_back)
+    return releases if len(found) == len(releases) else found or releases

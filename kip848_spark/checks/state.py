@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.release import replaying
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.config import BrokerConfig
@@ -145,13 +146,14 @@ class Reference:
         self.group_id = group_id
         self.fault: str | None = None
         """Why a broker would refuse to load the group; then there is no state to compare."""
-        self.shard = Shard(releases[-1], BrokerConfig(releases[-1]))
+        release = replaying(releases)
+        self.shard = Shard(release, BrokerConfig(release))
         self._recorded: set[str] = set()
         """The key types of which the group has a value."""
 
-    def set_release(self, release: Release) -> None:
-        """Sets the release that wrote the records from here on."""
-        self.shard.release = release
+    def set_releases(self, releases: tuple[Release, ...]) -> None:
+        """Sets the releases that may have written the records from here on."""
+        self.shard.release = release = replaying(releases)
         group = self.shard.groups.get(self.group_id)
         if isinstance(group, ConsumerGroup):
             group.release = release

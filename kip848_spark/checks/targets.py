@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,11 +34,13 @@ MemberShares = dict[str, dict[str, set[int]]]
 
 class TargetVerdict(NamedTuple):
     """``fault`` is None if the target is right. ``exact``: it was compared for equality, not just
-    by its properties. ``expected``: a right target."""
+    by its properties. ``expected``: a right target. ``gives_back``: the only rule of the uniform
+    assignor by which it is right; None if there may be more (`Release.uniform_gives_back`)."""
 
     fault: str | None
     exact: bool
     expected: MemberShares | None = None
+    gives_back: bool | None = None
 
 
 def shares_of(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> MemberShares:
@@ -89,31 +91,70 @@ def compare(
     old: dict[str, dict[str, dict[int, None]]],
     topics: Proven,
     names: list[str],
+    rules: tuple[bool, ...] = (True,),
 ) -> TargetVerdict:
     """Compares the ``recorded`` target with the one that an assignor in ``names`` computes.
 
     ``before`` and ``old``: the group and its target before the operation; ``topics``: the topics
-    that the group subscribes to.
+    that the group subscribes to; ``rules``: those of the uniform assignor that are possible
+    (`Release.uniform_gives_back`).
     """
-    specs = list(_specifications(shard, group, before, old, topics))
+    given = list(_specifications(shard, group, before, old, topics))
+    specs = [replace(spec, gives_back=rule) for rule in rules for spec in given]
     expected: MemberShares | None = None
+    matched: set[bool | None] = set()
     for spec in specs:
         for name in names:
             shares = _compute(name, spec)
             if shares == recorded:
-                return TargetVerdict(None, exact=True)
+                if len(rules) == 1:
+                    return TargetVerdict(None, exact=True)
+                matched.add(spec.gives_back if name == "uniform" else None)
             expected = expected or shares
-    spec = specs[0]
-    fault = _property_fault(spec, recorded) if "uniform" in names else "is not the range assignor's"
+    if matched:
+        return TargetVerdict(None, exact=True, gives_back=_only_rule(matched, specs, recorded))
+    fault: str | None = "is not the range assignor's"
+    if "uniform" in names:
+        faults = [_property_fault(replace(given[0], gives_back=rule), recorded) for rule in rules]
+        fault = next((one for one in faults if one is None), faults[0])
     if fault is None:
-        orders = _orders(spec)
-        if orders is None:
+        matched = _matched_rules(specs, recorded)
+        if matched is None:
             return TargetVerdict(None, exact=False)
-        for members, uniform in itertools.product(orders, specs):
-            order = tuple(sorted(uniform.members, key=lambda m: members.index(m.member_id)))
-            if _compute("uniform", replace(uniform, members=order)) == recorded:
-                return TargetVerdict(None, exact=True)
+        if matched:
+            (only,) = matched if len(matched) == 1 < len(rules) else (None,)
+            return TargetVerdict(None, exact=True, gives_back=only)
     return TargetVerdict(fault or "is not the uniform assignor's", exact=True, expected=expected)
+
+
+def _matched_rules(
+    specs: Sequence[AssignmentSpec], recorded: MemberShares
+) -> set[bool | None] | None:
+    """The rules of the uniform assignor that give the target in some order of the members; None if
+    there are too many orders."""
+    orders = _orders(specs[0])
+    if orders is None:
+        return None
+    matched: set[bool | None] = set()
+    for members, spec in itertools.product(orders, specs):
+        if spec.gives_back not in matched:
+            order = tuple(sorted(spec.members, key=lambda m: members.index(m.member_id)))
+            if _compute("uniform", replace(spec, members=order)) == recorded:
+                matched.add(spec.gives_back)
+    return matched
+
+
+def _only_rule(
+    matched: set[bool | None], specs: Sequence[AssignmentSpec], recorded: MemberShares
+) -> bool | None:
+    """The rule by which alone the target is right, in whichever order the members are visited."""
+    if len(matched) > 1 or None in matched:
+        return None
+    everywhere = _matched_rules(specs, recorded)
+    if everywhere is None or len(everywhere) > 1:
+        return None
+    (only,) = matched
+    return only
 
 
 def _compute(name: str, spec: AssignmentSpec) -> MemberShares:
@@ -197,6 +238,8 @@ def _homogeneous_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None
         for member, olds in zip(spec.members, old, strict=True)
     )
     rich = sum(len(olds) > quota for olds in old)
+    if not spec.gives_back:  # 4.0.0 moves partitions to the first members that it visits
+        return None
     if kept != sum(min(len(olds), quota) for olds in old) + min(extras, rich):
         return "moves more partitions than it needs to"
     return None

@@ -73,14 +73,14 @@ def audit(
     The exit code is 1 if anything disagrees. What can't be checked is counted with the reason.
     """
     from kip848_spark.coordinator.config import assignor_names
-    from kip848_spark.coordinator.releases import find_release
+    from kip848_spark.coordinator.releases import release_note
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import LakeViews
 
-    if release is not None:
-        find_release(release)  # a wrong name is reported before Spark starts
+    if release is not None and (note := release_note(release)):  # raises before Spark starts
+        err.print(note)
     invocation = Invocation.of(config, kafka_option, verbose, lake=lake)
     invocation.lake_path()
     cluster = invocation.cluster(source)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kip848_spark.cli.display import err
 from kip848_spark.errors import UsageError
 
 
@@ -19,7 +20,7 @@ def coordinate(
     release: Annotated[
         str,
         typer.Option(
-            "--release", help="The Kafka release to follow: kip, 4.0, 4.1, 4.2 or 4.3.", metavar="R"
+            "--release", help="The release to follow, such as 4.3 or 4.0.0; or kip.", metavar="R"
         ),
     ],
     script: Annotated[
@@ -38,10 +39,11 @@ def coordinate(
 
     Input and output are JSON lines; the output has the responses and the records written.
     """
-    from kip848_spark.coordinator import RELEASES, run_script
+    from kip848_spark.coordinator import run_script
+    from kip848_spark.coordinator.releases import release_note
 
-    if release not in RELEASES:
-        raise UsageError(f"There is no release {release}.", f"Choose one of {', '.join(RELEASES)}.")
+    if note := release_note(release):
+        err.print(note)
     settings: dict[str, str] = {}
     for text in config or ():
         name, sign, value = text.partition("=")

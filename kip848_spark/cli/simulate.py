@@ -10,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kip848_spark.cli.display import err, printable
 
+_RELEASE = "4.3"
+
 
 def register(app: typer.Typer) -> None:
     app.command()(simulate)
@@ -30,8 +32,8 @@ def simulate(
         int, typer.Option("--seed", help="The random seed. Equal seeds give equal captures.")
     ] = 0,
     release: Annotated[
-        str, typer.Option("--release", help="The Kafka release: 4.0, 4.1, 4.2 or 4.3.", metavar="R")
-    ] = "4.3",
+        str, typer.Option("--release", help="The Kafka release, such as 4.2 or 4.0.0.", metavar="R")
+    ] = _RELEASE,
     partitions: Annotated[
         int, typer.Option("--partitions", help="The partitions of __consumer_offsets.", metavar="N")
     ] = 50,
@@ -60,7 +62,10 @@ def simulate(
     messages. Read the capture with --source parquet:OUT.
     """
     from kip848_spark import simulation
+    from kip848_spark.coordinator.releases import release_note
 
+    if release != _RELEASE and (note := release_note(release)):
+        err.print(note)
     plan = simulation.plan_cluster(
         profile, records, seed, release=release, partitions=partitions, groups=groups
     )

@@ -61,7 +61,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
     request, client, ticket = call.request, call.client, call.ticket
     member_id, instance_id = request.get("memberId") or "", request.get("groupInstanceId")
     unknown = not member_id
-    check_not_full(shard, group, member_id)
+    check_not_full(shard, group, member_id, instance_id)
     protocols = read_protocols(request)
     _check_protocols(group, request.get("protocolType"), {name for name, _ in protocols})
     if unknown:
@@ -74,7 +74,7 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
         shard, group, member_id, instance_id, epoch=epoch, owned={}, classic=True
     )
     subscription = _subscription(shard.release, protocols)
-    after = _update_member(before, request, subscription, client, protocols)
+    after = _update_member(shard.release, before, request, subscription, client, protocols)
     change = regex_change(before, after, group)
 
     # A static member may also change its protocol under its own member id.
@@ -100,13 +100,15 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
     bump = names_changed or change is not RegexChange.NONE
     owned = _owned(shard, subscription)
     if downgrades and holder is not None:
-        if bump or shard.now >= group.metadata_deadline:
+        may_rebalance = shard.release.replacement_may_rebalance
+        if may_rebalance and (bump or shard.now >= group.metadata_deadline):
             refresh_metadata(shard, group, bump=bump)
-        stale = group.target_epoch < group.epoch
+        stale = may_rebalance and group.target_epoch < group.epoch
         member = group.members[member_id]
         if not stale:
+            bumps = bump and not may_rebalance
             member = advance(
-                shard, group, member_id, owned, snapshot, bump=False, subscription_changed=bump
+                shard, group, member_id, owned, snapshot, bump=bumps, subscription_changed=bump
             )
         group.epoch = epoch_before
         member_order = [
@@ -162,6 +164,7 @@ def _subscription(release: Release, protocols: tuple[tuple[str, bytes], ...]) ->
 
 
 def _update_member(
+    release: Release,
     member: Member,
     request: Json,
     subscription: Subscription,
@@ -172,7 +175,7 @@ def _update_member(
         "client_id": client.client_id,
         "client_host": client.host,
         "topic_names": frozenset(subscription.topics),
-        "regex": "",
+        "regex": "" if release.classic_clears_regex else member.regex,
         "classic": ClassicMetadata(request["sessionTimeoutMs"], protocols),
     }
     if request.get("groupInstanceId") is not None:

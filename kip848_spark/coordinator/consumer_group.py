@@ -194,7 +194,15 @@ class ConsumerGroup:
         self._set_owned(old, member)
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
+        if old is not None and old.instance_id != member.instance_id:
+            self._forget_instance(old)
         self.members[member.member_id] = member
+
+    def _forget_instance(self, old: Member) -> None:
+        """The member has another instance id now."""
+        known = old.instance_id is not None and self.static_ids.get(old.instance_id)
+        if known == old.member_id and not self.release.keeps_old_instance:
+            del self.static_ids[old.instance_id]  # type: ignore[arg-type]
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member and its ownership of partitions."""

@@ -42,6 +42,7 @@ from kip848_spark.coordinator.subscriptions import (
 from kip848_spark.coordinator.target import (
     EMPTY_SNAPSHOT,
     GroupSnapshot,
+    changes_assignor,
     may_compute,
     needs_no_target,
     take_snapshot,
@@ -60,7 +61,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     member_id = request.get("memberId") or ""
 
     group, member_order = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
-    check_not_full(shard, group, member_id)
+    check_not_full(shard, group, member_id, request.get("instanceId"))
     member_id = member_id or shard.new_uuid()
     before, replaced = joining_member(
         shard, group, member_id, request.get("instanceId"), epoch=epoch, owned=owned
@@ -71,6 +72,8 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     shard.groups[group.group_id] = group
     changed = replaced is not None or after.metadata() != before.metadata()
     idle = needs_no_target(shard, group) and not changed
+    if idle and shard.release.assignor_votes_bump:
+        idle = not any(member.server_assignor for member in group.members.values())
     snapshot = EMPTY_SNAPSHOT if idle else take_snapshot(group, before, member_order)
     resolved = dict(group.resolved)
     had_regexes = bool(group.regex_counts)
@@ -88,6 +91,10 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         or before.client_assignors != after.client_assignors
         or change is RegexChange.UPDATED_AND_RESOLVED
         or (group.epoch == 0 and shard.release.bumps_fresh_group)
+        or (
+            shard.release.assignor_votes_bump
+            and changes_assignor(shard, group, snapshot, member_id)
+        )
     )
     member = advance(
         shard,

@@ -89,8 +89,10 @@ def _expire_offsets(shard: Shard, group: AnyGroup) -> bool:
     left.
     """
     group_id = group.group_id
-    none_left = not shard.offsets.has_pending(group_id)
-    for partition, offset in list(shard.offsets.group(group_id).items()):
+    committed = list(shard.offsets.group(group_id).items())
+    counted = bool(committed) or shard.release.pending_keeps_group
+    none_left = not (counted and shard.offsets.has_pending(group_id))
+    for partition, offset in committed:
         start = _retention_start(group, offset)
         if (
             start is None

@@ -26,8 +26,12 @@ from kip848_spark.coordinator.subscriptions import bump_after_removal, drop_unus
 from kip848_spark.coordinator.tombstones import append_member_tombstones
 
 
-def check_not_full(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
+def check_not_full(
+    shard: Shard, group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> None:
     """Raise GROUP_MAX_SIZE_REACHED if the group is full and this is not one of its members."""
+    if not shard.release.counts_static_return and group.static_member(instance_id) is not None:
+        return
     most = shard.config.number("group.consumer.max.size")
     if len(group.members) >= most and (not member_id or member_id not in group.members):
         raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group.group_id!r} has {most} members")

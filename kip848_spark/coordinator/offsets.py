@@ -236,7 +236,8 @@ def _write(
             else:
                 _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])
                 by_id = shard.release.topic_ids_by_name or "topicId" in requested
-                by_id = by_id and shard.release.offset_topic_ids and producer < 0
+                by_id = by_id and shard.release.offset_topic_ids
+                by_id = by_id and (producer < 0 or shard.release.transactional_topic_ids)
                 offset = CommittedOffset(
                     part["committedOffset"],
                     part.get("committedLeaderEpoch", -1),

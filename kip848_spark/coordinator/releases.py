@@ -1,11 +1,13 @@
-"""Releases as data: how the coordinators of the KIP's text, 4.0, 4.1, 4.2 and 4.3 differ.
+"""Releases as data: how the coordinators of the KIP's text and of Kafka 4.0.0 to 4.4.0 differ.
 
-``4.0`` is 4.0.2, ``4.1`` is 4.1.2, ``4.2`` is 4.2.0 and ``4.3`` is 4.3.1. Each field is one
-difference; other modules read the fields and never the name. See docs/kafka-facts.md#releases.
+Each field of `Release` is one difference; other modules read the fields and never the name. A line
+such as ``4.0`` stands for its newest patch release (`find_release`). Releases that are published
+but missing here decide as the patch release before them. See docs/kafka-facts.md#releases.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from kip848_spark.errors import UsageError
@@ -67,7 +69,7 @@ class Release:
     4.0.2, 4.1.2, 4.2).
     """
     clearing_regex_bumps: bool = True
-    """Removing a regular expression bumps the epoch at once (from 4.1)."""
+    """Removing a regular expression bumps the epoch at once (KAFKA-19899: 4.1.2, 4.2)."""
     regex_refresh_interval: bool = True
     """Expressions are resolved again once the last resolution is older than the refresh interval
     (from 4.1, KAFKA-18961).
@@ -75,7 +77,9 @@ class Release:
     short_group_names: bool = True
     """Expressions may name a group with ``(?<name>`` (from 4.1, with RE2J 1.8)."""
     malformed_subscription: str = "UNKNOWN_SERVER_ERROR"
-    """How a consumer group refuses a JoinGroup whose subscription cannot be read (until 4.3.1)."""
+    """How a consumer group refuses a JoinGroup whose subscription cannot be read (KAFKA-20662:
+    another error in 4.2.2 and 4.4).
+    """
     join_is_never_fenced: bool = True
     """Epoch 0 passes the epoch check of an existing member (from 4.2)."""
     partition_epochs: bool = False
@@ -93,7 +97,9 @@ class Release:
     (until 4.2), not only once the target epoch is.
     """
     policy_bars_classic_join: bool = False
-    """Migration policy ``disabled`` refuses classic members of a consumer group (from 4.3)."""
+    """Migration policy ``disabled`` refuses classic members of a consumer group (KAFKA-20640:
+    4.2.2, 4.3.1).
+    """
     deletes_offsets_by_topic_id: bool = False
     """Deleting a topic deletes offsets with that topic id or none, not every offset of
     that name.
@@ -110,10 +116,50 @@ class Release:
     """Members may compute the assignment (the KIP's client-side mode; never shipped)."""
     member_id_by_client: bool = True
     """The newest heartbeat version requires a member id from the client (from 4.0)."""
+    upgrade_reads_topics: bool = True
+    """The conversion of a classic group reads the topics' metadata (KAFKA-18687: 4.0.1)."""
+    uniform_gives_back: bool = True
+    """The uniform assignor leaves the extra partitions with their owners (KAFKA-18688: 4.0.1);
+    4.0.0 gives them to the first members that it visits.
+    """
+    pending_keeps_group: bool = True
+    """Offsets of an open transaction keep a group without other offsets (KAFKA-19163: 4.0.1)."""
+    replacement_may_rebalance: bool = True
+    """A static member that returns with the classic protocol, and so converts the group, causes a
+    classic rebalance instead of a new target (KAFKA-19546: 4.0.2, 4.1.1, 4.2).
+    """
+    classic_clears_regex: bool = True
+    """A classic member that replaces a static one drops its expression (KAFKA-19720: 4.0.2, 4.1.2,
+    4.2).
+    """
+    assignor_votes_bump: bool = False
+    """A heartbeat that changes the assignor with the most votes bumps the epoch (KAFKA-20434:
+    4.4).
+    """
+    empties_target: bool = False
+    """Removing the last member writes a target epoch without a time (KAFKA-20442: 4.4)."""
+    repeats_copied_target: bool = True
+    """A new target is written for a static member that has just replaced another one, even if it is
+    the target that was copied (until 4.3, KAFKA-20292).
+    """
+    counts_static_return: bool = True
+    """A static member that returns to a full group is refused (until 4.3, KAFKA-20601)."""
+    keeps_old_instance: bool = True
+    """The former instance id of a member still leads to it (until 4.3, KAFKA-20747)."""
+    transactional_topic_ids: bool = False
+    """Transactional commits are stored with the topic id (from 4.4, KIP-1319)."""
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def line(self) -> str:
+        """Major and minor number, such as ``4.0``."""
+        return ".".join(self.name.split(".")[:2])
 
 
 _43 = Release(
-    "4.3",
+    "4.3.1",
     first_epoch=1,
     bumps_fresh_group=False,
     calls_classic_at_group_epoch=False,
@@ -127,10 +173,27 @@ _43 = Release(
     describes_pending=True,
     topic_ids_by_name=True,
 )
-_42 = Release("4.2")
+_44 = replace(
+    _43,
+    name="4.4.0",
+    malformed_subscription="INCONSISTENT_GROUP_PROTOCOL",
+    assignor_votes_bump=True,
+    empties_target=True,
+    repeats_copied_target=False,
+    counts_static_return=False,
+    keeps_old_instance=False,
+    transactional_topic_ids=True,
+)
+_42 = Release(
+    "4.2.2",
+    malformed_subscription="INCONSISTENT_GROUP_PROTOCOL",
+    policy_bars_classic_join=True,
+)
 _41 = replace(
     _42,
-    name="4.1",
+    name="4.1.2",
+    malformed_subscription="UNKNOWN_SERVER_ERROR",
+    policy_bars_classic_join=False,
     group_settings=_GROUP_SETTINGS_41,
     epochs_after_revocation=1,
     masks_lost_topics=False,
@@ -138,7 +201,7 @@ _41 = replace(
 )
 _40 = replace(
     _41,
-    name="4.0",
+    name="4.0.2",
     group_settings=_GROUP_SETTINGS_40,
     partition_metadata_record=True,
     metadata_hash=False,
@@ -157,13 +220,70 @@ _KIP = replace(
     member_id_by_client=False,
 )
 
-RELEASES: dict[str, Release] = {r.name: r for r in (_KIP, _40, _41, _42, _43)}
+# Earlier patch releases: each is the next one without its fixes.
+_430 = replace(_43, name="4.3.0", policy_bars_classic_join=False)
+_421 = replace(
+    _42,
+    name="4.2.1",
+    malformed_subscription="UNKNOWN_SERVER_ERROR",
+    policy_bars_classic_join=False,
+)
+_420 = replace(_421, name="4.2.0")
+_411 = replace(
+    _41,
+    name="4.1.1",
+    free_includes_own_pending=False,
+    tolerant_ownership=False,
+    clearing_regex_bumps=False,
+    classic_clears_regex=False,
+)
+_410 = replace(_411, name="4.1.0", replacement_may_rebalance=False)
+_401 = replace(
+    _40,
+    name="4.0.1",
+    free_includes_own_pending=False,
+    tolerant_ownership=False,
+    classic_clears_regex=False,
+    replacement_may_rebalance=False,
+)
+_400 = replace(
+    _401,
+    name="4.0.0",
+    upgrade_reads_topics=False,
+    uniform_gives_back=False,
+    pending_keeps_group=False,
+)
+
+RELEASES: dict[str, Release] = {
+    release.name: release
+    for release in (
+        _KIP, _400, _401, _40, _410, _411, _41, _420, _421, _42, _430, _43, _44,
+    )
+}  # fmt: skip
+"""Every release by its name, the oldest first."""
+LINES: dict[str, Release] = {release.line: release for release in RELEASES.values()}
+"""The newest patch release of each line, by the line: ``4.0``, …; and ``kip``."""
 
 
 def find_release(name: str) -> Release:
-    """The release of that name; a patch release (``4.3.1``) means its line. Raises UsageError."""
-    short = name if name == "kip" else ".".join(name.split(".")[:2])
-    try:
-        return RELEASES[short]
-    except KeyError:
-        raise UsageError(f"no release {name!r}", f"Use one of: {', '.join(RELEASES)}") from None
+    """The release of that name; a line such as ``4.3`` means its newest patch release, and so does
+    a patch release that is newer than those known here. Raises UsageError.
+    """
+    found = RELEASES.get(name) or LINES.get(name)
+    if found is None and re.fullmatch(r"\d+\.\d+\.\d+", name):
+        line, _, patch = name.rpartition(".")
+        newest = LINES.get(line)
+        if newest is not None and int(patch) > int(newest.name.rpartition(".")[2]):
+            found = newest
+    if found is None:
+        names = [*LINES, *(name for name in RELEASES if name not in LINES)]
+        raise UsageError(f"no release {name!r}", f"Use one of: {', '.join(names)}")
+    return found
+
+
+def release_note(name: str) -> str | None:
+    """A sentence for the user if ``name`` stands for a release of another name; else None. Raises
+    UsageError.
+    """
+    found = find_release(name)
+    return None if found.name == name else f"Release {name} means {found.name} here."

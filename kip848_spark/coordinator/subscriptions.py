@@ -84,7 +84,9 @@ def refresh_metadata(shard: Shard, group: ConsumerGroup, *, bump: bool) -> None:
 
 
 def bump_after_removal(shard: Shard, group: ConsumerGroup) -> None:
-    """A member was removed: bump the epoch, even after the last one."""
+    """A member was removed: bump the epoch, even after the last one. Without members, the target is
+    empty, and from 4.4 on of the new epoch.
+    """
     metadata_hash: int | None = None
     if shard.release.partition_metadata_record:
         topics = shard.topics.subscription_metadata(sorted(group.topic_names()))
@@ -93,6 +95,8 @@ def bump_after_removal(shard: Shard, group: ConsumerGroup) -> None:
     else:
         metadata_hash = shard.topics.hash_of(group.topic_names())
     shard.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    if shard.release.empties_target and not group.members:
+        shard.append(records.target_epoch(group.group_id, group.epoch, 0))
 
 
 # Resolution of regular expressions: asynchronous in a broker, a timer due now here

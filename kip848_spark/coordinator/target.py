@@ -7,7 +7,7 @@ for each member whose target changed, then key 6 with the epoch.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kip848_spark.coordinator import records
@@ -79,23 +79,56 @@ def preferred_assignor(
     Of two assignors with equal votes, the first one in a hash table wins. The table began as a copy
     of the votes before the request, from which the member's old vote was removed first.
     """
-    votes = _votes(group) if before is None else before.votes.copy()
-    known = TimelineOrder().walk(sorted(votes))
-    table = HashTable(known, copied_size(len(known), 1) if known else 16, string_hash)
-    if before is not None:
-        if before.vote is not None:
-            votes[before.vote] -= 1
-            if votes[before.vote] <= 0:
-                table.remove(before.vote)
+    if before is None:
+        best = assignor_after(_votes(group), None, None)
+    else:
         vote = group.members[member_id].server_assignor
-        if vote is not None:
-            votes[vote] += 1
-            table.compute(vote)
+        best = assignor_after(before.votes, before.vote, vote)
+    return best or shard.config.assignors[0]
+
+
+def assignor_before(votes: Mapping[str, int]) -> str | None:
+    """The assignor with the most votes, as a broker reads them before a heartbeat (from 4.4); None
+    if nobody votes.
+    """
+    names = TimelineOrder().walk(sorted(votes))
+    return max(names, key=votes.__getitem__) if names else None
+
+
+def assignor_after(votes: Mapping[str, int], old: str | None, new: str | None) -> str | None:
+    """The assignor with the most votes after a member has replaced its vote ``old`` by ``new``;
+    None if nobody votes.
+    """
+    counts = Counter(votes)
+    known = TimelineOrder().walk(sorted(counts))
+    table = HashTable(known, copied_size(len(known), 1) if known else 16, string_hash)
+    if old is not None:
+        counts[old] -= 1
+        if counts[old] <= 0:
+            table.remove(old)
+    if new is not None:
+        counts[new] += 1
+        table.compute(new)
     best: str | None = None
     for name in table:
-        if best is None or votes[name] > votes[best]:
+        if best is None or counts[name] > counts[best]:
             best = name
-    return best or shard.config.assignors[0]
+    return best
+
+
+def changes_assignor(
+    shard: Shard, group: ConsumerGroup, before: GroupSnapshot, member_id: str
+) -> bool:
+    """Whether a heartbeat changes the assignor with the most votes.
+
+    Of two assignors with equal votes, the first one in a hash table wins, and the order before the
+    heartbeat differs from the one in which `preferred_assignor` reads the votes. So with one vote
+    each, every heartbeat of one of the two members counts as a change (docs/kafka-facts.md).
+    """
+    if not before.votes and group.members[member_id].server_assignor is None:
+        return False
+    old = assignor_before(before.votes) or shard.config.assignors[0]
+    return old != preferred_assignor(shard, group, before, member_id)
 
 
 def update_target(
@@ -122,6 +155,7 @@ def update_target(
     for member_id in order:
         new = result.get(member_id, {})
         fresh = member_id == requester and member_id not in known
+        fresh = fresh and shard.release.repeats_copied_target
         if fresh or group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in new.items()}:
             shard.append(records.target_member(group.group_id, member_id, new))
     timestamp = shard.now if shard.release.assignment_interval else 0
@@ -147,7 +181,7 @@ def specification(
         topic = shard.topics.with_id(topic_id)
         assert topic is not None
         partitions[topic_id] = topic.partitions
-    return AssignmentSpec(tuple(members), partitions, homogeneous)
+    return AssignmentSpec(tuple(members), partitions, homogeneous, shard.release.uniform_gives_back)
 
 
 def _topic_ids(shard: Shard, group: ConsumerGroup, member: Member) -> dict[str, None]:

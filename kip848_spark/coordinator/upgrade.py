@@ -84,8 +84,9 @@ def upgrade(shard: Shard, group: ClassicGroup) -> tuple[ConsumerGroup, list[str]
         shard.append(new.member_record(member))
     metadata_hash = None
     if shard.release.partition_metadata_record:
-        topics = shard.topics.subscription_metadata(sorted(new.topic_names()))
-        shard.append(records.topic_metadata(group_id, topics))
+        if shard.release.upgrade_reads_topics:
+            topics = shard.topics.subscription_metadata(sorted(new.topic_names()))
+            shard.append(records.topic_metadata(group_id, topics))
     else:
         metadata_hash = shard.topics.hash_of(new.topic_names())
     shard.append(records.group_epoch(group_id, group.generation, metadata_hash))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.simulation.cleaner import clean
 from kip848_spark.simulation.commits import Commits, Integers, ReadPositions
 from kip848_spark.simulation.log import Log
@@ -49,7 +50,9 @@ class PartitionRun:
     ) -> None:
         self.path = path
         positions = ReadPositions(START)
-        self.log = Log(path, number, positions, 3 if plan.release == "4.0" else 4)
+        self.log = Log(
+            path, number, positions, 4 if find_release(plan.release).offset_topic_ids else 3
+        )
         self.partition = SimulatedPartition(
             plan, number, self.log, positions, check=check, trace=trace
         )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kip848_spark.coordinator.javahash import string_hash
-from kip848_spark.coordinator.releases import find_release
+from kip848_spark.coordinator.releases import LINES, find_release
 from kip848_spark.errors import UsageError
 from kip848_spark.simulation.profiles import Profile, find_profile
 
@@ -162,11 +162,10 @@ def plan_cluster(
     then commit more often; 0 leaves the intervals as they are. Raises UsageError.
     """
     traits = find_profile(profile)
-    release = find_release(release).name
-    if release == "kip":
+    if find_release(release).name == "kip":
         raise UsageError(
             "Records of the KIP's text are not in the shipped dialect.",
-            "Simulate release 4.0, 4.1, 4.2 or 4.3.",
+            f"Simulate release {', '.join(line for line in LINES if line != 'kip')}.",
         )
     if partitions < 1 or (groups is not None and groups < 1):
         raise UsageError("A cluster needs at least one partition and one group.")

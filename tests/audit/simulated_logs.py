@@ -21,6 +21,7 @@ from tests.audit.raw_records import entries_in, holes_of
 
 RELEASES = ("4.3", "4.2", "4.1", "4.0")
 KINDS = [(p, r, c) for c in (False, True) for r in RELEASES for p in PROFILES]
+KINDS += [(p, r, c) for c in (False, True) for r in ("4.4", "4.0.0", "4.1.0") for p in PROFILES]
 
 
 @dataclass(frozen=True)

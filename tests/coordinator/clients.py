@@ -12,6 +12,7 @@ from typing import Any
 
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, MemberState
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.simulation.invariants import Invariants
 
 TOPICS = {"foo": "Zm9vAAAAAAAAAAAAAAAAAA", "bar": "YmFyAAAAAAAAAAAAAAAAAA"}
@@ -22,7 +23,8 @@ class Clients:
     """A group and its clients, each of which follows the KIP's consumer."""
 
     def __init__(self, release: str) -> None:
-        config = {"group.consumer.assignment.interval.ms": "0"} if release == "4.3" else {}
+        intervals = find_release(release).assignment_interval
+        config = {"group.consumer.assignment.interval.ms": "0"} if intervals else {}
         self.coordinator = Coordinator(release, config)
         self.replica = Coordinator(release, config)
         self.now = 1_000

@@ -51,7 +51,7 @@ def settings(version: str, kind: str = "plain") -> dict[str, str]:
         "group.consumer.session.timeout.ms": str(NEVER),
         "group.consumer.max.session.timeout.ms": str(NEVER),
     }
-    if version.startswith("4.3"):
+    if version.startswith(("4.3", "4.4")):
         settings["group.consumer.assignment.interval.ms"] = "0"
     return settings | BROKERS[kind]
 

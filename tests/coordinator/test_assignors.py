@@ -7,15 +7,23 @@ from dataclasses import replace
 import pytest
 
 from kip848_spark.coordinator.assignors import ASSIGNORS
+from kip848_spark.coordinator.releases import find_release
 from tests.coordinator.assignor_oracle import kafka_targets, random_group
 
 GROUPS = 3_000
 
 
-@pytest.mark.parametrize("version", ["4.3.1", "4.0.2"])
+VERSIONS = ["4.4.0", "4.3.1", "4.0.2", "4.0.0"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_targets_equal_those_of_kafka(version: str) -> None:
     """For the same order of members, targets are equal, including the order of their lists."""
-    specs = [random_group(seed) for seed in range(GROUPS)]
+    gives_back = find_release(version).uniform_gives_back
+    specs = [
+        (name, replace(spec, gives_back=gives_back))
+        for name, spec in map(random_group, range(GROUPS))
+    ]
     wrong = []
     for (name, spec), kafka in zip(specs, kafka_targets(version, specs), strict=True):
         ours = ASSIGNORS[name](spec)

@@ -107,9 +107,16 @@ def test_policy_controls_upgrades(policy: str, code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("release", "code"), [("4.2", "MEMBER_ID_REQUIRED"), ("4.3", "INCONSISTENT_GROUP_PROTOCOL")]
+    ("release", "code"),
+    [
+        ("4.1", "MEMBER_ID_REQUIRED"),
+        ("4.2.1", "MEMBER_ID_REQUIRED"),
+        ("4.2", "INCONSISTENT_GROUP_PROTOCOL"),
+        ("4.3.0", "MEMBER_ID_REQUIRED"),
+        ("4.3", "INCONSISTENT_GROUP_PROTOCOL"),
+    ],
 )
-def test_disabled_migration_refuses_classic_members_from_4_3(release: str, code: str) -> None:
+def test_disabled_migration_refuses_classic_members(release: str, code: str) -> None:
     coordinator = started(release, **{"group.consumer.migration.policy": "disabled"})
     assert join(coordinator, 10, "A") == "NONE"
     assert classic_join(coordinator, 20)["errorCode"] == code

@@ -42,7 +42,7 @@ def test_response_precedes_its_records(release: str) -> None:
     kinds = [line["record"]["key"]["type"] for line in out[1:]]
     with_topics = RELEASES[release].partition_metadata_record
     assert kinds == (["5", "4", "3", "7", "6", "8"] if with_topics else ["5", "3", "7", "6", "8"])
-    assert out[0]["response"]["memberEpoch"] == (2 if release == "4.3" else 1)
+    assert out[0]["response"]["memberEpoch"] == RELEASES[release].first_epoch + 1
 
 
 def test_timers_run_until_the_time_of_a_line() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kip848_spark.coordinator.classic_group import STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.releases import find_release
 from kip848_spark.simulation.classic import ClassicConsumer
 from kip848_spark.simulation.commits import ReadPositions
 from kip848_spark.simulation.group import SimulatedGroup
@@ -15,7 +16,7 @@ from kip848_spark.simulation.partition import SimulatedPartition
 from kip848_spark.simulation.plan import START, ClusterPlan, plan_cluster
 from kip848_spark.simulation.schedule import start_schedule
 
-RELEASES = ("4.0", "4.1", "4.2", "4.3")
+RELEASES = ("4.0", "4.1", "4.2", "4.3", "4.4")
 PROFILES = ("chaos", "churn", "migration", "steady")
 SETTLE_MS = 25 * 60_000
 """The longest event (a rolling restart of twelve processes), then sessions and rebalances."""
@@ -31,7 +32,12 @@ def plan_small(
 def simulate_minutes(plan: ClusterPlan, folder: Path, minutes: int) -> SimulatedPartition:
     """One partition after some minutes of simulated time."""
     positions = ReadPositions(START)
-    log = Log(folder / "log.parquet", 0, positions, 3 if plan.release == "4.0" else 4)
+    log = Log(
+        folder / "log.parquet",
+        0,
+        positions,
+        4 if find_release(plan.release).offset_topic_ids else 3,
+    )
     partition = SimulatedPartition(plan, 0, log, positions)
     start_schedule(partition)
     partition.run_until(START + minutes * 60_000)

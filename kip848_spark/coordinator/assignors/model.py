@@ -40,6 +40,8 @@ class AssignmentSpec:
     partitions: dict[str, int]
     """Topic id -> number of partitions, for every subscribed topic."""
     homogeneous: bool
+    gives_back: bool = True
+    """Whether ``uniform`` leaves extra partitions with their owners (not in 4.0.0)."""
 
 
 Assignor = Callable[[AssignmentSpec], GroupAssignment]

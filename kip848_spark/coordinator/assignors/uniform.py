@@ -60,7 +60,7 @@ def assign_homogeneous(spec: AssignmentSpec) -> GroupAssignment:
                 builders[member.member_id].keep(topic, kept)
             remaining -= len(kept)
             free += [(topic, number) for number in excess]
-        if remaining and has_extra and to_come > extras:
+        if remaining and has_extra and to_come > extras and spec.gives_back:
             remaining -= 1  # enough later members can fill the extra slot with partitions they own
             has_extra = False
         if has_extra:
