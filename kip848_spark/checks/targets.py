@@ -118,11 +118,11 @@ def compare(
         faults = [_property_fault(replace(given[0], gives_back=rule), recorded) for rule in rules]
         fault = next((one for one in faults if one is None), faults[0])
     if fault is None:
-        matched = _matched_rules(specs, recorded)
-        if matched is None:
+        in_any_order = _matched_rules(specs, recorded)
+        if in_any_order is None:
             return TargetVerdict(None, exact=False)
-        if matched:
-            (only,) = matched if len(matched) == 1 < len(rules) else (None,)
+        if in_any_order:
+            (only,) = in_any_order if len(in_any_order) == 1 < len(rules) else (None,)
             return TargetVerdict(None, exact=True, gives_back=only)
     return TargetVerdict(fault or "is not the uniform assignor's", exact=True, expected=expected)
 
