@@ -135,7 +135,7 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | No
         if report is not None and outcome.run is not None:
             display("writing the report")
             try:
-                written = write_after_run(invocation, report)
+                written = write_after_run(invocation, report, readiness=outcome.readiness)
             except Kip848Error as error:  # first the result of the run, which has finished
                 failure = error
     page = None if written is None else str(written.page)

@@ -21,6 +21,7 @@ from kip848_spark.cli.options import (
 from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
+    from kip848_spark.lake.readiness import LakeReadiness
     from kip848_spark.report.files import WrittenReport
 
 ReportOption = Annotated[
@@ -71,14 +72,19 @@ def report(
 
 
 def write_after_run(
-    invocation: Invocation, page: Path, release: str | None = None
+    invocation: Invocation,
+    page: Path,
+    release: str | None = None,
+    readiness: LakeReadiness | None = None,
 ) -> WrittenReport:
-    """Writes the report of the lake that a run has finished. The cluster, if it is the source, is
-    asked for its settings; ``release`` is its Kafka release. Raises as `write_report` does."""
+    """Writes the report of the lake that a run has finished. ``readiness`` are the verdicts of the
+    run; without them the groups are judged here, and the cluster, if it is the source, is asked for
+    its settings. ``release`` is its Kafka release. Raises as `write_report` does."""
     from kip848_spark.report.data import ReportOptions
     from kip848_spark.report.files import write_report
 
-    options = ReportOptions(cluster=cluster_facts(invocation, release))
+    facts = cluster_facts(invocation, release) if readiness is None else None
+    options = ReportOptions(cluster=facts, readiness=readiness)
     return write_report(invocation.state(), page, options)
 
 

@@ -7,7 +7,7 @@ the instance id or ``client.id``, and the host.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -117,24 +117,36 @@ class MemberNames:
         return found
 
     def _choose_names(self) -> dict[str, str]:
-        short = _unique_starts(
-            {m.member_id: _own_part(m.member_id, m.client_id) for m in self._members.values()}
-        )
-        forms: tuple[Callable[[Member], str], ...] = (
-            lambda m: shorten(_known_as(m)),
-            lambda m: f"{shorten(m.client_id)}@{m.host}" if m.client_id and m.host else "",
-            lambda m: " ".join(filter(None, (shorten(m.client_id), f"[{short[m.member_id]}]"))),
-        )
         names: dict[str, str] = {}
-        for form in forms:
+        for form in (self._by_id, self._by_host, self._by_member_id):
+            if len(names) == len(self._members):
+                break
             clients: dict[str, set[str]] = {}
-            made = {m.member_id: form(m) for m in self._members.values()}
+            made = form()
             for member_id, text in made.items():
                 clients.setdefault(text, set()).add(self._client[member_id])
             for member_id, text in made.items():
                 if text and member_id not in names and len(clients[text]) == 1:
                     names[member_id] = text
         return names
+
+    def _by_id(self) -> dict[str, str]:
+        return {m.member_id: shorten(_known_as(m)) for m in self._members.values()}
+
+    def _by_host(self) -> dict[str, str]:
+        return {
+            m.member_id: f"{shorten(m.client_id)}@{m.host}" if m.client_id and m.host else ""
+            for m in self._members.values()
+        }
+
+    def _by_member_id(self) -> dict[str, str]:
+        short = _unique_starts(
+            {m.member_id: _own_part(m.member_id, m.client_id) for m in self._members.values()}
+        )
+        return {
+            m.member_id: " ".join(filter(None, (shorten(m.client_id), f"[{short[m.member_id]}]")))
+            for m in self._members.values()
+        }
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:

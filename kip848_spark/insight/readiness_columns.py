@@ -157,7 +157,7 @@ def classic_details(control_state: pa.Table, names: pa.Array) -> ClassicDetails:
     """The details of the classic members of the groups ``names``. ``control_state`` has the rows of
     key types 2 and 5 of the table of that name; the bytes are decoded here."""
     parts = [_no_details()]
-    for batch in control_state.to_batches(max_chunksize=_CHUNK):
+    for batch in control_state.combine_chunks().to_batches(max_chunksize=_CHUNK):
         rows = pa.Table.from_batches([batch])
         rows = rows.filter(pc.is_valid(rows["dialect"]))
         for dialect in pc.unique(rows["dialect"]).to_pylist():

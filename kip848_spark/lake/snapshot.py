@@ -48,6 +48,7 @@ class LakeSnapshot:
         self.place = place
         self.path = place.text
         self._storage = dict(storage or {})
+        self._datasets: dict[str, ds.Dataset] = {}
         if place.folder is not None and not _is_lake(place.folder, self.path):
             raise LakeError(f"There is no lake at {self.path}.", "Create one with `kip848 run`.")
         with self._translate_errors("runs"):
@@ -125,8 +126,10 @@ class LakeSnapshot:
         return {name for name in names if name is not None}
 
     def _dataset(self, table: str, version: int | None) -> ds.Dataset:
-        found = DeltaTable(self._uri(table), version=version, storage_options=self._storage)
-        return _dataset_without_statistics(found, TABLES[table])
+        if table not in self._datasets:
+            found = DeltaTable(self._uri(table), version=version, storage_options=self._storage)
+            self._datasets[table] = _dataset_without_statistics(found, TABLES[table])
+        return self._datasets[table]
 
     def missing_group(self, name: str) -> NotFoundError:
         """The error that says that there is no group ``name``, with similar names."""

@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 
 from kip848_spark.checks.results import SEVERITIES
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
-from kip848_spark.lake.readiness import SnapshotReader, assess_lake, has_table, latest_topics
+from kip848_spark.lake.readiness import (
+    LakeReadiness,
+    SnapshotReader,
+    assess_lake,
+    has_table,
+    latest_topics,
+)
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.report import overview as at_a_glance
@@ -51,10 +57,11 @@ PERIOD = timedelta(days=30)
 class ReportOptions:
     """``since``: what began earlier (UTC) is not in the lists of rebalances and timelines; None:
     `PERIOD` before the newest record. ``cluster``: facts of the cluster, for the readiness
-    (`lake.readiness.assess_lake`)."""
+    (`lake.readiness.assess_lake`). ``readiness``: the verdicts, if they are known already."""
 
     since: datetime | None = None
     cluster: Mapping[str, Any] | None = None
+    readiness: LakeReadiness | None = None
 
 
 def report_data(snapshot: LakeSnapshot, options: ReportOptions | None = None) -> dict[str, Any]:
@@ -79,7 +86,7 @@ class _Report:
         self.sources = self._sources()
         self.numbers = number_groups(self.sources)
         self.names = topic_names(self.sources, self.topics)
-        self.readiness = assess_lake(snapshot, options.cluster)
+        self.readiness = options.readiness or assess_lake(snapshot, options.cluster)
         self._note_missing()
 
     def data(self) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +24,7 @@ from kip848_spark.lake.ledger import (
     new_run_id,
     plan_ranges,
 )
+from kip848_spark.lake.readiness import LakeReadiness
 from kip848_spark.spark.jobs.audit import AuditRequest, audit
 from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.jobs.ingest import ingest, topic_rows
@@ -43,13 +42,10 @@ from kip848_spark.spark.jobs.same_source import check_same_source
 from kip848_spark.spark.progress import show_read_progress, show_worker_progress
 from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
 from kip848_spark.spark.sources import KafkaSource, RecordSource
+from kip848_spark.spark.steps import Progress, Steps
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.dialects import AUTO
-
-Progress = Callable[[str], None]
-"""Called with a few words as each step of a run begins. A `RecordProgress` is also called with the
-records done of records planned while a long step runs."""
 
 
 @dataclass(frozen=True)
@@ -57,28 +53,15 @@ class RunOutcome:
     """The result of a run. ``run`` is the lake's last finished run; ``changed`` is False if there
     was nothing to do. ``recovered`` is the id of an unfinished run that was undone or repeated.
     ``open_offsets`` is the number of offsets behind open transactions. ``live`` is the result of
-    the comparison with the cluster, if there was one."""
+    the comparison with the cluster, if there was one, and ``readiness`` the verdicts on the groups
+    if the run replayed."""
 
     run: Run | None
     changed: bool
     recovered: str | None = None
     open_offsets: int = 0
     live: LiveComparison | None = None
-
-
-class _Steps:
-    """Reports the progress, and measures the duration of each step in ms."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.durations_ms: dict[str, int] = {}
-
-    @contextmanager
-    def step(self, name: str, words: str) -> Iterator[None]:
-        self.progress(words)
-        started = time.monotonic()
-        yield
-        self.durations_ms[name] = round((time.monotonic() - started) * 1000)
+    readiness: LakeReadiness | None = None
 
 
 @in_prepared_session
@@ -97,7 +80,7 @@ def run_ingest(
     If it is killed at any point, the next run repeats it. A second run on the same offsets changes
     nothing. Raises SourceError, CaptureError or LakeError; readers then still see the previous run.
     """
-    steps = _Steps(progress)
+    steps = Steps(progress)
     identity = source.identity()
     extents = source.extents(lake.spark)
     with lake.hold_lease():
@@ -143,27 +126,22 @@ def run_ingest(
                 counts = ingest(source, lake, plan, keep_commits_raw, count)
         answered = _ask_cluster(lake, source, plan, steps)
         plan = replace(plan, counts=counts)
+        readiness = None
         if then_replay:
             plan = _replay(lake, plan, last, steps)
-            _judge_readiness(lake, plan, steps, answered)
+            readiness = _judge_readiness(lake, plan, steps, answered)
         live = None
         if then_replay and then_audit:
-            with (
-                steps.step(AUDIT, "auditing the new records"),
-                show_worker_progress(lake.spark, progress, "rows") as count,
-            ):
-                request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
-                audit(lake, plan, request, count)
-            if isinstance(source, KafkaSource):
-                with steps.step(LIVE, "comparing with the running cluster"):
-                    live = check_live(lake, source, plan)
-        return RunOutcome(_finish(ledger, plan, steps), True, recovered, opened, live)
+            request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
+            live = _audit(source, lake, plan, request, steps)
+        done = _finish(ledger, plan, steps)
+        return RunOutcome(done, True, recovered, opened, live, readiness)
 
 
 @in_prepared_session
 def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutcome:
     """Updates the state tables with all ingested records. Raises LakeError."""
-    steps = _Steps(progress)
+    steps = Steps(progress)
     lake.require()
     with lake.hold_lease():
         lake.upgrade()
@@ -195,7 +173,7 @@ def run_audit(
 
     Raises LakeError if some ingested records were not replayed.
     """
-    steps = _Steps(progress)
+    steps = Steps(progress)
     lake.require()
     identity = None if source is None else source.identity()
     with lake.hold_lease():
@@ -237,7 +215,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
 
     Raises LakeError if there is none, or if it can't be repaired.
     """
-    steps = _Steps(progress)
+    steps = Steps(progress)
     lake.require()
     with lake.hold_lease():
         lake.upgrade()
@@ -339,9 +317,7 @@ def _undo(ledger: Ledger, unfinished: Run) -> str:
     return unfinished.run_id
 
 
-def _ask_cluster(
-    lake: LakeTables, source: RecordSource, plan: Run, steps: _Steps
-) -> dict[str, Any]:
+def _ask_cluster(lake: LakeTables, source: RecordSource, plan: Run, steps: Steps) -> dict[str, Any]:
     """Adds the cluster's topics to `topics`, and returns its settings that readiness depends on.
     Does nothing for a capture."""
     if not isinstance(source, KafkaSource):
@@ -360,7 +336,7 @@ def _assignors(answered: Mapping[str, Any]) -> tuple[str, ...] | None:
     return names if names and names[0] not in ASSIGNORS else None
 
 
-def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run:
+def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: Steps) -> Run:
     after = last.replayed_through if last else None
     with (
         steps.step(REPLAY, "replaying control records"),
@@ -372,14 +348,29 @@ def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: _Steps) -> Run
     return replace(plan, replayed_through=plan.run_id)
 
 
+def _audit(
+    source: RecordSource, lake: LakeTables, plan: Run, request: AuditRequest, steps: Steps
+) -> LiveComparison | None:
+    """Audits the new records; compares the state with the cluster if it is the source."""
+    with (
+        steps.step(AUDIT, "auditing the new records"),
+        show_worker_progress(lake.spark, steps.progress, "rows") as count,
+    ):
+        audit(lake, plan, request, count)
+    if not isinstance(source, KafkaSource):
+        return None
+    with steps.step(LIVE, "comparing with the running cluster"):
+        return check_live(lake, source, plan)
+
+
 def _judge_readiness(
-    lake: LakeTables, plan: Run, steps: _Steps, answered: Mapping[str, Any] | None = None
-) -> None:
+    lake: LakeTables, plan: Run, steps: Steps, answered: Mapping[str, Any] | None = None
+) -> LakeReadiness:
     with steps.step(READINESS, "judging which groups can move to the new protocol"):
-        judge_readiness(lake, plan, answered or {})
+        return judge_readiness(lake, plan, answered or {})
 
 
-def _finish(ledger: Ledger, plan: Run, steps: _Steps) -> Run:
+def _finish(ledger: Ledger, plan: Run, steps: Steps) -> Run:
     done = replace(
         plan,
         outcome=DONE,

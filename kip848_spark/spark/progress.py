@@ -34,7 +34,7 @@ Measure = Callable[[pa.RecordBatch], int]
 
 @runtime_checkable
 class RecordProgress(Protocol):
-    """A `pipeline.Progress` that also shows how far the current step is."""
+    """A `steps.Progress` that also shows how far the current step is."""
 
     def __call__(self, words: str) -> None: ...
 
