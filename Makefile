@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long model bench bench-decode fuzz check format lock clean
+.PHONY: help install demo test test-slow test-long model bench bench-decode fuzz check format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,10 +23,13 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: install ## a real broker, real consumers, the nightly job on their topic
 	$(BIN)/kip848 demo
 
-test: install ## the tests, against a real broker
-	$(BIN)/python -m pytest -m "not long" $(SIDE_BY_SIDE)
+test: install ## the tests, against a real broker and real Spark: about ten minutes
+	$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)
 
-test-long: install ## the tests that take minutes
+test-slow: install ## those that start many brokers and Spark sessions of their own: half an hour
+	$(BIN)/python -m pytest -m "slow and not long" $(SIDE_BY_SIDE)
+
+test-long: install ## the tests that take minutes each
 	$(BIN)/python -m pytest -m long
 
 model: install ## the TLA+ models of the protocol, checked by TLC: some minutes

@@ -18,6 +18,8 @@ import pytest
 
 from tests.documentation import blocks
 
+pytestmark = pytest.mark.slow
+
 LEAVING_SECONDS = 30
 
 

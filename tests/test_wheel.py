@@ -11,9 +11,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.captures import COMMITTED, read_dump
 from tests.conftest import DATA
 from tests.report.example import report
+
+pytestmark = pytest.mark.slow
 
 ROOT = DATA.parents[1]
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED

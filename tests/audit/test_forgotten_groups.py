@@ -16,6 +16,8 @@ from tests.coordinator.conversation import run_all
 from tests.coordinator.conversations import SCRIPTED
 from tests.coordinator.test_against_broker import settings
 
+pytestmark = pytest.mark.slow
+
 CONVERSATION = "unknown_classic_member_joins_an_empty_consumer_group"
 
 

@@ -34,6 +34,7 @@ def planted(to: Path) -> tuple[int, int]:
     return table["partition"][at].as_py(), table["offset"][at].as_py()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_a_planted_fault(kip848: Command, tmp_path: Path, spark: SparkSession) -> None:
     place = planted(tmp_path / "capture.parquet")

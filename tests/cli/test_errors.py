@@ -92,6 +92,7 @@ def test_java_is_too_old(tmp_path: Path) -> None:
     refused(ended, 2, "11")
 
 
+@pytest.mark.slow
 def test_a_file_is_no_lake(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
@@ -106,6 +107,7 @@ def test_another_folder_is_no_lake(kip848: Command, spark: SparkSession, tmp_pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.slow
 def test_a_lake_that_lacks_a_table(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     run = ("--source", f"parquet:{CAPTURE}", "--lake", str(tmp_path / "lake"))
     assert kip848("ingest", *run).code == 0

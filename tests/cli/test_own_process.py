@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.captures import COMMITTED
 from tests.conftest import DATA
+
+pytestmark = pytest.mark.slow
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 SOURCE = f"parquet:{CAPTURE}"

@@ -22,6 +22,8 @@ from tests.cli.command import Command
 from tests.cli.test_verbs import NEWEST
 from tests.lake.written_lake import write_lake
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "kip848>"
 
 

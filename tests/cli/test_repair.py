@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
 from tests.cli.command import Command
 from tests.conftest import DATA
+
+pytestmark = pytest.mark.slow
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 

@@ -8,7 +8,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.cli.test_own_process import SOURCE, kip848
+
+pytestmark = pytest.mark.slow
 
 ASK = """
 import json, sys, tomllib

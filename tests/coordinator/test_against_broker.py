@@ -18,6 +18,8 @@ from tests.coordinator.conversations import SCRIPTED
 from tests.coordinator.conversations.registry import ConversationFunction
 from tests.coordinator.random_conversations import consumers, migrations
 
+pytestmark = pytest.mark.slow
+
 RELEASES = ["4.3.1", "4.0.2"]
 MIGRATION = "group.consumer.migration.policy"
 BROKERS: dict[str, dict[str, str]] = {

@@ -21,6 +21,8 @@ from kip848_spark.coordinator.releases import find_release
 from kip848_spark.local.broker import Broker
 from tests.coordinator.broker_comparison import BrokerComparison
 
+pytestmark = pytest.mark.slow
+
 HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
 VALUES = ["", "abc", "-1", "0", "1", "2", "5", "200", "999", "16000", "59000", "999999999"]
 VALUES += ["latest", "LATEST", "earliest", "true", "FALSE", "read_committed", "READ_COMMITTED"]

@@ -15,6 +15,8 @@ from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.testbed import BrokerTestbed
 
+pytestmark = pytest.mark.slow
+
 ROLLED, LEAVES, DIES, REPLACED, HANGS = (
     f"explained.{name}" for name in ("rolled", "leaves", "dies", "replaced", "hangs")
 )

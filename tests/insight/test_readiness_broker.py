@@ -30,6 +30,8 @@ from tests.insight.classic_clients import join_for_real, start_groups, wait_for_
 from tests.insight.classic_groups import Member, Requests
 from tests.insight.readiness_lake import State, state_of_table
 
+pytestmark = pytest.mark.slow
+
 RELEASES = (
     "4.3.1",
     *(pytest.param(release, marks=pytest.mark.long) for release in ("4.0.2", "4.2.2", "4.4.0")),

@@ -91,6 +91,7 @@ def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
     return log.table()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     STEPS,

@@ -19,6 +19,8 @@ from kip848_spark.kafka.admin import Cluster
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.testbed import BrokerTestbed
 
+pytestmark = pytest.mark.slow
+
 
 def have_ended(pids: list[int], within: float = 20) -> bool:
     """Whether all of these processes end in time."""

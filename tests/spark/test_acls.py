@@ -29,6 +29,8 @@ from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.opening import open_lake
 
+pytestmark = pytest.mark.slow
+
 USER, PASSWORD = "nightly", "open-sesame"
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 ADMIN = SASL | {"sasl.username": "admin", "sasl.password": "admin"}

@@ -20,6 +20,8 @@ from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 from kip848_spark.spark.views import LakeViews
 
+pytestmark = pytest.mark.slow
+
 ADDED = {"findings": ("finding_id", "caused_by"), "topics": ("racks",), "runs": ("durations_ms",)}
 """Columns that the tables of the lake lack: of each kind of type, and of the ledger itself."""
 TOPIC = {"topic": "foo", "topic_id": "id", "partitions": 3, "racks": [["a"], []]}

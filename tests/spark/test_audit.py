@@ -128,6 +128,7 @@ def test_wrong_state_tables_are_found(
     assert expected["committed_offset"] == recorded["committed_offset"] + 1
 
 
+@pytest.mark.slow
 def test_two_nights_judge_each_record_once(
     audited_lake: LakeTables, spark: SparkSession, tmp_path: Path
 ) -> None:

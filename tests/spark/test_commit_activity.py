@@ -20,6 +20,8 @@ from tests.insight.commit_oracle import Record, key_of
 from tests.spark.commit_captures import random_commits, write_capture
 from tests.spark.lakes import OF_THE_RUN, as_dicts, assert_same_rows, source
 
+pytestmark = pytest.mark.slow
+
 COUNT = 240
 NIGHTS = 3
 REWOUND = {

@@ -21,6 +21,8 @@ from kip848_spark.spark.error_messages import translate_spark_errors
 from kip848_spark.spark.preflight import jar_mismatch
 from tests.spark.plain_session import CAPTURE, DELTA
 
+pytestmark = pytest.mark.slow
+
 SOURCE = f"parquet:{CAPTURE}"
 
 

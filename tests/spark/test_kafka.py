@@ -33,6 +33,7 @@ def source(broker: Broker) -> KafkaSource:
     return KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
 
 
+@pytest.mark.slow
 def test_agrees_with_the_live_broker_night_after_night(
     idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_night_asks_the_brokers_for_the_settings_that_verdicts_depend_on(
     assert "session-timeout-short" in row["warnings"]
 
 
+@pytest.mark.slow
 def test_what_moved_since_the_run_is_not_judged(
     idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:

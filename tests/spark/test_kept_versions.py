@@ -20,6 +20,8 @@ from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import source
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 EXPIRED_S = 60 * 24 * 3600
 """Delta keeps log entries for 30 days by default."""

@@ -20,6 +20,8 @@ from tests.spark.lakes import (
     source,
 )
 
+pytestmark = pytest.mark.slow
+
 OF_A_GAP = ("cause", "gap_cause")
 """A run does not know which keys the runs before it have seen, so it may not know the cause."""
 INTERVALS = ("group_history", "member_history", "assignment_history", "rebalances")

@@ -29,6 +29,8 @@ from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import source
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 VALUES = 3
 """The longest values of a column that are looked for."""

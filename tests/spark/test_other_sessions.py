@@ -26,6 +26,8 @@ from kip848_spark.spark.storage.tables import LakeTables
 from tests.spark.lakes import TABLES_OF_RECORDS, rows, source
 from tests.spark.plain_session import CAPTURE, SINCE, ZONE
 
+pytestmark = pytest.mark.slow
+
 PLAIN: dict[str, str] = {}
 HOSTILE = {
     "spark.sql.timestampType": "TIMESTAMP_NTZ",

@@ -19,6 +19,8 @@ from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import TABLES_OF_RECORDS, rows, source
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = DATA / "kafka-4.0.2" / COMMITTED
 
 

@@ -21,6 +21,8 @@ from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import as_dicts, halves, source, write_part
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = DATA / "kafka-4.3.1"
 KNOWN = {
     "demo.classic-range": "ready_with_warnings",

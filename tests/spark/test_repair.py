@@ -20,6 +20,8 @@ from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import assert_same_rows, halves, source, write_part
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 
 

@@ -101,6 +101,7 @@ def test_two_runs_on_halves_are_one_run_on_the_whole(
     assert_same_rows(lake, capture_lake, TABLES_OF_RECORDS, leave_out=found_anew)
 
 
+@pytest.mark.slow
 def test_spark_writes_what_the_workers_write(
     capture_lake: LakeTables, spark_written_lake: LakeTables
 ) -> None:
@@ -126,6 +127,7 @@ def test_ingest_then_replay_is_run(
     assert_same_rows(lake, capture_lake)
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_undone_and_repeated(
     capture_lake: LakeTables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,8 @@ from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import as_dicts, source
 
+pytestmark = pytest.mark.slow
+
 STRANGER = DATA / "kafka-4.0.2" / COMMITTED
 OTHER = "is not the topic that this lake holds"
 

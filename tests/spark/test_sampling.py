@@ -25,6 +25,8 @@ from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
 from tests.spark.lakes import as_dicts, source
 
+pytestmark = pytest.mark.slow
+
 SMALL = SAMPLE_RECORDS // 10
 
 

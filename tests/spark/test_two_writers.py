@@ -22,6 +22,8 @@ from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.spark.lakes import assert_same_rows, source
 
+pytestmark = pytest.mark.slow
+
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
 STEPS = ("creating the lake's tables", "reading and decoding", "replaying control records")
 

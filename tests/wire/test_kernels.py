@@ -24,6 +24,8 @@ from kip848_spark.wire.program import Program
 from tests.wire.scalar_comparison import assert_codecs_agree, binary, by_columns
 from tests.wire.test_decode import damage, mixed
 
+pytestmark = pytest.mark.slow
+
 PIECES = (
     *(b"", b"a", b"\x7f", b"\x80", b"\xbf", b"\xc0\x80", b"\xc1\xbf", b"\xc2", b"\xc2\x80"),
     *(b"\xdf\xbf", b"\xe0\x9f\xbf", b"\xe0\xa0\x80", b"\xe0\xa0", b"\xed\x9f\xbf", b"\xed\xa0\x80"),
