@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.state.carried import parent_rows
+from kip848_spark.state.control_state import parent_rows
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import integers, parent_rows
+from kip848_spark.state.control_state import integers, parent_rows
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan

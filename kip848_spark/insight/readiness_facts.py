@@ -25,7 +25,7 @@ from kip848_spark.insight.readiness_columns import (
 )
 from kip848_spark.insight.readiness_guesses import Guess, guess_libraries
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import integers
+from kip848_spark.state.control_state import integers
 from kip848_spark.wire.array_types import Int64Array
 
 _STRINGS = pa.list_(pa.string())

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.state.carried import integers
+from kip848_spark.state.control_state import integers
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 SMALL_MEMBERS = 5

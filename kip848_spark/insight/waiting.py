@@ -13,7 +13,7 @@ from kip848_spark.insight.array_functions import is_run_start, points_in_interva
 from kip848_spark.insight.control_log import CONSUMER, CURRENT, STREAMS, ControlLog
 from kip848_spark.insight.convergence import Membership
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import integers
+from kip848_spark.state.control_state import integers
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 _UNREVOKED, _UNRELEASED = 1, 2

@@ -69,7 +69,7 @@ class ClassArchive:
 
     @property
     def _marker(self) -> Path:
-        return self.path.with_suffix(".kept")
+        return self.path.with_suffix(".complete")
 
     def _is_complete(self) -> bool:
         """Whether the archive was written to its end: the JVM writes its header last."""

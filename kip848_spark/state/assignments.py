@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.carried import (
+from kip848_spark.state.control_state import (
     ControlState,
     integers,
     parent_rows,

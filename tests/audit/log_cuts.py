@@ -20,7 +20,7 @@ def cleaned(
     log: list[LogEntry], upto: Mapping[int, int], *, tombstones: bool = True
 ) -> tuple[list[LogEntry], Coverage]:
     """The log as the cleaner leaves it: below ``upto`` the last record of each key (and the last
-    tombstones, until they are deleted, too). Every hole is told, as the gaps of a lake are."""
+    tombstones, until they are deleted, too). Every hole is listed, as the gaps of a lake are."""
     last = {
         (e.partition, e.group, e.key): e.offset for e in log if e.offset < upto.get(e.partition, 0)
     }

@@ -120,7 +120,7 @@ def two_groups() -> pa.RecordBatch:
 
 
 def test_rows_that_cannot_be_read_are_no_groups_failure() -> None:
-    """The task must fail then: the groups that follow would be missing, and nobody told."""
+    """The task must fail then: the groups that follow would be missing, and nobody would know."""
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield two_groups()

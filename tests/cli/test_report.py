@@ -46,10 +46,10 @@ def test_the_page_and_its_data(kip848: Command, lake: str, tmp_path: Path) -> No
 def test_json_says_where_the_files_are(kip848: Command, lake: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     ended = kip848("report", "--lake", lake, "--out", str(page), "--json")
-    told = json.loads(ended.out)
-    assert (told["page"], told["data"]) == (str(page), str(tmp_path / "report.json"))
-    assert told["page_bytes"] == page.stat().st_size
-    assert told["summary"]["groups"] == 3
+    printed = json.loads(ended.out)
+    assert (printed["page"], printed["data"]) == (str(page), str(tmp_path / "report.json"))
+    assert printed["page_bytes"] == page.stat().st_size
+    assert printed["summary"]["groups"] == 3
 
 
 def test_the_function_of_the_api_returns_what_the_file_has(lake: str, tmp_path: Path) -> None:

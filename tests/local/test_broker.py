@@ -142,7 +142,7 @@ def test_the_scenarios_can_be_interrupted() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
-def test_the_broker_dies_with_its_warden() -> None:
+def test_the_broker_dies_with_its_supervisor() -> None:
     broker = Broker()
     broker.start()
     try:

@@ -207,7 +207,7 @@ def test_the_timeline_says_who_owned_what_when(report: Report) -> None:
         (place(r), members[r["member"]]["name"], r["role"], r["from"], r["to"])
         for r in rows_of(drawn["owned"])
     }
-    before, told, free = ms(-3000), ms(0.1), ms(38.2)
+    before, revoking_at, free = ms(-3000), ms(0.1), ms(38.2)
     assert owned == {
         ("orders-3", "worker-3", 0, before, ms(0)),
         ("orders-3", "worker-1", 0, free, None),
@@ -215,8 +215,8 @@ def test_the_timeline_says_who_owned_what_when(report: Report) -> None:
             row
             for name in ("orders-7", "orders-9")
             for row in (
-                (name, "worker-1", 0, before, told),
-                (name, "worker-1", 1, told, free),
+                (name, "worker-1", 0, before, revoking_at),
+                (name, "worker-1", 1, revoking_at, free),
                 (name, "worker-2", 0, free, None),
             )
         ),
@@ -225,7 +225,7 @@ def test_the_timeline_says_who_owned_what_when(report: Report) -> None:
     assert unowned == [("orders-3", ms(0), free)]
     waiting = [(members[r["member"]]["name"], r["from"], r["to"], r["state"])
                for r in rows_of(drawn["states"]) if r["state"]]  # fmt: skip
-    assert waiting == [("worker-1", told, free, 1), ("worker-2", ms(0.3), free, 2)]
+    assert waiting == [("worker-1", revoking_at, free, 1), ("worker-2", ms(0.3), free, 2)]
     epochs = [(r["epoch"], r["state"], r["from"], r["to"]) for r in rows_of(drawn["epochs"])]
     assert epochs == [
         (41, "Stable", before, ms(0)),
