@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from kip848_spark.insight.array_functions import is_run_start
 from kip848_spark.insight.operation_shapes import Operations, split_operations
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import integers
 from kip848_spark.state.codes import factorize, factorize_pairs
+from kip848_spark.state.control_state import integers
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.control_plans import CONTROL_FIELDS
 from kip848_spark.wire.record_stream import POSITION_FIELDS

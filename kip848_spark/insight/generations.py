@@ -17,8 +17,8 @@ from kip848_spark.insight.causes import cause_lists
 from kip848_spark.insight.control_log import CLASSIC, MEMBER, ControlLog
 from kip848_spark.insight.operation_shapes import DOWNGRADE
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import parent_rows
 from kip848_spark.state.codes import factorize, factorize_pairs
+from kip848_spark.state.control_state import parent_rows
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 

@@ -23,8 +23,8 @@ from kip848_spark.insight.control_log import (
 )
 from kip848_spark.insight.convergence import Membership
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import parent_rows
 from kip848_spark.state.codes import factorize, factorize_pairs
+from kip848_spark.state.control_state import parent_rows
 from kip848_spark.wire.array_types import Int64Array
 
 

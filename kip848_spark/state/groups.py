@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import ControlState, integers, state_table
 from kip848_spark.state.codes import factorize, factorize_pairs, last_rows
+from kip848_spark.state.control_state import ControlState, integers, state_table
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 INITIAL_EPOCH = 1

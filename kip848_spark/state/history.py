@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from kip848_spark.state.control_state import ControlState
 from kip848_spark.state.chunk_times import KnownState, chunk_times
+from kip848_spark.state.control_state import ControlState
 from kip848_spark.state.fold import ControlChunk
 from kip848_spark.state.history_assignments import assignment_candidates
 from kip848_spark.state.history_fields import (

@@ -17,8 +17,8 @@ from kip848_spark.state.assignments import (
     AssignmentList,
     explode,
 )
-from kip848_spark.state.control_state import ControlState, integers, state_table
 from kip848_spark.state.codes import combine, factorize, starts_of_runs
+from kip848_spark.state.control_state import ControlState, integers, state_table
 from kip848_spark.state.intervals import MAX_INDEX, Candidates
 from kip848_spark.state.lifetimes import Lifetimes
 from kip848_spark.wire.array_types import BoolArray, Int64Array

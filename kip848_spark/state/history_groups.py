@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import ControlState, state_table
 from kip848_spark.state.codes import last_rows
+from kip848_spark.state.control_state import ControlState, state_table
 from kip848_spark.state.groups import (
     DEFAULT_ASSIGNOR,
     GROUP_FIELDS,

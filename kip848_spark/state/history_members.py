@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import ControlState
 from kip848_spark.state.codes import combine, factorize, starts_of_runs
+from kip848_spark.state.control_state import ControlState
 from kip848_spark.state.intervals import Candidates
 from kip848_spark.state.lifetimes import Lifetimes, Occupancy
 from kip848_spark.state.members import classic_members, modern_members

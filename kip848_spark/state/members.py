@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.control_state import ControlState, integers, parent_rows, state_table
 from kip848_spark.state.codes import last_rows
+from kip848_spark.state.control_state import ControlState, integers, parent_rows, state_table
 from kip848_spark.state.groups import LEFT_EPOCH
 from kip848_spark.wire.array_types import Int64Array
 
