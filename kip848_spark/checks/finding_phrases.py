@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kip848_spark.coordinator import records
+from kip848_spark.insight.phrases import ranges
 
 Json = Any
 """A value that was read from JSON."""
@@ -49,18 +50,6 @@ _LABELS = {
     "metadataHash": "hash",
     "instanceId": "instance id",
 }
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers, shortened: ``0-24,30``."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    texts = (str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" for a, b in runs)
-    return ",".join(texts)
 
 
 def topic(topic_id: str | None, names: TopicNames) -> str:

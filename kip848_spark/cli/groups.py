@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ from kip848_spark.cli.options import (
     parse_time_option,
 )
 from kip848_spark.errors import UsageError, near
+from kip848_spark.insight.phrases import ranges
 
 if TYPE_CHECKING:
     from kip848_spark.lake.history import StateAt
@@ -219,15 +220,4 @@ def _places(places: Sequence[Group]) -> str | None:
     for place in places:
         name = place["topic"] or place["topic_id"] or "?"
         topics.setdefault(name, []).append(place["topic_partition"])
-    return " ".join(f"{name}({_ranges(numbers)})" for name, numbers in topics.items()) or None
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """``0-24,30``"""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return " ".join(f"{name}({ranges(numbers)})" for name, numbers in topics.items()) or None

@@ -66,7 +66,7 @@ def ordinal(number: int) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-24,30``"""
+    """Partition numbers, shortened: ``0-24,30``."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:

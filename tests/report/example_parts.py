@@ -103,7 +103,7 @@ def _findings(groups: list[Row]) -> list[Row]:
             "title": "A member owns a partition that another one has not given up",
             "lines": [
                 "Expected: orders(3-5)",
-                "Recorded: orders(3,4)",
+                "Recorded: orders(3-4)",
                 "Means: two members may have read orders-4.",
                 "To do: compare the release.",
             ],
