@@ -36,9 +36,9 @@ from kip848_spark.coordinator.classic_on_consumer import (
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.consumer_protocol import assignment_bytes
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.share_group import ShareGroup
 
 
 def _check_group_id(request: Json) -> str:
@@ -48,10 +48,10 @@ def _check_group_id(request: Json) -> str:
     return group_id
 
 
-def _group(shard: Shard, request: Json) -> AnyGroup:
+def _group(shard: Shard, request: Json) -> ConsumerGroup | ClassicGroup:
     group_id = _check_group_id(request)
     group = shard.groups.get(group_id)
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         raise GroupError("UNKNOWN_MEMBER_ID", f"there is no group {group_id!r}")
     return group
 
@@ -139,7 +139,7 @@ def leave_group(shard: Shard, request: Json) -> Json:
     if identities is None:
         identities = [{"memberId": request.get("memberId") or ""}]
     group = shard.groups.get(request.get("groupId") or "")
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         _check_group_id(request)
         rows = [_leave_row(identity, "UNKNOWN_MEMBER_ID") for identity in identities]
     elif isinstance(group, ConsumerGroup):

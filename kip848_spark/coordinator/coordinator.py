@@ -31,6 +31,11 @@ from kip848_spark.coordinator.records import Json, Record
 from kip848_spark.coordinator.releases import find_release
 from kip848_spark.coordinator.replay import end_transaction, replay
 from kip848_spark.coordinator.shard import ApiCall, Client, Shard
+from kip848_spark.coordinator.share_heartbeat import (
+    describe_share_groups,
+    share_heartbeat,
+    share_response,
+)
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.errors import UsageError
 
@@ -277,6 +282,14 @@ _APIS: dict[str, Api] = {
     ),
     "ConsumerGroupDescribe": Api(
         lambda shard, call: views.describe_consumer_groups(shard, call.request), _refused, 1
+    ),
+    "ShareGroupHeartbeat": Api(
+        lambda shard, call: share_heartbeat(shard, call.request, call.client),
+        lambda _, bad: share_response(errorCode=bad.code, errorMessage=bad.message),
+        1,
+    ),
+    "ShareGroupDescribe": Api(
+        lambda shard, call: describe_share_groups(shard, call.request), _refused, 1
     ),
     "JoinGroup": Api(
         _join,

@@ -86,6 +86,7 @@ BROKER_DEFAULTS: dict[str, tuple[int, int]] = {
     "group.share.partition.max.record.locks": (2_000, 100),
     "group.share.min.partition.max.record.locks": (100, 100),
     "group.share.max.partition.max.record.locks": (4_000, 100),
+    "group.share.max.size": (200, 1),
     "group.share.assignment.interval.ms": (1_000, 0),
     "group.share.min.assignment.interval.ms": (0, 0),
     "group.share.max.assignment.interval.ms": (15_000, 0),

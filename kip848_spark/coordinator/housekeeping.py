@@ -21,6 +21,12 @@ from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.sessions import await_revocation, begin_session
 from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.share_heartbeat import (
+    delete_share_group,
+    forget_topic,
+    load_share_group,
+)
 from kip848_spark.coordinator.tombstones import (
     append_classic_group_tombstone,
     append_consumer_group_tombstones,
@@ -58,6 +64,8 @@ def _check_deletable(group: AnyGroup | None) -> None:
 def _delete(shard: Shard, group: AnyGroup) -> None:
     if isinstance(group, ConsumerGroup):
         append_consumer_group_tombstones(shard, group)
+    elif isinstance(group, ShareGroup):
+        delete_share_group(shard, group)
     else:
         cancel_group_timers(shard, group)
         append_classic_group_tombstone(shard, group)
@@ -80,7 +88,7 @@ def expire(shard: Shard) -> None:
     """One sweep: delete expired offsets, and empty groups that have no offsets left."""
     for group in list(shard.groups.values()):
         none_left = _expire_offsets(shard, group)
-        if none_left and group.state == EMPTY:
+        if none_left and group.state == EMPTY and not isinstance(group, ShareGroup):
             _delete(shard, group)
 
 
@@ -115,7 +123,7 @@ def _expired(shard: Shard, offset: CommittedOffset, start: int) -> bool:
 
 def _retention_start(group: AnyGroup, offset: CommittedOffset) -> int | None:
     """The time (ms) at which an offset's retention starts; ``None`` keeps the offset."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
         return offset.commit_timestamp
     if group.state == EMPTY:
         return offset.commit_timestamp if group.state_since is None else group.state_since
@@ -133,14 +141,22 @@ def change_topic(shard: Shard, topic: Topic) -> None:
     if topic.partitions > 0:
         shard.topics.put(topic)
         if old is not None and old.topic_id != topic.topic_id:
-            _delete_offsets(shard, old)
+            _forget_topic(shard, old)
     else:
         deleted = shard.topics.delete(topic.name)
         if deleted is not None:
-            _delete_offsets(shard, deleted)
+            _forget_topic(shard, deleted)
     for group in shard.groups.values():
-        if isinstance(group, ConsumerGroup) and topic.name in group.topic_names():
+        if not isinstance(group, ClassicGroup) and topic.name in group.topic_names():
             group.metadata_deadline = 0  # the next heartbeat reads the topics again
+
+
+def _forget_topic(shard: Shard, topic: Topic) -> None:
+    """A topic was deleted: its offsets and share state go."""
+    _delete_offsets(shard, topic)
+    for group in shard.groups.values():
+        if isinstance(group, ShareGroup):
+            forget_topic(shard, group, topic)
 
 
 def _delete_offsets(shard: Shard, topic: Topic) -> None:
@@ -174,6 +190,9 @@ def after_loading(shard: Shard, now: int) -> None:
                 keep_classic_session(shard, group, classic_member)
             if len(group.members) > shard.config.number("group.max.size"):
                 prepare_rebalance(shard, group)  # the next generation has only as many members
+            continue
+        if isinstance(group, ShareGroup):
+            load_share_group(shard, group)
             continue
         group.metadata_deadline = 0
         for member in group.members.values():

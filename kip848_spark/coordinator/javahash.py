@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 _K = TypeVar("_K")
 _S = TypeVar("_S", str, int)
@@ -114,7 +114,7 @@ def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
     return _by_bucket(lambda number: number, numbers, start)
 
 
-class HashTable:
+class HashTable(Generic[_K]):
     """A ``HashMap`` of topic ids (or of what ``hash_of`` hashes), iterated in Java's order.
 
     ``put`` appends a key to its bucket and grows the table if it is too full afterwards.
@@ -126,18 +126,18 @@ class HashTable:
 
     def __init__(
         self,
-        keys: Iterable[str] = (),
+        keys: Iterable[_K] = (),
         start: int = 16,
-        hash_of: Callable[[str], int] = uuid_hash,
+        hash_of: Callable[[Any], int] = uuid_hash,
     ) -> None:
-        self._buckets: dict[int, list[str]] = {}
+        self._buckets: dict[int, list[_K]] = {}
         self._capacity = start
         self._hash_of = hash_of
         self._size = 0
         for key in keys:
             self.put(key)
 
-    def put(self, key: str) -> None:
+    def put(self, key: _K) -> None:
         """``HashMap.put``."""
         bucket = self._bucket(key)
         if key not in bucket:
@@ -146,7 +146,7 @@ class HashTable:
             if self._too_full():
                 self._grow()
 
-    def compute(self, key: str) -> None:
+    def compute(self, key: _K) -> None:
         """``HashMap.computeIfAbsent`` and ``HashMap.merge``."""
         if self._too_full():
             self._grow()
@@ -155,21 +155,21 @@ class HashTable:
             bucket.insert(0, key)
             self._size += 1
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: _K) -> None:
         """``HashMap.remove``."""
         bucket = self._bucket(key)
         if key in bucket:
             bucket.remove(key)
             self._size -= 1
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[_K]:
         for number in sorted(self._buckets):
             yield from self._buckets[number]
 
     def _too_full(self) -> bool:
         return self._size > self._capacity * 3 // 4
 
-    def _bucket(self, key: str) -> list[str]:
+    def _bucket(self, key: _K) -> list[_K]:
         code = self._hash_of(key) & 0xFFFFFFFF
         return self._buckets.setdefault((code ^ (code >> 16)) & (self._capacity - 1), [])
 

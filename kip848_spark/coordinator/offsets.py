@@ -32,6 +32,7 @@ from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.share_group import ShareGroup
 
 _MEMBER_EPOCH_FROM = 9
 """The OffsetCommit version that introduced member epochs and GROUP_ID_NOT_FOUND."""
@@ -133,7 +134,9 @@ def end_transaction(shard: Shard, request: Json) -> Json:
     return {"throttleTimeMs": 0, "errorCode": "NONE"}
 
 
-def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> AnyGroup:
+def _committed_group(
+    shard: Shard, request: Json, epoch: int, missing: str
+) -> ClassicGroup | ConsumerGroup:
     """The group of a commit. Without one, a commit without an epoch creates a *simple* group."""
     group_id = request.get("groupId") or ""
     if not group_id:
@@ -143,11 +146,18 @@ def _committed_group(shard: Shard, request: Json, epoch: int, missing: str) -> A
         if epoch >= 0:
             raise GroupError(missing, f"there is no group {group_id!r}")
         group = shard.new_classic_group(group_id)
+    if isinstance(group, ShareGroup):
+        raise GroupError("GROUP_ID_NOT_FOUND", f"{group_id!r} is a share group")
     return group
 
 
 def _check_commit(
-    group: AnyGroup, request: Json, epoch: int, version: int, *, transactional: bool
+    group: ClassicGroup | ConsumerGroup,
+    request: Json,
+    epoch: int,
+    version: int,
+    *,
+    transactional: bool,
 ) -> Member | None:
     """Check that the member may commit at this epoch; returns it if its partitions must be checked
     too.
@@ -299,7 +309,7 @@ def delete_offsets(shard: Shard, request: Json) -> Json:
 
 def subscribes_to(group: AnyGroup, topic: str) -> bool:
     """Whether the group is known to subscribe to this topic."""
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, ClassicGroup):
         return topic in group.topic_names()
     names = group.subscribed_topics()
     return names is not None and topic in names

@@ -6,8 +6,9 @@ from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.offset_store import OffsetStore
 from kip848_spark.coordinator.releases import Release
+from kip848_spark.coordinator.share_group import ShareGroup
 
-AnyGroup = ConsumerGroup | ClassicGroup
+AnyGroup = ConsumerGroup | ClassicGroup | ShareGroup
 
 
 class PartitionState:

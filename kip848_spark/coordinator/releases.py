@@ -148,6 +148,14 @@ class Release:
     """The former instance id of a member still leads to it (until 4.3, KAFKA-20747)."""
     transactional_topic_ids: bool = False
     """Transactional commits are stored with the topic id (from 4.4, KIP-1319)."""
+    share_groups: bool = True
+    """Share groups exist (from 4.1; 4.0 had an early version with other records)."""
+    share_assignor: str = "balanced"
+    """How the assignor of share groups works: ``hash`` in 4.1, ``balanced`` from 4.2 on."""
+    share_pending_waits: bool = False
+    """Initialized partitions bump the epoch of a share group only once it has a target of its
+    epoch (from 4.3).
+    """
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -172,6 +180,7 @@ _43 = Release(
     deletes_offsets_by_topic_id=True,
     describes_pending=True,
     topic_ids_by_name=True,
+    share_pending_waits=True,
 )
 _44 = replace(
     _43,
@@ -198,6 +207,7 @@ _41 = replace(
     epochs_after_revocation=1,
     masks_lost_topics=False,
     join_is_never_fenced=False,
+    share_assignor="hash",
 )
 _40 = replace(
     _41,
@@ -210,6 +220,7 @@ _40 = replace(
     short_group_names=False,
     offset_topic_ids=False,
     legacy_offset_key_any_version=True,
+    share_groups=False,
 )
 _KIP = replace(
     _40,

@@ -27,9 +27,11 @@ from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.records import Json, Partitions, Record
+from kip848_spark.coordinator.share_replay import SHARE_APPLIERS
 from kip848_spark.coordinator.topics import Topic
 
 _NEWEST_VALUE = {"0": 4, "1": 4, "2": 4, "3": 0, "4": 0, "5": 0, "6": 0, "7": 0, "8": 0, "16": 0}
+_NEWEST_VALUE |= dict.fromkeys(SHARE_APPLIERS, 0)
 
 
 def replay(
@@ -38,7 +40,7 @@ def replay(
     """Apply one record; ``producer`` is the producer id if it is part of a transaction, else -1."""
     kind = str(record["key"]["type"])
     applier = _APPLIERS.get(kind)
-    if applier is None:
+    if applier is None or (kind in SHARE_APPLIERS and not state.release.share_groups):
         return
     value = record["value"]
     if value is not None:
@@ -143,8 +145,8 @@ def _group_for_value(state: PartitionState, group_id: str) -> ConsumerGroup:
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return group
-    if group is not None and not group.simple:
-        raise ReplayError(f"group {group_id!r} is a classic group")
+    if group is not None and not (isinstance(group, ClassicGroup) and group.simple):
+        raise ReplayError(f"group {group_id!r} is a {group.type} group")
     created = ConsumerGroup(group_id, state.release)
     state.groups[group_id] = created
     return created
@@ -352,4 +354,5 @@ _APPLIERS: dict[str, Callable[[PartitionState, Json, Any], None]] = {
     "7": _target_member,
     "8": _current,
     "16": _regex,
+    **SHARE_APPLIERS,
 }

@@ -36,6 +36,8 @@ def group_to_join(
         return shard.consumer_group(group_id), None
     if group is None:
         return ConsumerGroup(group_id, shard.release), None
+    if not isinstance(group, ClassicGroup):
+        return shard.consumer_group(group_id), None
     if not group.members:
         # An empty classic group is deleted, and the epoch starts again.
         cancel_group_timers(shard, group)

@@ -8,7 +8,6 @@ from typing import Any
 from kip848_spark.coordinator.classic import to_base64
 from kip848_spark.coordinator.classic_group import DEAD, STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
-from kip848_spark.coordinator.consumer_protocol import CONSUMER
 from kip848_spark.coordinator.javahash import copied_size, string_order
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard, order_partitions
@@ -30,7 +29,7 @@ def list_groups(shard: Shard, request: Json) -> Json:
             continue
         if types and group.type not in types:
             continue
-        protocol_type = CONSUMER
+        protocol_type = group.type
         if isinstance(group, ClassicGroup):
             protocol_type = group.protocol_type or ""
         rows.append(

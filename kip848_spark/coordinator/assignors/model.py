@@ -59,13 +59,13 @@ class TargetBuilder:
         self.partitions: Assignment = {}
         self._fresh: dict[str, int] = {}
         self._most: dict[str, int] = {}
-        self._table: HashTable | None = None
+        self._table: HashTable[str] | None = None
 
     def keep(self, topic: str, numbers: Iterable[int]) -> None:
         """Keep partitions of the old target; call it only before :meth:`add`."""
         self.partitions[topic] = dict.fromkeys(numbers)
 
-    def _get_table(self) -> HashTable:
+    def _get_table(self) -> HashTable[str]:
         if self._table is None:
             self._table = HashTable(uuid_order(self.old), table_size(len(self.old)))
             for topic in self.old.keys() - self.partitions.keys():

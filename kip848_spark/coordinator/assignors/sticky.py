@@ -176,7 +176,7 @@ class _Assignment:
     def heap(self) -> _Heap:
         """All processes, by load."""
         ids = list(self.process_of.values())
-        table = HashTable(start=table_size(len(ids)), hash_of=string_hash)
+        table: HashTable[str] = HashTable(start=table_size(len(ids)), hash_of=string_hash)
         for process_id in ids:
             if self.rules.computes_processes:
                 table.compute(process_id)

@@ -9,6 +9,7 @@ import org.apache.kafka.coordinator.group.api.assignor.*;
  * Kafka's own assignors, one group a line.
  *
  * In: ASSIGNOR TYPE | TOPIC=COUNT,... | MEMBER;INSTANCE;TOPIC,...;TOPIC:P.P.P,... | next member
+ * COUNT/P.P.P lists the partitions of which a share group may assign; all without it.
  * Out: MEMBER=TOPIC:P.P.P,...|... in the order of the visits and of the tables.
  */
 public class Assign {
@@ -21,9 +22,10 @@ public class Assign {
         Map<Uuid, Set<Integer>> out = new HashMap<>();
         for (String row : text.split(",")) {
             if (row.isEmpty()) continue;
-            String[] parts = row.split(":");
+            String[] parts = row.split(":", -1);
             List<Integer> numbers = new ArrayList<>();
-            for (String number : parts[1].split("\\.")) numbers.add(Integer.parseInt(number));
+            for (String number : parts[1].split("\\."))
+                if (!number.isEmpty()) numbers.add(Integer.parseInt(number));
             out.put(Uuid.fromString(parts[0]), new HashSet<>(numbers));
         }
         return Collections.unmodifiableMap(out);
@@ -40,10 +42,19 @@ public class Assign {
         String[] parts = line.split("\\|", -1);
         String[] head = parts[0].split(" ");
         Map<Uuid, Integer> counts = new HashMap<>();
+        Map<Uuid, Set<Integer>> assignable = new HashMap<>();
         for (String topic : parts[1].split(",")) {
             if (topic.isEmpty()) continue;
             String[] pair = topic.split("=");
-            counts.put(Uuid.fromString(pair[0]), Integer.parseInt(pair[1]));
+            Uuid id = Uuid.fromString(pair[0]);
+            String[] sizes = pair[1].split("/", -1);
+            int count = Integer.parseInt(sizes[0]);
+            counts.put(id, count);
+            Set<Integer> allowed = new TreeSet<>();
+            if (sizes.length == 1) for (int n = 0; n < count; n++) allowed.add(n);
+            else for (String n : sizes[1].split("\\."))
+                if (!n.isEmpty()) allowed.add(Integer.parseInt(n));
+            assignable.put(id, allowed);
         }
         Map<String, Member> members = new LinkedHashMap<>();
         Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
@@ -67,7 +78,8 @@ public class Assign {
                     case "subscriptionType" -> SubscriptionType.valueOf(head[1]);
                     case "isPartitionAssigned" ->
                         owners.getOrDefault(a[0], Map.of()).containsKey(a[1]);
-                    case "isPartitionAssignable" -> true;
+                    case "isPartitionAssignable" ->
+                        assignable.getOrDefault(a[0], Set.of()).contains(a[1]);
                     case "memberSubscription", "memberAssignment" -> members.get(a[0]);
                     default -> throw new IllegalStateException(method.getName());
                 });
@@ -76,14 +88,23 @@ public class Assign {
             (self, method, a) -> switch (method.getName()) {
                 case "numPartitions" -> counts.getOrDefault((Uuid) a[0], -1);
                 case "racksForPartition" -> Set.of();
-                case "assignablePartitions" -> throw new IllegalStateException("assignable");
+                case "assignablePartitions" -> assignable.getOrDefault(a[0], Set.of());
                 default -> throw new IllegalStateException(method.getName());
             });
-        String name = head[0].equals("range") ? "RangeAssignor" : "UniformAssignor";
+        String name = switch (head[0]) {
+            case "range" -> "RangeAssignor";
+            case "simple" -> "SimpleAssignor";
+            default -> "UniformAssignor";
+        };
         var assignor = (PartitionAssignor) Class
             .forName("org.apache.kafka.coordinator.group.assignor." + name)
             .getDeclaredConstructor().newInstance();
-        GroupAssignment result = assignor.assign(spec, topics);
+        GroupAssignment result;
+        try {
+            result = assignor.assign(spec, topics);
+        } catch (RuntimeException failed) {
+            return "failed";
+        }
         StringBuilder out = new StringBuilder();
         for (String id : members.keySet()) {
             MemberAssignment share = result.members().get(id);
