@@ -30,6 +30,7 @@ _FILES = {
     SPARK: (
         "tests/audit/test_other_assignors.py",
         "tests/cli/test_audit.py",
+        "tests/cli/test_conform.py",
         "tests/cli/test_prompt.py",
         "tests/cli/test_repair.py",
         "tests/cli/test_sql_cookbook.py",

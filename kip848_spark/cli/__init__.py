@@ -13,6 +13,7 @@ from rich.console import Console
 
 from kip848_spark.cli import (
     audit,
+    conform,
     coordinate,
     decode,
     demo,
@@ -46,7 +47,7 @@ app = typer.Typer(
 )
 for verbs in (
     audit, findings, demo, jobs, groups, history, rebalances, explain, hygiene, readiness, report,
-    sql, dump_capture, decode, coordinate, repair, simulate, environment,
+    sql, dump_capture, decode, coordinate, conform, repair, simulate, environment,
 ):  # fmt: skip
     verbs.register(app)
 
