@@ -73,7 +73,6 @@ def share_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     after = before._replace(**changes)
 
     pending = assignment_pending(group)
-    order = group.walk_members()
     known = member_id in group.members
     shard.groups[group_id] = group
     if after.metadata() != before.metadata():
@@ -82,19 +81,20 @@ def share_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     fresh = group.epoch == 0 and shard.release.bumps_fresh_group
     bumped = _maybe_bump(shard, group, bump=names_changed or fresh or pending)
     if group.target_epoch < group.epoch and _may_compute(shard, group):
-        _update_target(shard, group, order, joined=None if known else member_id)
+        _update_target(shard, group, joined=None if known else member_id)
     member = _reconcile(shard, group, group.members.get(member_id, before), bumped or names_changed)
     if member != before._replace(**changes):
         shard.append(group.current_record(member))
     _keep_session(shard, group, member_id)
     _ask_for_state(shard, group)
-    same = _sets(member.assigned) == _sets(before.assigned)
+    names_sent = request.get("subscribedTopicNames") is not None
+    changed = _sets(member.assigned) != _sets(before.assigned)
     return share_response(
         memberId=member_id,
         memberEpoch=member.epoch,
         heartbeatIntervalMs=shard.config.for_group(group_id, HEARTBEAT),
         assignment={"topicPartitions": partition_rows(member.assigned)}
-        if epoch == JOIN or not same
+        if epoch == JOIN or names_sent or changed
         else None,
     )
 
@@ -220,12 +220,11 @@ def _may_compute(shard: Shard, group: ShareGroup) -> bool:
     return shard.now >= group.target_timestamp + interval
 
 
-def _update_target(
-    shard: Shard, group: ShareGroup, before: list[str], *, joined: str | None
-) -> None:
-    """Compute the target of the current group epoch and write what changed."""
-    known = [member_id for member_id in before if member_id in group.members]
-    order = string_order([*known, *(m for m in group.members if m not in set(known))])
+def _update_target(shard: Shard, group: ShareGroup, *, joined: str | None) -> None:
+    """Compute the target of the current group epoch and write what changed. Other than in a
+    consumer group, the table of members holds a new member already.
+    """
+    order = string_order(group.walk_members())
     spec = share_specification(shard, group, order)
     assignable = {t: sorted(s.partitions) for t, s in group.share_state.initialized.items()}
     result = _ASSIGNORS[shard.release.share_assignor](spec, assignable)

@@ -26,13 +26,23 @@ from confluent_kafka.admin import (
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.config import NUMBERS
 from kip848_spark.local.broker import Broker
-from tests.coordinator.normalize import Difference, Json, normal, plain, without_order
+from tests.coordinator.normalize import (
+    Difference,
+    Json,
+    normal,
+    plain,
+    sort_partitions,
+    without_order,
+)
+from tests.coordinator.share_states import ShareStates
 from tests.coordinator.wire import Connection, base64_form
 
 _WORDS = ("group.consumer.migration.policy", "group.consumer.assignors")
 VERSIONS = {
     "ConsumerGroupHeartbeat": 1,
     "ConsumerGroupDescribe": 1,
+    "ShareGroupHeartbeat": 1,
+    "ShareGroupDescribe": 1,
     "JoinGroup": 9,
     "SyncGroup": 5,
     "Heartbeat": 4,
@@ -78,11 +88,13 @@ class BrokerComparison:
         self._connections: dict[tuple[str, str], Connection] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._ticket = 0
+        self._share_states = ShareStates(broker.bootstrap)
         self._find_coordinator()
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
+        self._share_states.close()
 
     def _find_coordinator(self) -> None:
         connection = Connection(self.broker.bootstrap, "finder")
@@ -193,6 +205,9 @@ class BrokerComparison:
             for answered, response in step.answers:
                 self._compare(answered, response)
         self._take(steps, answers=False)
+        if api == "ShareGroupHeartbeat":
+            group = request["groupId"]
+            self._share_states.wait(group, self.records.get(group, []))
         if answer is None:
             time.sleep(0.03)  # the broker must receive it before the next request
         return answer
@@ -314,6 +329,8 @@ class BrokerComparison:
         if broker is None:
             self.differences.append(Difference(waiting.where, "no answer", reference))
             return
+        if " ShareGroup" in waiting.where:
+            broker, reference = sort_partitions(broker), sort_partitions(reference)
         theirs = plain(_only_own_group(self._rename_ids(broker), waiting.where))
         mine = plain(_only_own_group(reference, waiting.where), theirs)
         if theirs != mine and without_order(theirs) == without_order(mine):

@@ -11,6 +11,10 @@ _MADE_UP = frozenset(
 )
 
 
+_SHARE_KINDS = frozenset({"13", "14", "15"})
+"""Records of share groups list partitions in the order of hash tables that change with time."""
+
+
 @dataclass(slots=True)
 class Difference:
     where: str
@@ -53,8 +57,24 @@ def normal(record: Json) -> Json:
             data["expireTimestamp"] = 0
         if record["key"]["type"] == "2":
             data["members"] = sorted(data["members"], key=lambda row: row["memberId"])
+        if record["key"]["type"] in _SHARE_KINDS:
+            data = sort_partitions(data)
         value = {"version": value["version"], "data": data}
     return {"key": record["key"], "value": value}
+
+
+def sort_partitions(value: Any) -> Any:
+    """A value with its topics, their names and partitions sorted."""
+    if isinstance(value, dict):
+        return {key: sort_partitions(item) for key, item in value.items()}
+    if isinstance(value, list):
+        rows = [sort_partitions(item) for item in value]
+        if rows and isinstance(rows[0], dict) and "topicId" in rows[0]:
+            rows.sort(key=lambda row: row["topicId"])
+        elif rows and isinstance(rows[0], int | str):
+            rows.sort()
+        return rows
+    return value
 
 
 def without_order(value: Any) -> Any:

@@ -1,0 +1,71 @@
+"""Share groups: the reference against real brokers, as in `test_against_broker`.
+
+The order of partitions within a list is not compared: it is that of hash tables with a history.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kip848_spark.local.broker import Broker
+from tests.coordinator.broker_comparison import BrokerComparison
+from tests.coordinator.conversation import NEVER, run_all
+from tests.coordinator.conversations.registry import ConversationFunction
+from tests.coordinator.share_conversations import SHARE_SCRIPTED, shares
+
+Conversations = list[tuple[str, ConversationFunction]]
+RELEASES = ["4.3.1", "4.2.2", "4.4.0"]
+
+
+def settings(version: str) -> dict[str, str]:
+    """No session ends; from 4.3 on, targets are computed at once."""
+    made = {
+        "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
+        **{
+            f"group.{kind}.{name}session.timeout.ms": str(NEVER)
+            for kind in ("consumer", "share")
+            for name in ("", "max.")
+        },
+    }
+    if version.startswith("4.1"):
+        made["group.share.enable"] = "true"
+        made["unstable.api.versions.enable"] = "true"
+    if version >= "4.3":
+        made["group.consumer.assignment.interval.ms"] = "0"
+        made["group.share.assignment.interval.ms"] = "0"
+    return made
+
+
+def check(version: str, conversations: Conversations) -> None:
+    with Broker(version, settings=settings(version), offsets_partitions=1) as broker:
+        comparison = BrokerComparison(broker, version)
+        try:
+            run_all(comparison, conversations)
+            records = comparison.compare_logs()
+        finally:
+            comparison.close()
+    listed = "\n".join(str(difference) for difference in comparison.differences[:10])
+    assert not comparison.differences, f"{len(comparison.differences)} differences:\n{listed}"
+    assert records > 2 * len(conversations)
+
+
+def scripted() -> Conversations:
+    return [(function.__name__.replace("_", "-"), function) for function in SHARE_SCRIPTED]
+
+
+def generated(seeds: range) -> Conversations:
+    return [
+        (f"shares{seed}", lambda conversation, s=seed: shares(conversation, s)) for seed in seeds
+    ]
+
+
+@pytest.mark.parametrize("version", RELEASES[:1])
+def test_conversations(version: str) -> None:
+    check(version, scripted() + generated(range(12)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("version", RELEASES)
+def test_three_hundred_conversations(version: str) -> None:
+    check(version, scripted() + generated(range(100, 400)))
