@@ -19,6 +19,7 @@ _FILES = {
         "tests/cli/test_errors.py",
         "tests/insight/test_explain_broker.py",
         "tests/kafka/test_admin.py",
+        "tests/kafka/test_features.py",
         "tests/local/test_scenarios.py",
         "tests/runtime/test_jars.py",
         "tests/spark/test_kafka.py",

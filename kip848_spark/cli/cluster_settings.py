@@ -14,7 +14,7 @@ ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--source",
-        help="The lake's cluster, kafka:HOST:PORT, to ask for its settings.",
+        help="The lake's cluster, kafka:HOST:PORT, to ask for its settings and release.",
         metavar="SOURCE",
     ),
 ]
@@ -29,7 +29,11 @@ def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]
     does not answer is not known, which is said on standard error.
 
     Raises UsageError for a release that is none."""
-    from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings
+    from kip848_spark.insight.readiness_cluster import (
+        SETTINGS,
+        facts_from_features,
+        facts_from_settings,
+    )
     from kip848_spark.insight.readiness_versions import parse_version
 
     facts: dict[str, Any] = {}
@@ -46,6 +50,7 @@ def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]
 
     try:
         cluster = Cluster(bootstrap, invocation.settings.client().librdkafka())
+        facts = facts_from_features(cluster.features()) | facts
         return facts | facts_from_settings(cluster.broker_settings(list(SETTINGS)))
     except SourceError as cause:
         err.print(

@@ -3,9 +3,9 @@ the records prove."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +94,26 @@ def facts_from_settings(settings: Mapping[str, str | None]) -> dict[str, Any]:
     return found
 
 
+class Features(Protocol):
+    """The features of a broker: the newest level of ``metadata.version`` that it supports, and the
+    finalized level of ``group.version``."""
+
+    @property
+    def metadata_version(self) -> int: ...
+    @property
+    def group_version(self) -> int: ...
+
+
+def facts_from_features(brokers: Sequence[Features]) -> dict[str, Any]:
+    """Facts from the features of all brokers; nothing if there are none."""
+    if not brokers:
+        return {}
+    return {
+        "metadata_versions": sorted({one.metadata_version for one in brokers}),
+        "group_version": min(one.group_version for one in brokers),
+    }
+
+
 def known_cluster(
     groups: pa.Table,
     answered: Mapping[str, Any] | None = None,
@@ -101,22 +121,28 @@ def known_cluster(
     has_assignment_epochs: bool = False,
 ) -> Cluster:
     """What is known of the cluster. ``groups`` is the table of that name. ``answered`` has facts
-    of `CLUSTER_FACTS` and the brokers' ``release`` (such as ``4.3.1``), as far as they are known.
+    of `CLUSTER_FACTS`, the brokers' ``release`` (such as ``4.3.1``), and the ``metadata_versions``
+    that they support, as far as they are known.
     ``has_assignment_epochs``: some assignment has an epoch, which proves Kafka 4.3 or later.
 
     Raises ValueError if the release is not one."""
     given = dict(answered or {})
-    exact = given.pop("release", None)
+    exact, levels = given.pop("release", None), given.pop("metadata_versions", ())
     facts = {name: value for name, value in given.items() if value is not None}
     types = groups["type"].combine_chunks()
     new = pc.is_in(types, value_set=pa.array(["consumer"]))
     facts["classic_groups"] = int(np.count_nonzero(pc.equal(types, "classic").to_numpy(False)))
     if pc.any(new).as_py():
         facts.setdefault("group_version", 1)
+    if exact:
+        return Cluster(facts, KnownRelease.of(exact), f"{exact} (given)")
+    if levels:
+        release = KnownRelease.of_levels(levels)
+        return Cluster(facts, release, f"{release.words} (the brokers)")
     at_least = None
     if has_assignment_epochs:
         at_least = "4.3"
     elif pc.any(pc.fill_null(pc.not_equal(groups["metadata_hash"], 0), False)).as_py():
         at_least = "4.1"
-    words = f"{exact} (given)" if exact else f"{at_least} or later (records)" if at_least else None
-    return Cluster(facts, KnownRelease.of(exact, at_least), words)
+    release = KnownRelease.of(None, at_least)
+    return Cluster(facts, release, f"{release.words} (records)" if at_least else None)

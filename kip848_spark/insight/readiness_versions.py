@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 Version = tuple[int, int, int]
@@ -28,13 +28,25 @@ def parse_version(text: str) -> Version:
     return int(major), int(minor), int(patch)
 
 
+LINES: dict[int, Version] = {
+    25: (4, 0, 0),
+    27: (4, 1, 0),
+    29: (4, 2, 0),
+    30: (4, 3, 0),
+    33: (4, 4, 0),
+}
+"""The first release whose brokers support this level of the feature ``metadata.version`` (as
+brokers of 4.0.0 to 4.4.0 answer; one of 3.7.2 answers 19)."""
+
+
 @dataclass(frozen=True)
 class KnownRelease:
     """What is known of the brokers' release: the release itself, or only the oldest possible one
-    (``at_least``), or nothing (both None)."""
+    (``at_least``) and the first one that is too new (``below``), each None if it is not known."""
 
     exact: Version | None = None
     at_least: Version | None = None
+    below: Version | None = None
 
     @classmethod
     def of(cls, exact: str | None, at_least: str | None = None) -> KnownRelease:
@@ -42,6 +54,38 @@ class KnownRelease:
         return cls(
             parse_version(exact) if exact else None, parse_version(at_least) if at_least else None
         )
+
+    @classmethod
+    def of_levels(cls, levels: Iterable[int]) -> KnownRelease:
+        """From the newest level of the feature ``metadata.version`` that each broker supports."""
+        found = list(levels)
+        if not found:
+            return cls()
+        oldest = [line for level, line in LINES.items() if level <= min(found)]
+        newer = [line for level, line in LINES.items() if level > max(found)]
+        return cls(
+            at_least=max(oldest, default=(0, 0, 0)),
+            below=min(newer) if newer else None,
+        )
+
+    @property
+    def words(self) -> str | None:
+        """The release in words; None if nothing is known."""
+        if self.exact is not None:
+            return ".".join(map(str, self.exact))
+        if self.at_least is None:
+            return None
+        if not any(self.at_least):
+            return f"before {_line(self.below or self.at_least)}"
+        if self.below is None:
+            return f"{_line(self.at_least)} or later"
+        last = max(line for line in LINES.values() if line < self.below)
+        lines = dict.fromkeys((_line(self.at_least), _line(last)))
+        return " to ".join(lines)
+
+
+def _line(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
 
 
 @dataclass(frozen=True)
@@ -84,11 +128,12 @@ class ReleaseRange:
             return self._has(release.exact)
         if release.at_least is None:
             return None
-        answers = {self._has(one) for one in self._samples(release.at_least)}
+        answers = {self._has(one) for one in self._samples(release.at_least, release.below)}
         return answers.pop() if len(answers) == 1 else None
 
-    def _samples(self, at_least: Version) -> list[Version]:
-        """Releases from ``at_least`` on, among them one of each kind that the range tells apart."""
+    def _samples(self, at_least: Version, below: Version | None) -> list[Version]:
+        """Releases from ``at_least`` on and below ``below``, among them one of each kind that the
+        range tells apart."""
         named = [*(bound for _, bound in self.bounds), *self.fixed_in, at_least]
         patches = range(max(version[2] for version in named) + 2)
         samples = [
@@ -97,7 +142,11 @@ class ReleaseRange:
             for minor in range(max(version[1] for version in named) + 2)
             for patch in patches
         ]
-        return [sample for sample in samples if sample >= at_least]
+        return [
+            sample
+            for sample in (at_least, *samples)
+            if sample >= at_least and (below is None or sample < below)
+        ]
 
     def _has(self, release: Version) -> bool:
         within = all(_COMPARE[op](release, bound) for op, bound in self.bounds)

@@ -11,12 +11,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.acls import KafkaClient
+from kip848_spark.kafka.features import BrokerFeatures, broker_features
 from kip848_spark.kafka.snapshot import (
     LiveEnds,
     LiveGroup,
@@ -78,6 +79,7 @@ class Cluster:
         self.bootstrap = bootstrap
         self.client = KafkaClient.of(bootstrap, config or {})
         self.timeout = timeout
+        self._config = dict(config or {})
         self._trouble: KafkaError | None = None
         self.admin = admin_client(bootstrap, config, self._note)
         metadata = self._first_contact()
@@ -265,6 +267,16 @@ class Cluster:
             for name, some in values.items()
             if len(some) == 1 and None not in some and all(name in one for one in found)
         }
+
+    def features(self) -> list[BrokerFeatures]:
+        """The features of all brokers; nothing if one of them does not answer. Needs no
+        permission."""
+        brokers = self._wait_for_metadata().brokers.values()
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+            found = pool.map(lambda at: broker_features(at.host, at.port, self._config), brokers)
+            answers = list(found)
+        known = [one for one in answers if one is not None]
+        return known if len(known) == len(answers) else []
 
     def _wait_for_metadata(self) -> Any:
         from confluent_kafka import KafkaException

@@ -15,13 +15,19 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from kip848_spark.insight.readiness import assess
-from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings, known_cluster
+from kip848_spark.insight.readiness_cluster import (
+    SETTINGS,
+    facts_from_features,
+    facts_from_settings,
+    known_cluster,
+)
 from kip848_spark.insight.readiness_simulation import (
     GroupMember,
     TopicSize,
     group_members,
     simulate_group,
 )
+from kip848_spark.insight.readiness_versions import KnownRelease
 from kip848_spark.kafka.admin import Cluster, admin_client
 from kip848_spark.local.broker import Broker
 from kip848_spark.simulation.log import SCHEMA
@@ -136,6 +142,11 @@ def verdicts(broker: Broker, state: State) -> dict[str, dict[str, Any]]:
     cluster = Cluster(broker.bootstrap)
     answered = facts_from_settings(cluster.broker_settings(list(SETTINGS)))
     assert set(answered) >= {"migration_policy", "max_size", "session_timeout_min", "assignors"}
+    features = facts_from_features(cluster.features())
+    assert features["group_version"] == 1
+    line = ".".join(broker.version.split(".")[:2])
+    known = KnownRelease.of_levels(features["metadata_versions"])
+    assert known.words in (line, f"{line} or later")  # the newest release has no end yet
     facts = state.facts(datetime.now(UTC))
     found = assess(facts, known_cluster(state.groups, answered | {"release": broker.version}))
     return {row["group_id"]: row for row in found.rows.to_pylist()}

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from kip848_spark.errors import SourceError
-from kip848_spark.insight.readiness_cluster import SETTINGS, facts_from_settings
+from kip848_spark.insight.readiness_cluster import (
+    SETTINGS,
+    facts_from_features,
+    facts_from_settings,
+)
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.readiness import LakeReadiness, assess_tables
@@ -31,12 +36,14 @@ class _Newest:
 
 
 def cluster_facts(source: KafkaSource) -> dict[str, Any]:
-    """The settings of the brokers that rules depend on; nothing if the cluster does not answer, or
-    if the client lacks DESCRIBE_CONFIGS. The run goes on, and these rules are not judged."""
-    try:
-        return facts_from_settings(source.cluster.broker_settings(list(SETTINGS)))
-    except SourceError:
-        return {}
+    """The release line, features and settings of the brokers that rules depend on. The settings are
+    left out if the client lacks DESCRIBE_CONFIGS, and everything if the cluster does not answer.
+    The run goes on, and these rules are not judged."""
+    facts: dict[str, Any] = {}
+    with suppress(SourceError):
+        facts |= facts_from_features(source.cluster.features())
+        facts |= facts_from_settings(source.cluster.broker_settings(list(SETTINGS)))
+    return facts
 
 
 def judge_readiness(lake: LakeTables, run: Run, answered: Mapping[str, Any]) -> LakeReadiness:
