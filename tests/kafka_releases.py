@@ -11,7 +11,7 @@ from typing import Any
 
 from kip848_spark.runtime.jars import artifact_jars
 
-RELEASES = ("3.7.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1")
+RELEASES = ("3.7.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0")
 NEWEST = RELEASES[-1]
 
 _ARTIFACTS = ("kafka-group-coordinator", "kafka-server-common", "kafka-clients")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kip848_spark.insight import rebalance_fields as names
 from kip848_spark.insight.array_functions import (
@@ -175,10 +176,12 @@ def _find_flags(
     replaced = flag(events.replaces)
     topics = _topics_changed(log, epochs, rebalance) & known
     unsure = joined & ~known & ~_joins_at_zero(log, epochs, rebalance)
+    votes = alone & ~topics & ~replaced & known & _votes_differ(log, epochs)
     flags[names.JOINED] &= ~unsure
     flags[names.REPLACED] = replaced
     flags[names.TOPICS] = alone & topics
-    flags[names.UNKNOWN] = (alone & ~topics & ~replaced) | unsure
+    flags[names.ASSIGNOR] |= votes
+    flags[names.UNKNOWN] = (alone & ~topics & ~replaced & ~votes) | unsure
     return flags
 
 
@@ -233,6 +236,24 @@ def _changes(
     subscribed[at] = there & present & changed
     assignor[at] = there & present & (wanted != wanted[before])
     return subscribed, assignor
+
+
+def _votes_differ(log: ControlLog, epochs: Int64Array) -> BoolArray:
+    """bool[rebalances]: members of the consumer group have asked for different assignors. From 4.4
+    on, a heartbeat without any change may then raise the epoch: of two assignors with equal votes,
+    the broker takes now one, now the other (docs/kafka-facts.md#reconciliation)."""
+    at = np.flatnonzero((log.role == MEMBER) & ~log.tombstone & (log.type == CONSUMER))
+    wish = log.field(kinds.MEMBER, "server_assignor", at).fill_null("")
+    asks = np.asarray(pc.not_equal(wish, ""))
+    at, wanted = at[asks], factorize(wish.filter(pa.array(asks)))
+    if not len(at):
+        return np.zeros(len(epochs), bool)
+    lives, first = np.unique(log.life[at], return_index=True)
+    differs = wanted != wanted[first[np.searchsorted(lives, log.life[at])]]
+    split = np.full(len(lives), log.count, np.int64)
+    np.minimum.at(split, np.searchsorted(lives, log.life[at[differs]]), at[differs])
+    index = np.minimum(np.searchsorted(lives, log.life[epochs]), len(lives) - 1)
+    return np.asarray((lives[index] == log.life[epochs]) & (split[index] < epochs))
 
 
 def _last_of_member(log: ControlLog, at: Int64Array, points: Int64Array) -> Int64Array:

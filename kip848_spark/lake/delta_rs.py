@@ -61,9 +61,19 @@ def column_names(path: str) -> list[str]:
     return [field.name for field in DeltaTable(path).schema().fields]
 
 
+def field_paths(path: str) -> list[str]:
+    """The names of the columns of the newest version, and the fields of their structs, as
+    ``column.field``."""
+    paths = []
+    for field in DeltaTable(path).schema().fields:
+        paths.append(field.name)
+        paths += [f"{field.name}.{inner.name}" for inner in getattr(field.type, "fields", ())]
+    return paths
+
+
 def add_columns(path: str, table: TableDefinition, names: Sequence[str]) -> None:
     """Adds the columns ``names`` of ``table``, which are null in all rows, in a commit of its own.
-    Raises DeltaError."""
+    Of a struct that the table has, adds the fields that are missing. Raises DeltaError."""
     added = Schema.from_arrow(pa.schema([table.schema.field(name) for name in names]))
     DeltaTable(path).alter.add_columns(added.fields, post_commithook_properties=_HOOKS)
 

@@ -75,7 +75,11 @@ class TableDefinition:
         """The schema of a version of this table, ``found``, with the columns that a later version
         of this program added. The table's columns come first, in its order."""
         own = {name: self.schema.field(name).remove_metadata() for name in self.fields}
-        own |= {field.name: field for field in found}
+        own |= {
+            field.name: field
+            for field in found
+            if field.name not in own or not lacks_fields(own[field.name].type, field.type)
+        }
         return pa.schema(list(own.values()), found.metadata)
 
     @property
@@ -87,6 +91,13 @@ class TableDefinition:
             for name, type_ in self.fields.items()
         )
         return pa.schema(fields)
+
+
+def lacks_fields(type_: pa.DataType, found: pa.DataType) -> bool:
+    """Whether the struct ``found`` is the struct ``type_`` without some of its fields."""
+    if not (pa.types.is_struct(type_) and pa.types.is_struct(found)):
+        return False
+    return {field.name for field in found} < {field.name for field in type_}
 
 
 _KINDS = load_shipped().kinds()

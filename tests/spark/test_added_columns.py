@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.slow
 
 ADDED = {"findings": ("finding_id", "caused_by"), "topics": ("racks",), "runs": ("durations_ms",)}
 """Columns that the tables of the lake lack: of each kind of type, and of the ledger itself."""
+LATER_FIELDS = ("stored_description_topology_epoch", "failed_description_topology_epoch")
+"""Fields of the struct ``streams_group_metadata`` of `group_records` that Kafka 4.4 added."""
 TOPIC = {"topic": "foo", "topic_id": "id", "partitions": 3, "racks": [["a"], []]}
 FINDING = dict.fromkeys(TABLES["findings"].fields) | {"group_id": "early", "run_id": "1"}
 
@@ -40,6 +43,11 @@ def untouched(
             table = TABLES[name]
             fields = {n: type_ for n, type_ in table.fields.items() if n not in columns}
             earlier.setitem(TABLES, name, replace(table, fields=fields))
+        records = TABLES["group_records"]
+        struct = records.fields["streams_group_metadata"]
+        before = pa.struct([field for field in struct if field.name not in LATER_FIELDS])
+        fields = dict(records.fields) | {"streams_group_metadata": before}
+        earlier.setitem(TABLES, "group_records", replace(records, fields=fields))
         lake.create()
         lake.append_rows("findings", [FINDING], "1", None)
         lake.append_rows("topics", [TOPIC], "1", None)
@@ -63,6 +71,23 @@ def test_the_same_implementation_opens_it(old_lake: LakeTables, spark: SparkSess
     if not isinstance(old_lake, SparkWrittenTables):
         old_lake.upgrade()
         assert isinstance(open_lake(spark, old_lake.path), WorkerWrittenTables)
+
+
+def test_fields_of_a_struct_are_added(old_lake: LakeTables) -> None:
+    """Otherwise a run could not write the records of a newer Kafka to a lake of an earlier
+    version."""
+    assert set(LATER_FIELDS).isdisjoint(_struct_fields(old_lake))
+    with old_lake.hold_lease():
+        old_lake.upgrade()
+        again = old_lake.versions()
+        old_lake.upgrade()
+    assert set(LATER_FIELDS) <= set(_struct_fields(old_lake))
+    assert old_lake.versions() == again, "there is nothing left to add"
+
+
+def _struct_fields(lake: LakeTables) -> list[str]:
+    type_ = lake.read("group_records").schema["streams_group_metadata"].dataType
+    return list(type_.names)
 
 
 def test_every_reader_gives_nulls_before_and_after(old_lake: LakeTables) -> None:

@@ -108,6 +108,8 @@ SHARE_AND_STREAMS = [
             "metadata_hash": 2,
             "validated_topology_epoch": 3,
             "last_assignment_configs": [{"key": "k", "value": "v"}],
+            "stored_description_topology_epoch": -1,
+            "failed_description_topology_epoch": -1,
         },
     ),
     Golden(
@@ -121,6 +123,23 @@ SHARE_AND_STREAMS = [
             "metadata_hash": 2,
             "validated_topology_epoch": -1,
             "last_assignment_configs": None,
+            "stored_description_topology_epoch": -1,
+            "failed_description_topology_epoch": -1,
+        },
+    ),
+    Golden(
+        "streams_group_metadata",
+        f"0011 {OF_GROUP}",
+        _GROUP,
+        "0000 00000001 0000000000000002 02 02 04 fffffffe 03 04 00000007",
+        0,
+        {
+            "epoch": 1,
+            "metadata_hash": 2,
+            "validated_topology_epoch": -1,
+            "last_assignment_configs": [],
+            "stored_description_topology_epoch": -2,
+            "failed_description_topology_epoch": 7,
         },
     ),
     Golden(

@@ -18,8 +18,11 @@ from tests.kafka_releases import NEWEST, RELEASES, message_definitions
 from tests.wire.schema_definitions import SCHEMAS, Field, Message, messages, own_records, records
 
 EPOCHS = "assignmentEpochs"
+DESCRIPTIONS = {"storedDescriptionTopologyEpoch", "failedDescriptionTopologyEpoch"}
 NEWER: dict[str, dict[str, set[str]]] = {
+    "4.3.1": {"StreamsGroupMetadataValue": DESCRIPTIONS},
     "4.2.2": {
+        "StreamsGroupMetadataValue": DESCRIPTIONS,
         "ConsumerGroupCurrentMemberAssignmentValue": {
             f"assignedPartitions.{EPOCHS}",
             f"partitionsPendingRevocation.{EPOCHS}",
@@ -31,7 +34,11 @@ NEWER: dict[str, dict[str, set[str]]] = {
 }
 """Tagged fields that a release doesn't know yet, by release and message."""
 NEWER["4.1.2"] = NEWER["4.2.2"] | {
-    "StreamsGroupMetadataValue": {"validatedTopologyEpoch", "lastAssignmentConfigs"},
+    "StreamsGroupMetadataValue": {
+        "validatedTopologyEpoch",
+        "lastAssignmentConfigs",
+        *DESCRIPTIONS,
+    },
     "StreamsGroupCurrentMemberAssignmentValue": {
         f"{role}Tasks{pending}.{EPOCHS}"
         for role in ("active", "standby", "warmup")

@@ -89,17 +89,28 @@ class SparkWrittenTables(LakeTables):
         pairs = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         self._alter(table, f"SET TBLPROPERTIES ({pairs})")
 
-    def _column_names(self, table: str) -> Sequence[str]:
-        return self._read_version(table).columns
+    def _field_paths(self, table: str) -> Sequence[str]:
+        paths = []
+        for field in self._read_version(table).schema.fields:
+            paths.append(field.name)
+            if isinstance(field.dataType, T.StructType):
+                paths += [f"{field.name}.{name}" for name in field.dataType.names]
+        return paths
 
     def _add_columns(self, table: str, names: Sequence[str]) -> None:
-        fields = (field for field in spark_schema(TABLES[table]) if field.name in names)
-        added = ", ".join(
-            f"`{field.name}` {field.dataType.simpleString()} "
-            f"COMMENT '{_quoted(field.metadata['comment'])}'"
-            for field in fields
-        )
-        self._alter(table, f"ADD COLUMNS ({added})")
+        found = set(self._field_paths(table))
+        added = []
+        for field in spark_schema(TABLES[table]):
+            if field.name in names and field.name not in found:
+                comment = _quoted(field.metadata["comment"])
+                added.append(f"`{field.name}` {field.dataType.simpleString()} COMMENT '{comment}'")
+            elif field.name in names and isinstance(field.dataType, T.StructType):
+                added += [
+                    f"`{field.name}`.`{inner.name}` {inner.dataType.simpleString()}"
+                    for inner in field.dataType
+                    if f"{field.name}.{inner.name}" not in found
+                ]
+        self._alter(table, f"ADD COLUMNS ({', '.join(added)})")
 
     def _alter(self, table: str, clause: str) -> None:
         path = self.location(table).replace("`", "``")

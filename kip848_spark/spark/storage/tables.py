@@ -164,13 +164,14 @@ class LakeTables(ABC):
         """Sets table properties, in one commit."""
 
     @abstractmethod
-    def _column_names(self, table: str) -> Sequence[str]:
-        """The names of the columns that a table has."""
+    def _field_paths(self, table: str) -> Sequence[str]:
+        """The names of the columns that a table has, and the fields of its structs, as
+        ``column.field``."""
 
     @abstractmethod
     def _add_columns(self, table: str, names: Sequence[str]) -> None:
         """Adds the columns ``names`` of the table's definition, in one commit. They are null in
-        all rows."""
+        all rows. Of a struct that the table has, adds the fields that are missing."""
 
     @abstractmethod
     def correct_statistics(self) -> None:
@@ -230,8 +231,16 @@ class LakeTables(ABC):
 
     def _missing_columns(self, table: str) -> list[str]:
         with self._translate_errors("read"):
-            found = set(self._column_names(table))
-        return [name for name in TABLES[table].fields if name not in found]
+            found = set(self._field_paths(table))
+        return [
+            name
+            for name, type_ in TABLES[table].fields.items()
+            if name not in found
+            or (
+                pa.types.is_struct(type_)
+                and not {f"{name}.{field.name}" for field in type_} <= found
+            )
+        ]
 
     def _complete(self, table: str, missing: Sequence[str]) -> None:
         if missing:

@@ -125,8 +125,8 @@ class WorkerWrittenTables(LakeTables):
     def _set_properties(self, table: str, properties: Mapping[str, str]) -> None:
         delta_rs.set_properties(self._folder(table), properties)
 
-    def _column_names(self, table: str) -> Sequence[str]:
-        return delta_rs.column_names(self._folder(table))
+    def _field_paths(self, table: str) -> Sequence[str]:
+        return delta_rs.field_paths(self._folder(table))
 
     def _add_columns(self, table: str, names: Sequence[str]) -> None:
         delta_rs.add_columns(self._folder(table), TABLES[table], names)
