@@ -1,11 +1,12 @@
 """Heavy churn on a real broker: generated conversations in raw requests, many groups at a time.
 
     python -m tests.capture_churn 4.3.1 DIR [--seed N] [--groups N] [--restart] [--cleaner]
-                                    [--others] [--moving] [--rack] [--dump]
+                                    [--others] [--moving] [--rack] [--dump] [--then RELEASES]
 
 writes what `tests.captures` writes of the scenarios: `records-committed.parquet` and `live.json`,
 or, with ``--dump``, `records.parquet` and what Kafka's own tool prints of the same log (a 3.7
 broker gives the records alone: the tool can't read them all).
+With ``--then 4.3.1,4.1.2`` the broker restarts twice, each time with the next of these releases.
 With ``--cleaner`` the topic is read twice: in the middle (`first.parquet`) and, from there on, at
 the end, when the log cleaner has been over it.
 """
@@ -166,8 +167,10 @@ def churn(
     groups: int,
     halfway: Callable[[], None],
     functions: Sequence[ConversationFunction],
+    stops: int = 1,
 ) -> None:
-    """``groups`` conversations, a few at a time; ``halfway`` is called when half are done."""
+    """``groups`` conversations, a few at a time. ``halfway`` is called when half are done, or so
+    many times at equal intervals."""
     clients = BrokerClients(broker)
     done = threading.Semaphore(0)
 
@@ -195,9 +198,10 @@ def churn(
         for n in range(groups):
             function = functions[n % len(functions)]
             running.append(pool.submit(run, f"{function.__name__}{n}", function, seed * 1000 + n))
-        for _ in range(groups // 2):
-            done.acquire()
-        halfway()
+        for _ in range(stops):
+            for _ in range(groups // (stops + 1)):
+                done.acquire()
+            halfway()
         for one in running:
             one.result()
 
@@ -218,19 +222,23 @@ def make(arguments: argparse.Namespace) -> None:
         VERSIONS.update(ConsumerGroupHeartbeat=0, ConsumerGroupDescribe=0, ListGroups=4)
     with Broker(arguments.version, settings=settings, offsets_partitions=4) as broker:
         read: dict[int, int] = {}
+        releases = arguments.then.split(",") if arguments.then else []
+        stops = max(1, len(releases))
 
         def halfway() -> None:
             if arguments.cleaner:
                 read.update(_ends(Cluster(broker.bootstrap, timeout=_PATIENCE).ends()))
                 _write(broker.bootstrap, read, out_dir / FIRST)
-            if arguments.restart:
+            if releases:
+                broker.version = releases.pop(0)
+            if arguments.restart or arguments.then:
                 broker.restart()
 
         functions = OTHERS if arguments.others else MOVING if arguments.moving else CONSUMERS
         functions = functions[:1] if early else functions
         # An early-access broker gives answers that can't be read: that conversation is over then.
         with suppress(*[Exception] * early):
-            churn(broker, arguments.seed, arguments.groups, halfway, functions)
+            churn(broker, arguments.seed, arguments.groups, halfway, functions, stops)
         time.sleep(6)  # sessions that nobody keeps up expire
         if arguments.dump or early:
             ends = _ends(Cluster(broker.bootstrap, timeout=_PATIENCE).ends())
@@ -240,7 +248,8 @@ def make(arguments: argparse.Namespace) -> None:
             return
         output = snapshot(broker.bootstrap)
         _write(broker.bootstrap, _ends(output.ends), out_dir / COMMITTED)
-    (out_dir / LIVE).write_text(json.dumps({"kafka": arguments.version, **output.to_json()}) + "\n")
+    written_by = ",".join([arguments.version, *(arguments.then or "").split(",")]).rstrip(",")
+    (out_dir / LIVE).write_text(json.dumps({"kafka": written_by, **output.to_json()}) + "\n")
 
 
 def _ends(ends: dict[int, LiveEnds]) -> dict[int, int]:
@@ -265,6 +274,7 @@ if __name__ == "__main__":
     parser.add_argument(
         "--moving", action="store_true", help="groups that migrate, expressions, static members"
     )
+    parser.add_argument("--then", help="releases that the broker restarts with, one by one")
     parser.add_argument("--rack", action="store_true", help="the broker says where it is")
     parser.add_argument(
         "--dump", action="store_true", help="the records and Kafka's reading of them"
