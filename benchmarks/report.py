@@ -2,7 +2,8 @@
 
     python -m benchmarks.report [MILLIONS]
 
-A lake is made of the records of `benchmarks.captures`: 500 groups for each million. Then its
+A lake is made of the records of `benchmarks.captures`: 500 groups for each million. What verdicts
+and report add to a night is measured beside ingest and replay, in the same session. Then the lake's
 history is lengthened: the rows of the history tables and of the rebalances are repeated at earlier
 times, until there are 40 rebalances a group. The verbs are run on both lakes, each in a process of
 its own, so that the seconds include the start of Python."""
@@ -28,8 +29,11 @@ from benchmarks.captures import create_captures
 from kip848_spark.lake.ledger import new_run_id
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.report.data import ReportOptions
+from kip848_spark.report.files import write_report
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.session import local_session
+from kip848_spark.spark.sources import RecordSource
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.state.history_fields import HISTORY_FIELDS
 
@@ -47,17 +51,39 @@ def main(millions: int = MILLIONS) -> None:
     with tempfile.TemporaryDirectory(prefix="kip848-bench-") as name:
         folder = Path(name)
         _, capture = create_captures(folder, (millions,), console)
-        lake = folder / "lake"
-        spark = local_session()
-        try:
-            run_ingest(capture, open_lake(spark, str(lake)), then_replay=True)
-        finally:
-            spark.stop()
+        nights = measure_nights(capture, folder)
+        lake = folder / f"lake{ROUNDS}"
         rows = [measure(lake, folder)]
         lengthen(lake, REBALANCES_A_GROUP)
         rows.append(measure(lake, folder))
+    show_nights(console, nights)
     show(console, rows)
-    Path(__file__).with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
+    found = {"nights": nights, "verbs": rows}
+    Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def measure_nights(capture: RecordSource, folder: Path) -> list[Row]:
+    """Seconds of the steps of a first run with a report, a row a round, each into a lake of its
+    own. One round before them warms the session up and is left out."""
+    rows = []
+    spark = local_session()
+    try:
+        for number in range(ROUNDS + 1):
+            path = folder / f"lake{number}"
+            outcome = run_ingest(capture, open_lake(spark, str(path)), then_replay=True)
+            assert outcome.run is not None
+            started = time.perf_counter()
+            options = ReportOptions(readiness=outcome.readiness)
+            write_report(LakeSnapshot(locate(str(path))), folder / "night.html", options)
+            took = outcome.run.durations_ms
+            steps = {name: took[name] / 1000 for name in ("ingest", "replay", "readiness")}
+            rows.append({**steps, "report": time.perf_counter() - started})
+    finally:
+        spark.stop()
+    for row in rows:
+        added = row["readiness"] + row["report"]
+        row["ratio"] = added / (row["ingest"] + row["replay"])
+    return rows[1:]
 
 
 def lengthen(path: Path, rebalances_a_group: int) -> None:
@@ -139,6 +165,18 @@ def _seconds(words: list[str]) -> float:
         )
         took.append(time.perf_counter() - started)
     return median(took)
+
+
+def show_nights(console: Console, nights: list[Row]) -> None:
+    """The table of what verdicts and report add to a run: a row a round."""
+    table = Table(title="a first run, in one warm session")
+    steps = ("ingest", "replay", "readiness", "report")
+    for name in (*(f"{step} s" for step in steps), "(readiness + report) / (ingest + replay)"):
+        table.add_column(name, justify="right")
+    for row in nights:
+        table.add_row(*(f"{row[step]:.1f}" for step in steps), f"{row['ratio']:.2f}")
+    console.print(table)
+    console.print(f"median of the ratios: {median(row['ratio'] for row in nights):.2f}")
 
 
 def show(console: Console, rows: list[Row]) -> None:
