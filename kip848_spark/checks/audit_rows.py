@@ -46,7 +46,7 @@ class AuditRow(NamedTuple):
     stage: int
 
 
-class Step(NamedTuple):
+class AuditStep(NamedTuple):
     """One thing of a group that `GroupAudit` takes, in the order of the offsets. ``entry`` is None
     for a control record that could not be decoded."""
 
@@ -56,7 +56,7 @@ class Step(NamedTuple):
     millis: int
 
     @classmethod
-    def of(cls, entry: LogEntry) -> Step:
+    def of(cls, entry: LogEntry) -> AuditStep:
         """A control record."""
         return cls(entry, False, entry.offset, entry.timestamp)
 
@@ -70,18 +70,18 @@ class Step(NamedTuple):
             audit.add(self.entry)
 
 
-def step_of(row: AuditRow) -> Step | None:
+def step_of(row: AuditRow) -> AuditStep | None:
     """The step of a row of the stage `GROUP_RECORDS`; None for a record that is not audited."""
     kind = row.kind
     if kind == UNREADABLE_RECORD:
-        return Step(None, False, row.offset, row.millis)
+        return AuditStep(None, False, row.offset, row.millis)
     if kind in (FULL_COMMIT, kinds.COMMIT):
         commit = _full_commit(row) if kind == FULL_COMMIT else _placeholder_commit(row)
-        return Step(commit, True, row.offset, row.millis)
+        return AuditStep(commit, True, row.offset, row.millis)
     value = None if row.value is None else _value(kind, row.value)
     place = row.partition, row.offset, row.millis
     entry = control_entry(place, kind, row.group_id, row.member_id, row.regular_expression, value)
-    return None if entry is None else Step(entry, False, row.offset, row.millis)
+    return None if entry is None else AuditStep(entry, False, row.offset, row.millis)
 
 
 class KeptRows:
@@ -102,7 +102,7 @@ class KeptRows:
         if len(self._rows) > _MOST_ROWS or self._characters > _MOST_CHARACTERS:
             self._rows, self._dropped = [], True
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[AuditStep]:
         """The steps of all records; none if they were dropped."""
         return (step for step in map(step_of, self._rows) if step is not None)
 

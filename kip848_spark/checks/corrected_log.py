@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kip848_spark.checks.audit_rows import Step
+from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import INVALID_ORDER, same_operation, split_operation
 from kip848_spark.coordinator import records
@@ -22,7 +22,7 @@ class Correction(NamedTuple):
     """A corrected log. ``offsets`` has the right offset of each record that has another one in
     it."""
 
-    steps: list[Step]
+    steps: list[AuditStep]
     offsets: dict[int, int]
 
 
@@ -30,12 +30,12 @@ class Operation(NamedTuple):
     """The control records of a group that may belong to one operation: the steps from ``begin`` to
     before ``end``."""
 
-    steps: Sequence[Step]
+    steps: Sequence[AuditStep]
     begin: int
     end: int
 
     @classmethod
-    def at(cls, steps: Sequence[Step], at: int) -> Operation:
+    def at(cls, steps: Sequence[AuditStep], at: int) -> Operation:
         """The operation of the record at this position."""
         begin = end = at
         while begin > 0 and _adjacent(steps, begin - 1):
@@ -87,7 +87,7 @@ class Operation(NamedTuple):
             if entry.offset not in (offset, -1):
                 offsets[offset] = entry.offset
             moved = entry._replace(offset=offset, timestamp=last.millis)
-            changed.append(Step.of(moved))
+            changed.append(AuditStep.of(moved))
         return Correction([*self.steps[: self.begin], *changed, *self.steps[self.end :]], offsets)
 
     def replaced(self, changes: Mapping[int, LogEntry]) -> Correction:
@@ -154,7 +154,7 @@ def tombstone_of(group_id: str, kind: str, member: str) -> Record:
     return records.tombstone(kind, **key, **({"memberId": member} if member else {}))
 
 
-def _adjacent(steps: Sequence[Step], at: int) -> bool:
+def _adjacent(steps: Sequence[AuditStep], at: int) -> bool:
     """Whether the record behind the one at ``at`` may belong to the same operation."""
     if at + 1 >= len(steps) or steps[at].is_commit or steps[at + 1].is_commit:
         return False

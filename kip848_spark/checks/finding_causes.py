@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kip848_spark.checks.audit_rows import Step
+from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.corrected_log import Correction
 from kip848_spark.checks.finding_corrections import corrections
@@ -50,13 +50,13 @@ class Budget:
 class _Log(NamedTuple):
     """Records of a group, and what their audit found, by finding id."""
 
-    steps: Sequence[Step]
+    steps: Sequence[AuditStep]
     findings: dict[str, Finding]
 
 
 def with_causes(
     findings: Sequence[Finding],
-    steps: Sequence[Step],
+    steps: Sequence[AuditStep],
     context: AuditContext,
     budget: Budget | None = None,
 ) -> list[Finding]:
@@ -81,13 +81,15 @@ def with_causes(
     return [replace(one, caused_by=causes.get(str(one.finding_id))) for one in identified]
 
 
-def _may_follow(findings: Iterable[Finding], steps: Sequence[Step], context: AuditContext) -> bool:
+def _may_follow(
+    findings: Iterable[Finding], steps: Sequence[AuditStep], context: AuditContext
+) -> bool:
     """Whether a single finding may follow from one that is not counted in this run."""
     restricted = context.since_ms is not None or bool(context.since_offsets)
     return restricted and any(findings) and bool(steps)
 
 
-def _audited(steps: Sequence[Step], context: AuditContext) -> dict[str, Finding]:
+def _audited(steps: Sequence[AuditStep], context: AuditContext) -> dict[str, Finding]:
     """The findings of an audit of these records, by id."""
     first = next((step.entry for step in steps if step.entry is not None), None)
     if first is None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from kip848_spark.checks.audit_rows import Step
+from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.corrected_log import Correction, Operation, tombstone_of, with_values
 from kip848_spark.checks.finding_phrases import nearest
 from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, LogEntry
@@ -25,7 +25,7 @@ _MOST_RECORDS = 40
 """Records of an operation in which records are added or moved."""
 
 
-class Place(NamedTuple):
+class FindingAt(NamedTuple):
     """A finding, and the record that it is at."""
 
     operation: Operation
@@ -36,7 +36,7 @@ class Place(NamedTuple):
     recorded: Json
 
 
-def corrections(findings: Sequence[Finding], steps: Sequence[Step]) -> Iterator[Correction]:
+def corrections(findings: Sequence[Finding], steps: Sequence[AuditStep]) -> Iterator[Correction]:
     """The corrections for ``findings``, which are all at one record, the likeliest first. The last
     one is the log without the record."""
     offset = findings[0].offset
@@ -54,7 +54,7 @@ def _of_findings(
 ) -> Iterator[Correction]:
     for finding in findings:
         expected, recorded = orjson.loads(finding.expected), orjson.loads(finding.recorded)
-        place = Place(operation, at, entry, expected, recorded)
+        place = FindingAt(operation, at, entry, expected, recorded)
         if entry.value is not None:
             for values in _VALUES.get(finding.reason, _no_values)(place):
                 yield operation.replaced({at: with_values(entry, values)})
@@ -70,35 +70,35 @@ Values = Iterator[Mapping[str, Json]]
 """Fields of a record's value that are set."""
 
 
-def _no_values(place: Place) -> Values:
+def _no_values(place: FindingAt) -> Values:
     yield from ()
 
 
-def _expected_field(name: str) -> Callable[[Place], Values]:
-    def values(place: Place) -> Values:
+def _expected_field(name: str) -> Callable[[FindingAt], Values]:
+    def values(place: FindingAt) -> Values:
         if isinstance(place.expected, int) and name in (place.entry.value or {}):
             yield {name: place.expected}
 
     return values
 
 
-def _metadata_hash(place: Place) -> Values:
+def _metadata_hash(place: FindingAt) -> Values:
     yield {"metadataHash": place.expected["metadataHash"]}
 
 
-def _generation(place: Place) -> Values:
+def _generation(place: FindingAt) -> Values:
     yield {"generation": place.expected["generation"]}
 
 
-def _target_epoch_of_upgrade(place: Place) -> Values:
+def _target_epoch_of_upgrade(place: FindingAt) -> Values:
     yield {"epoch": place.recorded}
 
 
-def _member_epoch_of_upgrade(place: Place) -> Values:
+def _member_epoch_of_upgrade(place: FindingAt) -> Values:
     yield {"epoch": place.recorded["memberEpoch"]}
 
 
-def _assignments(place: Place) -> Values:
+def _assignments(place: FindingAt) -> Values:
     """The nearest of the assignments that were possible."""
     options = list(place.expected["to one of"])
     for _ in range(min(len(options), _MOST_OPTIONS)):
@@ -125,7 +125,7 @@ def _rows(partitions: Mapping[str, Sequence[int]], epochs: Mapping[Any, int]) ->
     return rows
 
 
-def _member_epochs(place: Place) -> Values:
+def _member_epochs(place: FindingAt) -> Values:
     """Of a share or streams group, in which other fields are not checked."""
     before = place.expected["previous"]
     recorded = place.recorded["previousMemberEpoch"]
@@ -134,15 +134,15 @@ def _member_epochs(place: Place) -> Values:
         yield {"memberEpoch": epoch, "previousMemberEpoch": previous}
 
 
-def _time(place: Place) -> Values:
+def _time(place: FindingAt) -> Values:
     yield {place.expected["field"]: place.expected["appended"]}
 
 
-def _fields(place: Place) -> Values:
+def _fields(place: FindingAt) -> Values:
     yield place.expected
 
 
-_VALUES: dict[str, Callable[[Place], Values]] = {
+_VALUES: dict[str, Callable[[FindingAt], Values]] = {
     "group_epoch": _expected_field("epoch"),
     "target_epoch": _expected_field("assignmentEpoch"),
     "generation_decreases": _expected_field("generation"),
@@ -163,11 +163,11 @@ _VALUES: dict[str, Callable[[Place], Values]] = {
 # Other records of the operation
 
 
-def _no_operations(place: Place) -> Iterator[Correction]:
+def _no_operations(place: FindingAt) -> Iterator[Correction]:
     yield from ()
 
 
-def _targets(place: Place) -> Iterator[Correction]:
+def _targets(place: FindingAt) -> Iterator[Correction]:
     """The expected targets: those of this operation's records, and further records."""
     expected, recorded = place.expected["targets"], place.recorded["targets"]
     yield from _shown_topics(place)
@@ -190,7 +190,7 @@ def _targets(place: Place) -> Iterator[Correction]:
         yield from place.operation.valid_with(_target_record(place, member, share), member)
 
 
-def _shown_topics(place: Place) -> Iterator[Correction]:
+def _shown_topics(place: FindingAt) -> Iterator[Correction]:
     """Kafka 4.0: the topics of key 4 with the partition counts that the targets show."""
     counts: dict[str, int] = {}
     for share in place.recorded["targets"].values():
@@ -205,7 +205,7 @@ def _shown_topics(place: Place) -> Iterator[Correction]:
             yield place.operation.replaced({at: with_values(entry, {"topics": rows})})
 
 
-def _one_target(place: Place) -> Iterator[Correction]:
+def _one_target(place: FindingAt) -> Iterator[Correction]:
     """The partition in the target of only one of the members that have it."""
     topic, number = place.recorded["partition"]
     own = _own_targets(place)
@@ -221,7 +221,7 @@ def _one_target(place: Place) -> Iterator[Correction]:
             yield place.operation.replaced({own[member]: _with_target(entry, share)})
 
 
-def _own_targets(place: Place) -> dict[str, int]:
+def _own_targets(place: FindingAt) -> dict[str, int]:
     """The positions of the values of key 7 in the operation, by member."""
     return {
         entry.member: at
@@ -247,12 +247,12 @@ def _with_target(entry: LogEntry, share: Mapping[str, Sequence[int]]) -> LogEntr
     return with_values(entry, _target_value(share))
 
 
-def _target_record(place: Place, member: str, share: Mapping[str, Sequence[int]]) -> Json:
+def _target_record(place: FindingAt, member: str, share: Mapping[str, Sequence[int]]) -> Json:
     key = {"groupId": place.entry.group, "memberId": member}
     return records.record(records.TARGET_MEMBER, 0, key, _target_value(share))
 
 
-def _valid_orders(place: Place) -> Iterator[Correction]:
+def _valid_orders(place: FindingAt) -> Iterator[Correction]:
     """The operation without one of its records, with one that is missing, or with two of them in
     each other's place."""
     operation, group = place.operation, place.entry.group
@@ -269,7 +269,7 @@ def _valid_orders(place: Place) -> Iterator[Correction]:
     yield from operation.valid_without()
 
 
-def _missing_epochs(place: Place) -> Iterator[Correction]:
+def _missing_epochs(place: FindingAt) -> Iterator[Correction]:
     """The operation with the next group epoch, or with the epoch of its target."""
     operation = place.operation
     last, following = operation.last_value(records.GROUP), operation.next_value(records.GROUP)
@@ -288,7 +288,7 @@ def _missing_epochs(place: Place) -> Iterator[Correction]:
             yield from operation.valid_with(records.record(records.GROUP, 0, key, bump), "")
 
 
-def _missing_member(place: Place) -> Iterator[Correction]:
+def _missing_member(place: FindingAt) -> Iterator[Correction]:
     """The operation with the join of a member that has a target or an assignment in it, but never
     joined: with the subscription of another member."""
     operation = place.operation
@@ -306,7 +306,7 @@ def _missing_member(place: Place) -> Iterator[Correction]:
             yield from operation.valid_with(record, member)
 
 
-def _missing_target(place: Place) -> Iterator[Correction]:
+def _missing_target(place: FindingAt) -> Iterator[Correction]:
     """The operation with the target of the only member that has none: the partitions that the
     others' targets have lost."""
     missing = set(place.expected) - set(place.recorded)
@@ -328,7 +328,7 @@ def _missing_target(place: Place) -> Iterator[Correction]:
     yield from place.operation.valid_with(_target_record(place, member, share), member)
 
 
-_OPERATIONS: dict[str, Callable[[Place], Iterator[Correction]]] = {
+_OPERATIONS: dict[str, Callable[[FindingAt], Iterator[Correction]]] = {
     "another_target": _targets,
     "partition_in_two_targets": _one_target,
     "not_a_target_for_each_member": _missing_target,

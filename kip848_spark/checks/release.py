@@ -16,10 +16,10 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.releases import RELEASES, Release, find_release
 
-Candidates = tuple[Release, ...]
+PossibleReleases = tuple[Release, ...]
 """Releases that may have written a record, the oldest first."""
 
-ALL: Candidates = tuple(release for release in RELEASES.values() if release.name != "kip")
+ALL: PossibleReleases = tuple(release for release in RELEASES.values() if release.name != "kip")
 
 
 def _those(predicate: Callable[[Release], bool]) -> frozenset[str]:
@@ -35,12 +35,12 @@ _WITHOUT_EPOCHS = _ANY - _WITH_EPOCHS
 _KEEPS_REGEX = _those(lambda release: not release.classic_clears_regex)
 
 
-def candidates(name: str | None) -> Candidates:
+def candidates(name: str | None) -> PossibleReleases:
     """The release called ``name``; all releases if that is None. Raises UsageError."""
     return ALL if name is None else (find_release(name),)
 
 
-def narrow(before: Candidates, entries: Iterable[LogEntry]) -> Candidates:
+def narrow(before: PossibleReleases, entries: Iterable[LogEntry]) -> PossibleReleases:
     """Those of ``before`` that could have written ``entries``. If none could, the cluster was up-
     or downgraded: then all releases that could."""
     allowed = _ANY
@@ -54,7 +54,7 @@ def narrow(before: Candidates, entries: Iterable[LogEntry]) -> Candidates:
 
 
 @lru_cache(1024)
-def _remaining(before: Candidates, allowed: frozenset[str]) -> Candidates:
+def _remaining(before: PossibleReleases, allowed: frozenset[str]) -> PossibleReleases:
     remaining = tuple(release for release in before if release.name in allowed)
     if len(remaining) == len(before):
         return before
@@ -83,7 +83,7 @@ def _writers(entry: LogEntry) -> frozenset[str]:
 
 
 @lru_cache(1024)
-def replaying(releases: Candidates) -> Release:
+def replaying(releases: PossibleReleases) -> Release:
     """The release that replays the records of ``releases``: the newest one, as tolerant as the most
     tolerant of them."""
     return replace(
@@ -94,7 +94,7 @@ def replaying(releases: Candidates) -> Release:
 
 
 @lru_cache(1024)
-def reconciling(releases: Candidates) -> Candidates:
+def reconciling(releases: PossibleReleases) -> PossibleReleases:
     """Of releases that reconcile members in the same way, only the oldest."""
     found: dict[tuple[object, ...], Release] = {}
     for release in releases:
@@ -110,13 +110,13 @@ def reconciling(releases: Candidates) -> Candidates:
 
 
 @lru_cache(1024)
-def uniform_rules(releases: Candidates) -> tuple[bool, ...]:
+def uniform_rules(releases: PossibleReleases) -> tuple[bool, ...]:
     """The values of `Release.uniform_gives_back`, the newest rule first."""
     return tuple(sorted({release.uniform_gives_back for release in releases}, reverse=True))
 
 
 @lru_cache(1024)
-def with_uniform_rule(releases: Candidates, gives_back: bool) -> Candidates:
+def with_uniform_rule(releases: PossibleReleases, gives_back: bool) -> PossibleReleases:
     """Those of ``releases`` with this rule; all if none has it."""
     found = tuple(release for release in releases if release.uniform_gives_back == gives_back)
     return releases if len(found) == len(releases) else found or releases

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.panel import Panel
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from kip848_spark.lake.ledger import Run
     from kip848_spark.local.broker import Broker
     from kip848_spark.report.files import WrittenReport
-
-Rows = list[dict[str, Any]]
+    from kip848_spark.wire.tables import Row
 
 PARTITIONS = 8
 """Partitions of the demo's __consumer_offsets: few, so that the demo is quick."""
@@ -95,7 +94,7 @@ def _show_scenario(display: StepDisplay, title: str, step: str) -> None:
 
 def _analyse(
     invocation: Invocation, broker: Broker, display: StepDisplay
-) -> tuple[Run, LiveComparison, Rows, Rows]:
+) -> tuple[Run, LiveComparison, list[Row], list[Row]]:
     """Runs the nightly job on the broker's topic. Returns the last run, its comparison with the
     broker, the groups, and the rows of `agreement`."""
     from kip848_spark.checks.live_comparison import MOVING
@@ -108,7 +107,7 @@ def _analyse(
     source = KafkaSource(broker.bootstrap, OFFSETS_TOPIC, ClientSettings())
     with invocation.session(display, keep_classes=True) as session:
         lake = open_lake(session, invocation.lake_path())
-        agreement: Rows = []
+        agreement: list[Row] = []
         for _ in range(ATTEMPTS):
             outcome = run_ingest(source, lake, display, then_replay=True, then_audit=True)
             if outcome.run is None or outcome.live is None:  # there are no new records
@@ -128,7 +127,7 @@ def _write_report(
     return write_after_run(asking, page, release)
 
 
-def _summary(run: Run, comparison: LiveComparison, groups: Rows, agreement: Rows) -> None:
+def _summary(run: Run, comparison: LiveComparison, groups: list[Row], agreement: list[Row]) -> None:
     from kip848_spark.checks.results import LIVE
 
     counts = run.counts

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kip848_spark.cli.display import out, printable
 
-Row = Mapping[str, Any]
-"""A row of the table `findings`."""
+if TYPE_CHECKING:
+    from kip848_spark.wire.tables import Row
 
 SEVERITIES = ("info", "warning", "error", "critical")
 _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}

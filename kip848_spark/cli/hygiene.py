@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +14,7 @@ from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeO
 if TYPE_CHECKING:
     from kip848_spark.lake.hygiene import Hygiene
     from kip848_spark.lake.snapshot import LakeSnapshot
-
-Row = Mapping[str, Any]
+    from kip848_spark.wire.tables import Row
 
 NAME = 24
 """The largest number of characters of a name in a table that is to fit 80 columns."""

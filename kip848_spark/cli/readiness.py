@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from kip848_spark.lake.readiness import LakeReadiness
     from kip848_spark.lake.readiness_runs import RunChanges
     from kip848_spark.lake.snapshot import LakeSnapshot
-
-Row = dict[str, Any]
+    from kip848_spark.wire.tables import Row
 
 MOST_ROWS = 200
 """The number of groups that a terminal shows; `--json` and `--csv` have all."""

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from kip848_spark.insight.member_names import MemberNames
     from kip848_spark.lake.snapshot import LakeSnapshot
-
-Rows = list[dict[str, Any]]
+    from kip848_spark.wire.tables import Row
 
 MOST_PATTERNS = 20
 """The largest number of patterns on the terminal: the last ones."""
@@ -113,7 +112,9 @@ def _nothing(
     return " ".join(filter(None, ("The lake has no rebalance", *parts)))
 
 
-def _list(found: pa.Table, names: Mapping[str, MemberNames], patterns: Rows, named: bool) -> None:
+def _list(
+    found: pa.Table, names: Mapping[str, MemberNames], patterns: list[Row], named: bool
+) -> None:
     from kip848_spark.insight.ranking import summary
     from kip848_spark.insight.story import pattern_words
     from kip848_spark.lake.snapshot import plain
@@ -138,7 +139,7 @@ def _list(found: pa.Table, names: Mapping[str, MemberNames], patterns: Rows, nam
     _show_patterns(patterns)
 
 
-def _show_patterns(patterns: Rows) -> None:
+def _show_patterns(patterns: list[Row]) -> None:
     from kip848_spark.insight.story import pattern_sentence
 
     for pattern in patterns[-MOST_PATTERNS:]:
@@ -226,7 +227,7 @@ def _show_top(state: LakeSnapshot, found: pa.Table, top: int, json: bool) -> Non
         _show_patterns(patterns)
 
 
-def _without_empty(rows: Sequence[dict[str, Any]]) -> Rows:
+def _without_empty(rows: Sequence[dict[str, Any]]) -> list[Row]:
     shown = [{"group": row["group_id"], **row} for row in rows]
     for row in shown:
         del row["group_id"]

@@ -9,8 +9,9 @@ from datetime import datetime
 from kip848_spark.insight import rebalance_fields as fields
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.ownership import TARGET, Row, held_before, holds_after, place
+from kip848_spark.insight.ownership import TARGET, held_before, holds_after, place
 from kip848_spark.insight.phrases import count, listing
+from kip848_spark.wire.tables import Row
 
 
 def cause_sentences(

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, Place, Row, place
+from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, Place, place
+from kip848_spark.wire.tables import Row
 
 KNOWN, CREATED, DELETED, EPOCH = "known", "created", "deleted", "epoch"
 PRESENT, JOINED, GONE = "present", "joined", "gone"

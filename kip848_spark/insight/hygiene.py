@@ -14,9 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.tables import TIMESTAMP
-
-Row = dict[str, Any]
+from kip848_spark.wire.tables import TIMESTAMP, Row
 
 RETENTION = timedelta(days=7)
 """Kafka's default for ``offsets.retention.minutes`` since release 2.0 (KIP-186)."""

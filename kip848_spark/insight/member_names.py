@@ -27,7 +27,7 @@ _KINDS = (
 """Default client ids of Kafka clients, which suggest the library."""
 
 
-class Member(NamedTuple):
+class MemberIdentity(NamedTuple):
     """What identifies a member. ``host`` has no leading slash."""
 
     member_id: str
@@ -46,11 +46,11 @@ class MemberNames:
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, MemberIdentity] = {}
         spans: dict[str, tuple[datetime, datetime]] = {}
         for row in rows:
             name = row["member_id"]
-            self._members[name] = Member(
+            self._members[name] = MemberIdentity(
                 name,
                 row["instance_id"],
                 row["client_id"] or "",
@@ -93,7 +93,7 @@ class MemberNames:
 
     def described(self, member_id: str) -> dict[str, str | None]:
         """The member as plain values."""
-        member = self._members.get(member_id, Member(member_id, None, "", ""))
+        member = self._members.get(member_id, MemberIdentity(member_id, None, "", ""))
         return {
             "member_id": member_id,
             "name": self.name(member_id),
@@ -103,7 +103,7 @@ class MemberNames:
         }
 
     def _clients(self, spans: Mapping[str, tuple[datetime, datetime]]) -> dict[str, str]:
-        groups: dict[str, list[Member]] = {}
+        groups: dict[str, list[MemberIdentity]] = {}
         for member in self._members.values():
             key = member.instance_id or f"{member.client_id}\0{member.host}"
             groups.setdefault(key, []).append(member)
@@ -157,7 +157,7 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     return f"{text[: longest - 1 - end]}…{text[-end:]}"
 
 
-def _known_as(member: Member) -> str:
+def _known_as(member: MemberIdentity) -> str:
     """The instance id of a static member, unless its client id says the same in fewer letters."""
     if member.instance_id and not (
         member.client_id and member.instance_id.endswith(member.client_id)

@@ -28,7 +28,7 @@ from kip848_spark.state.control_state import parent_rows
 from kip848_spark.wire.array_types import Int64Array
 
 
-class Intervals(NamedTuple):
+class OwnershipIntervals(NamedTuple):
     """For how long a member had a partition: int64[intervals] each."""
 
     place: Int64Array
@@ -40,13 +40,13 @@ class Intervals(NamedTuple):
     """The position of the record that took it, or the end of the life."""
 
 
-class Places(NamedTuple):
+class AssignedPlaces(NamedTuple):
     """The partitions in the assignments of a log."""
 
-    assigned: Intervals
-    pending: Intervals
+    assigned: OwnershipIntervals
+    pending: OwnershipIntervals
     """Partitions that a member has to give up, and has not given up yet."""
-    target: Intervals
+    target: OwnershipIntervals
 
 
 _FIELDS = (
@@ -61,7 +61,7 @@ _FIELDS = (
 field that names the topic."""
 
 
-def find_places(log: ControlLog, current: Int64Array, current_end: Int64Array) -> Places:
+def find_places(log: ControlLog, current: Int64Array, current_end: Int64Array) -> AssignedPlaces:
     """The partitions in the assignments of a log. ``current``, ``current_end``: see
     `Membership`."""
     targets = np.flatnonzero((log.role == TARGET) | ((log.role == MEMBER) & log.tombstone))
@@ -84,7 +84,7 @@ def find_places(log: ControlLog, current: Int64Array, current_end: Int64Array) -
         index = np.concatenate([elements[part][2], elements[part + 3][2]])
         places = np.concatenate([place[part], place[part + 3]])
         found.append(_intervals(log, order, end, index, places))
-    return Places(*found)
+    return AssignedPlaces(*found)
 
 
 def _explode(
@@ -104,7 +104,7 @@ def _explode(
 
 def _intervals(
     log: ControlLog, order: Int64Array, end: Int64Array, index: Int64Array, place: Int64Array
-) -> Intervals:
+) -> OwnershipIntervals:
     """Joins the partitions of consecutive records of a member. ``index`` is the element of
     ``order`` that each partition is in."""
     code = factorize_pairs(log.member[order[index]], place)
@@ -114,7 +114,7 @@ def _intervals(
     starts[1:] |= index[1:] > index[:-1] + 1
     first = np.flatnonzero(starts)
     last = np.append(first[1:], len(code))[: len(first)] - 1
-    return Intervals(
+    return OwnershipIntervals(
         place[first], log.member[order[index[first]]], order[index[first]], end[index[last]]
     )
 
@@ -130,7 +130,7 @@ class Moves(NamedTuple):
 def count_moves(
     before: Int64Array,
     after: Int64Array,
-    places: Places,
+    places: AssignedPlaces,
     membership: Membership,
 ) -> Moves:
     """The partitions that a rebalance moves. ``before`` and ``after`` (int64[rebalances]): the
@@ -193,7 +193,7 @@ class Stretches(NamedTuple):
     """The time (us) of the end."""
 
 
-def unowned_time(log: ControlLog, assigned: Intervals, stretches: Stretches) -> Int64Array:
+def unowned_time(log: ControlLog, assigned: OwnershipIntervals, stretches: Stretches) -> Int64Array:
     """int64[rebalances]: the time (ms) that partitions had no member that they were assigned to,
     summed over partitions. Partitions count that were assigned before the rebalance, or are
     assigned before its end."""
@@ -225,7 +225,7 @@ def unowned_time(log: ControlLog, assigned: Intervals, stretches: Stretches) -> 
 
 
 def _join_overlapping(
-    log: ControlLog, assigned: Intervals
+    log: ControlLog, assigned: OwnershipIntervals
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """When each partition had an owner: a code for the partition in its life, the position where
     this begins and where it ends, sorted. In a valid log no two members own a partition."""

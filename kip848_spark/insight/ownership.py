@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-Row = Mapping[str, Any]
+from kip848_spark.wire.tables import Row
+
 Place = tuple[str, int]
 """A partition of a topic: the topic's name, and the number."""
 

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.tables import TIMESTAMP
+from kip848_spark.wire.tables import TIMESTAMP, Row
 
 OFFSETS_PARTITION = "offsets_partition_trouble"
 TROUBLED_GROUPS = 5
 TROUBLE_WINDOW = timedelta(minutes=1)
 """At least so many groups rebalance in this time, and more than all groups of other partitions."""
-
-Row = dict[str, Any]
 
 
 def minutes(time: timedelta) -> str:

@@ -20,7 +20,7 @@ from kip848_spark.insight.partition_trouble import (
     find_partition_trouble,
     minutes,
 )
-from kip848_spark.wire.tables import TIMESTAMP
+from kip848_spark.wire.tables import TIMESTAMP, Row
 
 ROLLING_RESTART = "rolling_restart"
 SCALE_OUT = "scale_out"
@@ -67,7 +67,6 @@ POLL_TOLERANCE, POLL_EXTRA_MS = 0.1, 10_000
 STORM_TIMES = 10
 STORM_WINDOW = timedelta(minutes=10)
 
-Row = dict[str, Any]
 _COLUMNS = (
     "partition",
     "group_id",

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.insight.readiness_cluster import CLUSTER_WORDS, Cluster
+from kip848_spark.insight.readiness_cluster import CLUSTER_WORDS, KnownCluster
 from kip848_spark.insight.readiness_conditions import cluster_status, groups_matching
-from kip848_spark.insight.readiness_rules import RISKS, Rule, RuleBook, load_rules
+from kip848_spark.insight.readiness_rules import RISKS, ReadinessRule, RuleBook, load_rules
 from kip848_spark.insight.readiness_simulation import SIMULATION_FIELDS
 from kip848_spark.insight.readiness_waves import wave_numbers
 from kip848_spark.state.codes import factorize
@@ -96,7 +96,7 @@ class Assessment:
 
 def readiness_rows(
     facts: pa.Table,
-    cluster: Cluster,
+    cluster: KnownCluster,
     simulated: pa.Table | None = None,
     book: RuleBook | None = None,
 ) -> pa.Table:
@@ -108,7 +108,7 @@ def readiness_rows(
 
 def assess(
     facts: pa.Table,
-    cluster: Cluster,
+    cluster: KnownCluster,
     simulated: pa.Table | None = None,
     book: RuleBook | None = None,
 ) -> Assessment:
@@ -143,7 +143,7 @@ def assess(
     return Assessment(_rows(facts, rules, hits, simulated), tuple(notes))
 
 
-def _note(rule: Rule, groups: int) -> Note:
+def _note(rule: ReadinessRule, groups: int) -> Note:
     return Note(rule.severity, (rule.id,), rule.means, rule.todo, rule.source, groups)
 
 
@@ -154,7 +154,7 @@ class _Unjudged:
         self._rules: dict[bool, dict[str, int]] = {False: {}, True: {}}
         self._missing: dict[bool, dict[str, None]] = {False: {}, True: {}}
 
-    def add(self, rule: Rule, missing: Sequence[str], groups: int) -> None:
+    def add(self, rule: ReadinessRule, missing: Sequence[str], groups: int) -> None:
         """A rule that would concern ``groups`` groups, and the facts that are missing."""
         by_release = "release" in missing
         self._rules[by_release][rule.id] = groups
@@ -182,7 +182,7 @@ class _Unjudged:
 
 
 def _rows(
-    facts: pa.Table, rules: Sequence[Rule], hits: BoolArray, simulated: pa.Table | None
+    facts: pa.Table, rules: Sequence[ReadinessRule], hits: BoolArray, simulated: pa.Table | None
 ) -> pa.Table:
     columns: dict[str, pa.Array] = {
         name: facts[name].combine_chunks() for name in READINESS_FIELDS if name in FACT_COLUMNS
@@ -214,7 +214,9 @@ def _simulation(facts: pa.Table, simulated: pa.Table | None) -> dict[str, pa.Arr
     return {name: simulated[name].combine_chunks().take(row) for name in SIMULATION_FIELDS}
 
 
-def _rule_lists(rules: Sequence[Rule], hits: BoolArray, severities: Sequence[str]) -> pa.ListArray:
+def _rule_lists(
+    rules: Sequence[ReadinessRule], hits: BoolArray, severities: Sequence[str]
+) -> pa.ListArray:
     """list<string>[groups]: the ids of the rules of these severities that hold, in their order."""
     chosen = [n for n, rule in enumerate(rules) if rule.severity in severities]
     group, number = np.nonzero(hits[chosen].T)
@@ -227,7 +229,7 @@ def _offsets(group: Int64Array, count: int) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
 
 
-def _details(facts: pa.Table, rules: Sequence[Rule], hits: BoolArray) -> pa.MapArray:
+def _details(facts: pa.Table, rules: Sequence[ReadinessRule], hits: BoolArray) -> pa.MapArray:
     """map<string, string>[groups]: the filled-in details of the rules that hold, by rule id."""
     groups, ids, texts = [np.empty(0, np.int64)], [pa.array([], pa.string())], []
     texts.append(pa.array([], pa.string()))
@@ -257,7 +259,7 @@ def _filled(template: str, facts: pa.Table) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _risks(rules: Sequence[Rule], hits: BoolArray) -> pa.Array:
+def _risks(rules: Sequence[ReadinessRule], hits: BoolArray) -> pa.Array:
     """string[groups]: the highest risk of the rules that hold; null without one."""
     highest = np.full(hits.shape[1], -1, np.int64)
     for number, rule in enumerate(rules):
@@ -266,7 +268,7 @@ def _risks(rules: Sequence[Rule], hits: BoolArray) -> pa.Array:
     return pa.array(RISKS).take(pa.array(highest, mask=highest < 0))
 
 
-def _verdicts(facts: pa.Table, rules: Sequence[Rule], hits: BoolArray) -> pa.Array:
+def _verdicts(facts: pa.Table, rules: Sequence[ReadinessRule], hits: BoolArray) -> pa.Array:
     """string[groups]: see docs/readiness.md#verdicts."""
     count = facts.num_rows
     holds = {name: np.zeros(count, bool) for name in _STRENGTH}

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from kip848_spark.insight.readiness import Note
-from kip848_spark.insight.readiness_cluster import Cluster
+from kip848_spark.insight.readiness_cluster import KnownCluster
 from kip848_spark.insight.readiness_conditions import cluster_status, groups_matching
-from kip848_spark.insight.readiness_rules import Library, Rule, RuleBook, load_rules
+from kip848_spark.insight.readiness_rules import Library, ReadinessRule, RuleBook, load_rules
 
 _VERDICTS = {
     "ready": "Ready: nothing in the records stands against the move.",
@@ -37,7 +37,7 @@ _TABLE_HEAD = ("| library | at least | better | |", "|---|---|---|---|")
 def checklist(
     row: Mapping[str, Any],
     facts: pa.Table,
-    cluster: Cluster,
+    cluster: KnownCluster,
     notes: Iterable[Note] = (),
     book: RuleBook | None = None,
 ) -> str:
@@ -70,8 +70,8 @@ def checklist(
 
 
 def checklist_rules(
-    facts: pa.Table, cluster: Cluster, book: RuleBook | None = None
-) -> tuple[Rule, ...]:
+    facts: pa.Table, cluster: KnownCluster, book: RuleBook | None = None
+) -> tuple[ReadinessRule, ...]:
     """The questions for the owner of the group whose one row of facts is ``facts``."""
     found = []
     for rule in (book or load_rules()).of_subject("checklist"):
@@ -118,7 +118,7 @@ def _summary(row: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _rule(rule: Rule, detail: str | None) -> list[str]:
+def _rule(rule: ReadinessRule, detail: str | None) -> list[str]:
     seen = f" Seen: {_code(detail)}." if detail else ""
     return [f"* **{rule.id}** {rule.means}{seen} *{rule.todo}*{_sources(rule.source)}"]
 

@@ -64,7 +64,7 @@ _BUILT_IN = {
 
 
 @dataclass(frozen=True)
-class Cluster:
+class KnownCluster:
     """What is known of the cluster. A fact that is missing is not known."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def known_cluster(
     answered: Mapping[str, Any] | None = None,
     *,
     has_assignment_epochs: bool = False,
-) -> Cluster:
+) -> KnownCluster:
     """What is known of the cluster. ``groups`` is the table of that name. ``answered`` has facts
     of `CLUSTER_FACTS`, the brokers' ``release`` (such as ``4.3.1``), and the ``metadata_versions``
     that they support, as far as they are known.
@@ -135,14 +135,14 @@ def known_cluster(
     if pc.any(new).as_py():
         facts.setdefault("group_version", 1)
     if exact:
-        return Cluster(facts, KnownRelease.of(exact), f"{exact} (given)")
+        return KnownCluster(facts, KnownRelease.of(exact), f"{exact} (given)")
     if levels:
         release = KnownRelease.of_levels(levels)
-        return Cluster(facts, release, f"{release.words} (the brokers)")
+        return KnownCluster(facts, release, f"{release.words} (the brokers)")
     at_least = None
     if has_assignment_epochs:
         at_least = "4.3"
     elif pc.any(pc.fill_null(pc.not_equal(groups["metadata_hash"], 0), False)).as_py():
         at_least = "4.1"
     release = KnownRelease.of(None, at_least)
-    return Cluster(facts, release, f"{release.words} (records)" if at_least else None)
+    return KnownCluster(facts, release, f"{release.words} (records)" if at_least else None)

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.insight.readiness_cluster import Cluster
-from kip848_spark.insight.readiness_rules import Condition, Rule
+from kip848_spark.insight.readiness_cluster import KnownCluster
+from kip848_spark.insight.readiness_rules import ReadinessRule, RuleCondition
 from kip848_spark.wire.array_types import BoolArray
 
 _COMPARE: dict[str, Callable[[pa.Array, Any], pa.Array]] = {
@@ -34,7 +34,9 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def cluster_status(rule: Rule, cluster: Cluster) -> tuple[bool | None, tuple[str, ...]]:
+def cluster_status(
+    rule: ReadinessRule, cluster: KnownCluster
+) -> tuple[bool | None, tuple[str, ...]]:
     """Whether the rule's releases and conditions on the cluster hold (None: not known), and the
     facts that are missing to decide it."""
     missing: list[str] = []
@@ -58,7 +60,7 @@ def cluster_status(rule: Rule, cluster: Cluster) -> tuple[bool | None, tuple[str
     return (None, tuple(missing)) if missing else (True, ())
 
 
-def _holds(condition: Condition, value: Any) -> bool:
+def _holds(condition: RuleCondition, value: Any) -> bool:
     wanted = condition.value
     match condition.op:
         case "in":
@@ -77,7 +79,7 @@ def _holds(condition: Condition, value: Any) -> bool:
 
 
 def groups_matching(
-    conditions: Iterable[Condition], facts: pa.Table, cluster: Cluster
+    conditions: Iterable[RuleCondition], facts: pa.Table, cluster: KnownCluster
 ) -> BoolArray:
     """bool[groups]: the groups that fulfil all of the conditions. One whose right side is a fact
     of the cluster that is not known, and that has no default, is left out."""
@@ -93,7 +95,7 @@ def groups_matching(
     return found
 
 
-def _matches(condition: Condition, fact: pa.Array, value: Any) -> BoolArray:
+def _matches(condition: RuleCondition, fact: pa.Array, value: Any) -> BoolArray:
     match condition.op:
         case "!=":
             return ~_flags(pc.equal(fact, value))

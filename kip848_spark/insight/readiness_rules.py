@@ -56,7 +56,7 @@ class RuleError(ValueError):
 
 
 @dataclass(frozen=True)
-class Condition:
+class RuleCondition:
     """A comparison. The left side is a fact of the group, or, if ``fact`` is None, of the cluster.
 
     The right side is ``value``, or the fact ``cluster`` (if the left side is a fact of the group),
@@ -71,7 +71,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ReadinessRule:
     """A rule; the fields are those of ``conf/readiness.toml``."""
 
     id: str
@@ -81,19 +81,19 @@ class Rule:
     means: str
     todo: str
     source: tuple[str, ...]
-    when: tuple[Condition, ...] = ()
+    when: tuple[RuleCondition, ...] = ()
     releases: ReleaseRange = field(default_factory=ReleaseRange)
     verdict: str | None = None
     detail: str | None = None
     clients: str | None = None
 
     @property
-    def group_conditions(self) -> tuple[Condition, ...]:
+    def group_conditions(self) -> tuple[RuleCondition, ...]:
         """The conditions on facts of a group."""
         return tuple(c for c in self.when if c.fact is not None)
 
     @property
-    def cluster_conditions(self) -> tuple[Condition, ...]:
+    def cluster_conditions(self) -> tuple[RuleCondition, ...]:
         """The conditions on facts of the cluster alone."""
         return tuple(c for c in self.when if c.fact is None)
 
@@ -119,15 +119,15 @@ class Library:
 class RuleBook:
     """All rules, the client libraries, and the patterns by which a library is guessed."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ReadinessRule, ...]
     libraries: tuple[Library, ...]
     guesses: tuple[Guess, ...]
 
-    def of_subject(self, subject: str) -> tuple[Rule, ...]:
+    def of_subject(self, subject: str) -> tuple[ReadinessRule, ...]:
         """The rules about ``subject``, in the order of the file."""
         return tuple(rule for rule in self.rules if rule.subject == subject)
 
-    def named(self, rule_id: str) -> Rule:
+    def named(self, rule_id: str) -> ReadinessRule:
         """The rule ``rule_id``. Raises KeyError."""
         for rule in self.rules:
             if rule.id == rule_id:
@@ -164,7 +164,7 @@ def read_rules(text: str) -> RuleBook:
     return RuleBook(rules, libraries, tuple(_guess(one) for one in data.get("guess", ())))
 
 
-def _rule(data: Mapping[str, Any], sets: Mapping[str, tuple[Condition, ...]]) -> Rule:
+def _rule(data: Mapping[str, Any], sets: Mapping[str, tuple[RuleCondition, ...]]) -> ReadinessRule:
     name = data.get("id", "without id")
     unknown = data.keys() - _FIELDS
     if unknown:
@@ -195,7 +195,7 @@ def _rule(data: Mapping[str, Any], sets: Mapping[str, tuple[Condition, ...]]) ->
         if used is not None and used not in FACTS:
             raise RuleError(f"rule {name}: detail names {used}, which is no fact")
     clients = data.get("clients")
-    return Rule(
+    return ReadinessRule(
         name,
         data["subject"],
         severity,
@@ -217,7 +217,7 @@ def _check(rule: str, key: str, value: Any, allowed: Sequence[Any]) -> None:
         raise RuleError(f"rule {rule}: {key} {value!r} is not one of {words}")
 
 
-def _condition(rule: str, data: Mapping[str, Any]) -> Condition:
+def _condition(rule: str, data: Mapping[str, Any]) -> RuleCondition:
     if data.keys() - {"fact", "op", "value", "cluster", "default"} or "op" not in data:
         raise RuleError(f"rule {rule}: {dict(data)} is not a condition")
     fact, cluster = data.get("fact"), data.get("cluster")
@@ -234,8 +234,8 @@ def _condition(rule: str, data: Mapping[str, Any]) -> Condition:
     if fact is not None and ("value" in data) == (cluster is not None):
         raise RuleError(f"rule {rule}: a condition on {fact} needs either value or cluster")
     if fact is not None:
-        return Condition(fact, data["op"], data.get("value"), cluster, data.get("default"))
-    return Condition(None, data["op"], data["value"], cluster)
+        return RuleCondition(fact, data["op"], data.get("value"), cluster, data.get("default"))
+    return RuleCondition(None, data["op"], data["value"], cluster)
 
 
 def kind_of(type_: pa.DataType) -> str:

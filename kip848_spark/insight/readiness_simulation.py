@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.javahash import copied_size, string_order
 
-Places = dict[str, list[int]]
+PartitionsByTopic = dict[str, list[int]]
 """Topic -> partitions."""
 
 SIMULATION_FIELDS: dict[str, pa.DataType] = {
@@ -61,7 +61,7 @@ class Simulated:
     """The result for one assignor. ``moves`` are the partitions that another member would own."""
 
     assignor: str
-    assignment: Mapping[str, Places]
+    assignment: Mapping[str, PartitionsByTopic]
     moves: int
     rounds: int
 

@@ -26,7 +26,7 @@ from kip848_spark.insight.control_log import (
 from kip848_spark.insight.convergence import Membership, find_members
 from kip848_spark.insight.generations import find_generations
 from kip848_spark.insight.movements import (
-    Places,
+    AssignedPlaces,
     Stretches,
     count_moves,
     find_places,
@@ -341,7 +341,7 @@ def _before(log: ControlLog, begin: Int64Array) -> Int64Array:
 
 
 def _moves(
-    log: ControlLog, membership: Membership, places: Places, spans: _Spans
+    log: ControlLog, membership: Membership, places: AssignedPlaces, spans: _Spans
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     targets = np.flatnonzero((log.role == TARGET_EPOCH) & ~log.tombstone)
     begin = spans.begin

@@ -22,7 +22,7 @@ from kip848_spark.insight.rebalance_rows import (
 from kip848_spark.state import kinds
 from kip848_spark.state.codes import combine, factorize
 from kip848_spark.state.fold import ControlChunk, find_live_records
-from kip848_spark.state.partition_fold import Carry, Rows
+from kip848_spark.state.partition_fold import Carry, RowsByTable
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.tables import TIMESTAMP
 
@@ -72,7 +72,7 @@ class RebalanceFold:
         whose key occurred before. (The log cleaner has not processed the log from there on: see
         docs/kafka-facts.md#compaction.)"""
 
-    def add(self, chunk: ControlChunk) -> Rows:
+    def add(self, chunk: ControlChunk) -> RowsByTable:
         """See `PartitionFold`."""
         new, around = self._new_rows(chunk.rows)
         earlier = self._earlier_rows(chunk, new)
@@ -115,7 +115,7 @@ class RebalanceFold:
         both = pa.concat_tables([self._open, state])
         return both.take(pc.sort_indices(both, [("offset", "ascending")]))
 
-    def finish(self, live: pa.Table | None) -> Rows:
+    def finish(self, live: pa.Table | None) -> RowsByTable:
         """See `PartitionFold`."""
         none = np.zeros(0, np.int64)
         around = self._surroundings(self._gap, none, none, np.array([self._known_from]))

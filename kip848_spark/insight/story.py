@@ -19,7 +19,6 @@ from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import (
     TARGET,
     Place,
-    Row,
     Unowned,
     given_up,
     held_before,
@@ -37,6 +36,7 @@ from kip848_spark.insight.phrases import (
     ordinal,
     partitions,
 )
+from kip848_spark.wire.tables import Row
 
 CLASSIC, SHARE = "classic", "share"
 _AN_HOUR = timedelta(hours=1)

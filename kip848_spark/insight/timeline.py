@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from kip848_spark.insight.chronicle import lasting
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.ownership import END, PENDING, Row
+from kip848_spark.insight.ownership import END, PENDING
+from kip848_spark.wire.tables import Row
 
 ABSENT, MEMBER, WAITING, REVOKING, JOINED, GONE = " ", "=", "-", "#", "+", "x"
 CELLS = {

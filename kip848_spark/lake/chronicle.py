@@ -14,13 +14,14 @@ from kip848_spark.insight.chronicle import EVENTS, Event, Ownership, events, own
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import ASSIGNED, PENDING, Place
 from kip848_spark.lake.history import has_history, of_groups
-from kip848_spark.lake.rebalances import Row, name_topics, require_group
+from kip848_spark.lake.rebalances import name_topics, require_group
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.state.history_fields import (
     ASSIGNMENT_HISTORY,
     GROUP_HISTORY,
     MEMBER_HISTORY,
 )
+from kip848_spark.wire.tables import Row
 
 
 @dataclass(frozen=True)

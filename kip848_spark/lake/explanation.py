@@ -19,7 +19,6 @@ from kip848_spark.lake.history import has_history
 from kip848_spark.lake.rebalances import (
     LOOK_BACK,
     REBALANCES,
-    Row,
     departures,
     name_topics,
     patterns_of,
@@ -32,6 +31,7 @@ from kip848_spark.state.history_fields import (
     GROUP_HISTORY,
     MEMBER_HISTORY,
 )
+from kip848_spark.wire.tables import Row
 
 MOST_EXPLAINED = 10
 """The largest number of rebalances that are explained one by one: the last ones."""

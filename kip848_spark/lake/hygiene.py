@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight import hygiene
-from kip848_spark.insight.hygiene import Row
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.lake.rebalances import member_names
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
 from kip848_spark.state.kinds import COMMIT
+from kip848_spark.wire.tables import Row
 
 SOON = timedelta(days=2)
 """Offsets that expire within this time are shown."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight.readiness import Assessment, assess
-from kip848_spark.insight.readiness_cluster import Cluster, known_cluster
+from kip848_spark.insight.readiness_cluster import KnownCluster, known_cluster
 from kip848_spark.insight.readiness_facts import CONTROL_KINDS, Sources, count_assigned, group_facts
 from kip848_spark.insight.readiness_rules import load_rules
 from kip848_spark.insight.readiness_simulation import (
@@ -40,7 +40,7 @@ class LakeReadiness:
     notes. ``missing`` are the tables that this lake lacks, without which some rules never hold."""
 
     facts: pa.Table
-    cluster: Cluster
+    cluster: KnownCluster
     assessment: Assessment
     missing: tuple[str, ...]
 

@@ -22,8 +22,7 @@ from kip848_spark.lake.history import COMMIT, of_groups
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.state.history_fields import GROUP_HISTORY, MEMBER_HISTORY
-
-Row = dict[str, Any]
+from kip848_spark.wire.tables import Row
 
 REBALANCES = "rebalances"
 LOOK_BACK = timedelta(hours=1)
@@ -98,9 +97,9 @@ def name_topics(snapshot: LakeSnapshot, rows: Sequence[Row]) -> None:
 
 def departures(
     snapshot: LakeSnapshot,
-    rebalances: Iterable[Mapping[str, Any]],
-    members: Sequence[Mapping[str, Any]],
-    assignments: Sequence[Mapping[str, Any]],
+    rebalances: Iterable[Row],
+    members: Sequence[Row],
+    assignments: Sequence[Row],
 ) -> dict[tuple[int, str], Departure]:
     """The evidence about the members that left in ``rebalances``, rows of one group, by the offset
     of the rebalance and the member id.
@@ -180,7 +179,7 @@ def _last_commit(
 
 
 def _session_timeouts(
-    snapshot: LakeSnapshot, rows: Sequence[Mapping[str, Any]], members: Sequence[Mapping[str, Any]]
+    snapshot: LakeSnapshot, rows: Sequence[Row], members: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
     """The session timeouts in ms of the members that left, as far as records give them: those of
     members that use the classic protocol."""

@@ -16,9 +16,7 @@ from kip848_spark.lake.snapshot import LakeSnapshot, plain
 from kip848_spark.report.columns import LeftOut, ReportTable, report_table, rows_table
 from kip848_spark.report.reading import read_table
 from kip848_spark.state.kinds import COMMIT
-from kip848_spark.wire.tables import TIMESTAMP
-
-Row = dict[str, Any]
+from kip848_spark.wire.tables import TIMESTAMP, Row
 
 MOST_RUNS = 60
 MOST_GAPS = 200

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight.readiness import verdict_counts
-from kip848_spark.insight.readiness_rules import SEVERITIES, VERDICTS, Rule, load_rules
+from kip848_spark.insight.readiness_rules import SEVERITIES, VERDICTS, ReadinessRule, load_rules
 from kip848_spark.lake.readiness import LakeReadiness, has_table
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.columns import GroupNumbers, ReportTable, encode, rows_table, values
@@ -91,7 +91,7 @@ def _rules(found: LakeReadiness) -> tuple[ReportTable, Mapping[str, int]]:
     book = {rule.id: rule for rule in load_rules().rules}
     known = [book[name] for name in counts if name in book]
 
-    def order(rule: Rule) -> tuple[int, int, str]:
+    def order(rule: ReadinessRule) -> tuple[int, int, str]:
         return SEVERITIES.index(rule.severity), -counts[rule.id], rule.id
 
     rules = sorted(known, key=order)

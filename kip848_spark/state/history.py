@@ -34,7 +34,7 @@ from kip848_spark.state.intervals import (
     merge_intervals,
     no_begins,
 )
-from kip848_spark.state.partition_fold import Carry, Rows
+from kip848_spark.state.partition_fold import Carry, RowsByTable
 
 __all__ = [
     "ASSIGNMENT_HISTORY",
@@ -65,7 +65,7 @@ class HistoryFold:
         self._begins = {name: carry.get(name, no_begins()) for name in HISTORY_FIELDS}
         self._merged: Merged | None = None
 
-    def add(self, chunk: ControlChunk) -> Rows:
+    def add(self, chunk: ControlChunk) -> RowsByTable:
         """The rows that were closed by the new records of ``chunk``."""
         self._merged = None
         times, self._known = chunk_times(chunk, self._known)
@@ -76,7 +76,7 @@ class HistoryFold:
         }
         return _join(self._merged, lambda part: part.closed)
 
-    def finish(self, live: pa.Table | None) -> Rows:
+    def finish(self, live: pa.Table | None) -> RowsByTable:
         """The open rows; ``live`` is the control state after the last chunk."""
         if self._merged is None and live is not None and live.num_rows:
             chunk = ControlChunk(live, live.num_rows)
@@ -101,7 +101,7 @@ class HistoryFold:
         }
 
 
-def _join(merged: Merged, rows: Callable[[MergedIntervals], pa.Table]) -> Rows:
+def _join(merged: Merged, rows: Callable[[MergedIntervals], pa.Table]) -> RowsByTable:
     """The rows of each history table."""
     return {
         name: pa.concat_tables([_empty(name), *(rows(part) for part in merged.get(name, ()))])

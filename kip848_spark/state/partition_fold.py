@@ -19,7 +19,7 @@ CARRY = "history"
 MAX_CARRY_BYTES = 1 << 20
 """A row holds about this many bytes of a carry, before compression."""
 
-Rows = Mapping[str, pa.Table]
+RowsByTable = Mapping[str, pa.Table]
 """Rows by the name of their table."""
 Carry = Mapping[str, pa.Table]
 """What a fold remembers, by names of its own."""
@@ -28,11 +28,11 @@ Carry = Mapping[str, pa.Table]
 class PartitionFold(Protocol):
     """Turns the control records of one partition into rows of tables."""
 
-    def add(self, chunk: ControlChunk) -> Rows:
+    def add(self, chunk: ControlChunk) -> RowsByTable:
         """Takes the next new rows, and the control state before them. Returns the rows that no
         later record can change."""
 
-    def finish(self, live: pa.Table | None) -> Rows:
+    def finish(self, live: pa.Table | None) -> RowsByTable:
         """The rows that later records may still change (``to_offset`` is null). ``live`` is the
         control state after the last chunk; None if there is no record."""
 

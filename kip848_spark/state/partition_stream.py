@@ -20,7 +20,7 @@ from kip848_spark.state.partition_fold import (
     Carry,
     FoldMaker,
     PartitionFold,
-    Rows,
+    RowsByTable,
     pack_carry,
     unpack_carry,
 )
@@ -77,7 +77,7 @@ class ClosedRows:
     """Rows of a partition that no later record can change, by table."""
 
     partition: int
-    tables: Rows
+    tables: RowsByTable
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class FoldedPartition:
 
     partition: int
     carried: pa.Table
-    open_rows: Rows = field(default_factory=dict)
+    open_rows: RowsByTable = field(default_factory=dict)
     carry: pa.Table | None = None
 
     def rows(self, table: str, names: Mapping[str, str]) -> pa.Table:

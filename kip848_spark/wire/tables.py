@@ -5,6 +5,8 @@ narrow."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -17,6 +19,8 @@ from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import UUID
 
 OFFSET_COMMIT = "offset_commit"
+Row = dict[str, Any]
+"""A row of a table as plain values."""
 UNKNOWN = "unknown"
 TIMESTAMP = pa.timestamp("us", "UTC")
 MAX_TIMESTAMP_MS = 253_402_300_799_999

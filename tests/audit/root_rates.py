@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kip848_spark.checks.audit_rows import Step
+from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.finding_causes import with_causes
@@ -28,7 +28,7 @@ from tests.audit.faults.injection import Injection
 def linked(log: Sequence[LogEntry], topics: KnownTopics) -> list[Finding]:
     """The findings of one group's records, with their causes."""
     context = AuditContext(Coverage(), topics)
-    return with_causes(audit(log, topics).findings, [Step.of(entry) for entry in log], context)
+    return with_causes(audit(log, topics).findings, [AuditStep.of(entry) for entry in log], context)
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kip848_spark.checks.audit_rows import Step
+from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.finding_causes import with_causes
@@ -99,7 +99,7 @@ def _findings_since(
     counted = GroupAudit(log[0].partition, log[0].group, context)
     for entry in log:
         counted.add(entry)
-    steps = [Step.of(entry) for entry in log]
+    steps = [AuditStep.of(entry) for entry in log]
     return linked(log, topics), with_causes(counted.finish().findings, steps, context)
 
 
