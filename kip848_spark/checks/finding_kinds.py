@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kip848_spark.checks.finding_kind import FindingKind
+from kip848_spark.checks.finding_kinds_streams import STREAMS_KINDS
 from kip848_spark.checks.results import (
     CAUSES,
     EPOCHS,
@@ -43,16 +43,6 @@ _LOST_ON_LOADING = (
     "A broker that loads this partition of __consumer_offsets, after a restart or an election, "
     "replaces the consumer group by the classic one: its members are fenced and join again."
 )
-
-
-@dataclass(frozen=True)
-class FindingKind:
-    """One kind of finding: a line that says what is wrong, what it means for the consumers of the
-    group, and what to do."""
-
-    summary: str
-    consequence: str
-    action: str
 
 
 KINDS: dict[tuple[str, str], FindingKind] = {
@@ -367,5 +357,6 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "Run again. If the difference remains, records are missing from the lake (see the table "
         "gaps), or the coordinator has lost them: look for unclean leader elections.",
     ),
+    **STREAMS_KINDS,
 }
 """Every kind of finding, by check and reason."""

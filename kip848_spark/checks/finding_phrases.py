@@ -38,10 +38,12 @@ _KINDS = {
     records.REGEX: "regular expression",
     "10": "member", "11": "group epoch", "12": "target epoch", "13": "target", "14": "assignment",
     "17": "group epoch", "19": "member", "20": "target epoch", "21": "target", "22": "assignment",
+    "23": "topology",
 }  # fmt: skip
 _MEMBER_STATES = ("stable", "unrevoked partitions", "unreleased partitions")
 _PARTITION_FIELDS = (
-    "topicPartitions", "assignedPartitions", "partitionsPendingRevocation",
+    "topicPartitions", "assignedPartitions", "partitionsPendingRevocation", "activeTasks",
+    "standbyTasks", "warmupTasks",
 )  # fmt: skip
 _LABELS = {
     "memberEpoch": "member epoch",
@@ -133,7 +135,12 @@ def record(value: Json, names: TopicNames) -> str:
 def _partitions_of(value: Json, names: TopicNames) -> str:
     data = (value or {}).get("data", value) or {}
     rows = [row for name in _PARTITION_FIELDS for row in data.get(name) or ()]
-    return places([(row["topicId"], n) for row in rows for n in row["partitions"]], names)
+    return places([(_held(row), n) for row in rows for n in row["partitions"]], names)
+
+
+def _held(row: Json) -> str:
+    """What the partitions of a row are of: a topic, or a subtopology."""
+    return str(row["topicId"] if "topicId" in row else f"task {row['subtopologyId']}")
 
 
 def repeated(value: Json, names: TopicNames) -> str:
@@ -144,7 +151,7 @@ def repeated(value: Json, names: TopicNames) -> str:
         seen: set[tuple[str, int]] = set()
         for row in data.get(name) or ():
             for number in row["partitions"]:
-                place = (row["topicId"], number)
+                place = (_held(row), number)
                 (found if place in seen else seen).add(place)
     return places(sorted(found), names) or "a topic"
 

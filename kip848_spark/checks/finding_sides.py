@@ -274,6 +274,15 @@ _SIDES: dict[str, Callable[[Case], Sides]] = {
     "two_owners": _two_owners,
     "assigned_and_revoked": _assigned_and_revoked,
     "task_with_two_owners": _two_tasks,
+    "task_twice_in_process": lambda case: (
+        f"the task on {case.expected['member']} alone",
+        f"the task on {case.expected['member']} and on {case.recorded['member']}",
+    ),
+    "second_topology": lambda case: ("one topology", "a second one"),
+    "validated_topology": lambda case: (
+        f"topology epoch {phrases.text(case.expected)}",
+        f"topology epoch {phrases.text(case.recorded)}",
+    ),
     "upgrade_epoch": lambda case: (
         f"an epoch of at least {case.expected}",
         f"epoch {case.recorded}",

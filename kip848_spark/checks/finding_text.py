@@ -125,6 +125,11 @@ _FACTS: dict[str, Callable[[Case], Facts]] = {
         "task": "_".join(map(str, case.expected["task"])),
         "owner": case.expected["owner"],
     },
+    "task_twice_in_process": lambda case: {
+        "task": "_".join(map(str, case.expected["task"])),
+        "owner": case.expected["member"],
+        "member": case.recorded["member"],
+    },
     "cluster_differs": lambda case: {"what": next(iter(case.expected))},
 }
 """What the summary of a reason names beside `_facts`."""

@@ -23,7 +23,7 @@ from kip848_spark.checks.epochs import (
 )
 from kip848_spark.checks.expressions import check_unused, subscribed_expressions
 from kip848_spark.checks.hashes import HashChecker
-from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, STREAMS_KEY_TYPES, LogEntry
 from kip848_spark.checks.migration import EndedConsumerGroup, check_classic_record, check_upgrade
 from kip848_spark.checks.operations import (
     CLASSIC,
@@ -55,6 +55,7 @@ from kip848_spark.checks.results import (
     Tally,
 )
 from kip848_spark.checks.share_streams import ShareStreamsAudit
+from kip848_spark.checks.streams import StreamsAudit
 from kip848_spark.checks.value_times import check_entry_times, check_part_times
 from kip848_spark.coordinator import records
 
@@ -84,10 +85,18 @@ class GroupAudit:
         self._keys_after_gap: set[tuple[str, str]] = set()
         self._ended: EndedConsumerGroup | None = None
         self._share_streams: ShareStreamsAudit | None = None
+        self._streams: StreamsAudit | None = None
         self._unread = False
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next record of the group."""
+        if entry.kind in STREAMS_KEY_TYPES:
+            if self._streams is None:
+                self._streams = StreamsAudit(self.partition, self.group_id, self.context)
+                if self._unread:
+                    self._streams.mark_gap()
+            self._streams.add(entry)
+            return
         if entry.kind in SHARE_STREAMS_KEY_TYPES:
             if self._share_streams is None:
                 self._share_streams = ShareStreamsAudit(self.partition, self.group_id, self.context)
@@ -122,6 +131,8 @@ class GroupAudit:
         accept_default_assignor(self.audited)
         if self._share_streams is not None:
             self.tally.add(self._share_streams.finish())
+        if self._streams is not None:
+            self.tally.add(self._streams.finish())
         return self.tally
 
     @property
@@ -139,6 +150,8 @@ class GroupAudit:
     def unreadable(self, offset: int, timestamp: int) -> None:
         """Takes note of a control record that could not be decoded. ``timestamp`` is in ms."""
         self._unread = True
+        if self._streams is not None:
+            self._streams.mark_gap()
         if self._share_streams is not None:
             self._share_streams.mark_gap()
         self._check_operation(closed=False)

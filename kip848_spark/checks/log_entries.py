@@ -32,6 +32,7 @@ SHARE_STREAMS_KINDS = {
     kinds.STREAMS_TARGET_EPOCH: "20",
     kinds.STREAMS_TARGET: "21",
     kinds.STREAMS_CURRENT: "22",
+    kinds.STREAMS_TOPOLOGY: "23",
 }
 """The kinds of record of share and streams groups (`ShareStreamsAudit`), with their key types."""
 
@@ -40,6 +41,12 @@ KINDS = tuple(_TYPES)
 """Every kind of record that the audit reads."""
 SHARE_STREAMS_KEY_TYPES = frozenset(SHARE_STREAMS_KINDS.values())
 """Key types of share and streams groups."""
+STREAMS_KEY_TYPES = frozenset(
+    key_type
+    for kind, key_type in SHARE_STREAMS_KINDS.items()
+    if kinds.group_type(kind) == "streams"
+)
+"""Key types of streams groups (`StreamsAudit`)."""
 
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
 

@@ -156,6 +156,26 @@ class Release:
     """Initialized partitions bump the epoch of a share group only once it has a target of its
     epoch (from 4.3).
     """
+    streams_configs: bool = True
+    """A streams group stores its assignment settings, the validated topology epoch, and the
+    assignment epochs of active tasks; it keeps its hash when a member leaves (from 4.2).
+    """
+    streams_skips_own_process: bool = True
+    """Earlier holders of a standby task whose process has the task already are passed over
+    (KAFKA-20899: 4.2.2, 4.4).
+    """
+    streams_computes_processes: bool = False
+    """The sticky task assignor fills its table of processes in another way (from 4.4)."""
+    streams_previous_is_assigned: bool = False
+    """The sticky task assignor keeps the tasks that members have (from 4.4), not their targets."""
+    streams_keeps_left_targets: bool = False
+    """A member that left gets its last target again if it returns before the next one (from 4.4:
+    the coordinator keeps the target in memory until then).
+    """
+    streams_roles_in_place: bool = False
+    """A member changes the role of a task that it holds in one step (from 4.4, KAFKA-20665)."""
+    streams_static_members: bool = False
+    """Streams groups have static members (from 4.4, KAFKA-20169)."""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -181,6 +201,7 @@ _43 = Release(
     describes_pending=True,
     topic_ids_by_name=True,
     share_pending_waits=True,
+    streams_skips_own_process=False,
 )
 _44 = replace(
     _43,
@@ -192,6 +213,12 @@ _44 = replace(
     counts_static_return=False,
     keeps_old_instance=False,
     transactional_topic_ids=True,
+    streams_skips_own_process=True,
+    streams_computes_processes=True,
+    streams_previous_is_assigned=True,
+    streams_keeps_left_targets=True,
+    streams_roles_in_place=True,
+    streams_static_members=True,
 )
 _42 = Release(
     "4.2.2",
@@ -201,6 +228,7 @@ _42 = Release(
 _41 = replace(
     _42,
     name="4.1.2",
+    streams_configs=False,
     malformed_subscription="UNKNOWN_SERVER_ERROR",
     policy_bars_classic_join=False,
     group_settings=_GROUP_SETTINGS_41,
@@ -236,6 +264,7 @@ _430 = replace(_43, name="4.3.0", policy_bars_classic_join=False)
 _421 = replace(
     _42,
     name="4.2.1",
+    streams_skips_own_process=False,
     malformed_subscription="UNKNOWN_SERVER_ERROR",
     policy_bars_classic_join=False,
 )

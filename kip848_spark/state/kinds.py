@@ -38,6 +38,7 @@ STREAMS_MEMBER = "streams_group_member_metadata"
 STREAMS_TARGET_EPOCH = "streams_group_target_assignment_metadata"
 STREAMS_TARGET = "streams_group_target_assignment_member"
 STREAMS_CURRENT = "streams_group_current_member_assignment"
+STREAMS_TOPOLOGY = "streams_group_topology"
 
 GROUP_EPOCHS = (GROUP, SHARE_GROUP, STREAMS_GROUP)
 """The records with the group epoch; their tombstone deletes the group."""

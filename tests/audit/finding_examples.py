@@ -111,6 +111,8 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
         {"expression": "orders.*", "topics": ["payments"]},
     ),
     (ORDER, "unused_expression"): ("a tombstone of key 16", ["orders.*"]),
+    (ORDER, "second_topology"): ({"epoch": 0}, {"epoch": 0}),
+    (ORDER, "no_topology"): ("the topology", "none"),
     (EPOCHS, "group_epoch"): (42, 44),
     (EPOCHS, "target_epoch"): (None, 3),
     (EPOCHS, "target_again"): (41, 41),
@@ -118,6 +120,11 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
     (EPOCHS, "member_epochs"): (
         {"least": 4, "target": 6, "previous": 4},
         {"memberEpoch": 3, "previousMemberEpoch": 2},
+    ),
+    (EPOCHS, "validated_topology"): (None, 1),
+    (CAUSES, "changed_by_leaving"): (
+        {"hash": 77, "assignment settings": ["num.standby.replicas=1"]},
+        {"hash": -5, "assignment settings": ["num.standby.replicas=0"]},
     ),
     (CAUSES, "no_cause"): ("a cause in the same operation", {"epoch": 42, "causes": []}),
     (CAUSES, "no_new_epoch"): (
@@ -163,6 +170,10 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
     (OWNERSHIP, "task_with_two_owners"): (
         {"owner": "worker-2", "task": ["0", 3]},
         {"activeTasks": [{"subtopologyId": "0", "partitions": [3]}]},
+    ),
+    (OWNERSHIP, "task_twice_in_process"): (
+        {"process": "p-1", "member": "worker-2", "task": ["0", 3]},
+        {"process": "p-1", "member": "worker-1", "task": ["0", 3]},
     ),
     (MIGRATION, "nothing_to_upgrade"): ("a classic group", None),
     (MIGRATION, "upgrade_epoch"): (7, 3),

@@ -1,0 +1,165 @@
+"""Checks that the records of a streams group come in an order that a coordinator writes, that none
+is duplicated, and that none is about a member that does not exist."""
+
+from __future__ import annotations
+
+from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.operations import DELETE, HEARTBEAT, INVALID_ORDER, REJOIN
+from kip848_spark.checks.record_order import report_orphan_tombstone, report_unknown_member
+from kip848_spark.checks.results import ORDER, WARNING
+from kip848_spark.checks.streams_operations import StreamsPart
+from kip848_spark.checks.streams_state import AuditedStreams
+from kip848_spark.coordinator import streams_group as streams
+from kip848_spark.coordinator.streams_group import Tasks
+
+_OF_MEMBER = (streams.MEMBER, streams.TARGET, streams.CURRENT)
+
+
+def check_order(audited: AuditedStreams, part: StreamsPart) -> None:
+    """Checks the order of the records in a part. Reports at most one finding."""
+    if part.name == INVALID_ORDER or _lacks_records(audited, part):
+        _report(
+            audited, part, "invalid_order", part.entries[0], "an order that a coordinator writes"
+        )
+    elif (duplicate := _duplicate(part)) is not None:
+        _report(audited, part, "duplicate_record", duplicate, "each record of an operation once")
+    elif not _of_one_member(part):
+        audited.tally.add_disagreement(
+            ORDER,
+            "mixed_tombstones",
+            part.entries[0],
+            "three tombstones of one member",
+            [(_name(entry), entry.member) for entry in part.entries],
+            member="",
+        )
+    elif part.name == REJOIN and _is_other_instance(audited, part):
+        old = audited.member(part.entries[0].member)
+        audited.tally.add_disagreement(
+            ORDER,
+            "other_instance",
+            part.entries[3],
+            {"instanceId": None if old is None else old.instance_id},
+            {"instanceId": (part.entries[3].value or {}).get("instanceId")},
+        )
+    else:
+        _check_topology(audited, part)
+
+
+def _report(
+    audited: AuditedStreams, part: StreamsPart, reason: str, at: LogEntry, expected: str
+) -> None:
+    audited.tally.add_disagreement(
+        ORDER, reason, at, expected, [_name(entry) for entry in part.entries], member=""
+    )
+
+
+def _name(entry: LogEntry) -> str:
+    return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
+
+
+def _lacks_records(audited: AuditedStreams, part: StreamsPart) -> bool:
+    """Whether a member joins without getting an assignment, or the part is about two members."""
+    if part.name != HEARTBEAT:
+        return False
+    members, currents = part.of(streams.MEMBER), part.of(streams.CURRENT)
+    if not members:
+        return False
+    if currents:
+        return currents[0].member != members[0].member
+    return audited.complete and audited.member(members[0].member) is None
+
+
+def _duplicate(part: StreamsPart) -> LogEntry | None:
+    keys = set()
+    for entry in part.entries:
+        key = (entry.key, entry.value is None)
+        if key in keys:
+            return entry
+        keys.add(key)
+    return None
+
+
+def _of_one_member(part: StreamsPart) -> bool:
+    gone = [e for e in part.entries if e.value is None and e.kind in _OF_MEMBER]
+    if part.name == DELETE:
+        return True
+    return all(
+        len({e.member for e in gone[at : at + 3]}) == 1 for at in range(0, len(gone) // 3 * 3, 3)
+    )
+
+
+def _is_other_instance(audited: AuditedStreams, part: StreamsPart) -> bool:
+    left, joined = part.entries[0].member, part.entries[3]
+    member = audited.member(left)
+    if member is None or not audited.knows(streams.MEMBER, left):
+        return False
+    instance = (joined.value or {}).get("instanceId")
+    return instance is None or instance != member.instance_id
+
+
+def _check_topology(audited: AuditedStreams, part: StreamsPart) -> None:
+    """The first member brings the topology, which is written once."""
+    written, group = part.of(streams.TOPOLOGY), audited.group
+    joins = [e for e in part.of(streams.MEMBER) if audited.member(e.member) is None]
+    if not audited.complete:
+        pass
+    elif written and group.topology is not None:
+        audited.tally.add_disagreement(
+            ORDER,
+            "second_topology",
+            written[0],
+            {"epoch": group.topology["epoch"]},
+            {"epoch": (written[0].value or {})["epoch"]},
+            member="",
+        )
+    elif not written and joins and group.topology is None and part.name == HEARTBEAT:
+        audited.tally.add_disagreement(
+            ORDER, "no_topology", joins[0], "the topology", "none", member=""
+        )
+
+
+def check_record(audited: AuditedStreams, part: StreamsPart, entry: LogEntry) -> None:
+    """Checks one record against the state before it: it changes something, and what it is about
+    exists."""
+    unknown = audited.complete and audited.member(entry.member) is None
+    if entry.kind not in _OF_MEMBER:
+        audited.tally.add_verified(ORDER)
+    elif entry.value is None:
+        if unknown:
+            report_orphan_tombstone(audited.tally, entry)
+        else:
+            audited.tally.add_verified(ORDER)
+    elif unknown and entry.kind != streams.MEMBER:
+        report_unknown_member(audited.tally, entry)
+    elif _changes_nothing(audited, entry):
+        audited.tally.add_disagreement(
+            ORDER, "no_change", entry, "a change", entry.record, severity=WARNING
+        )
+    elif _repeats_task(entry):
+        audited.tally.add_disagreement(
+            ORDER, "repeated_partition", entry, "each partition once", entry.record
+        )
+    else:
+        audited.tally.add_verified(ORDER)
+
+
+def _changes_nothing(audited: AuditedStreams, entry: LogEntry) -> bool:
+    if entry.key not in audited.seen:
+        return False
+    if entry.kind == streams.MEMBER:
+        member = audited.member(entry.member)
+        return member is not None and member.metadata == entry.value
+    if entry.kind == streams.TARGET:
+        return audited.group.targets.get(entry.member) == Tasks.of(entry.value or {})
+    return False
+
+
+def _repeats_task(entry: LogEntry) -> bool:
+    value = entry.value or {}
+    for field in (*streams.ROLES, *streams.PENDING_ROLES):
+        rows = value.get(field) or ()
+        if len(rows) > len({row["subtopologyId"] for row in rows}):
+            return True
+        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
+            return True
+    return False
