@@ -210,7 +210,7 @@ def _tables(
     paths = (lake.path, getattr(source, "path", ""))
     s3 = any(path.startswith("s3a://") for path in paths)
     with session(storage=lake.storage, given=spark, s3=s3) as active:
-        yield open_lake(active, lake.path)
+        yield open_lake(active, lake.path, storage=lake.storage)
 
 
 def _result(lake: Lake, tables: LakeTables, outcome: RunOutcome) -> RunResult:

@@ -188,7 +188,7 @@ class Invocation:
     def lake(self, session: SparkSession) -> LakeTables:
         from kip848_spark.spark.storage.opening import open_lake
 
-        return open_lake(session, self.lake_path())
+        return open_lake(session, self.lake_path(), storage=self.settings.stored())
 
     def state_at(self, time: datetime | None) -> LakeSnapshot | StateAt:
         """The state tables at ``time`` (UTC; None: now), read without a JVM. If the lake is of an

@@ -8,16 +8,19 @@ left belong to no table, as with Spark's own writer.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import fs
 
+from kip848_spark.lake.delta_folder import DeltaFolder, Place
 from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
@@ -62,7 +65,7 @@ class WriteTarget:
     """
 
     table: str
-    folder: str
+    folder: Place
     fields: Mapping[str, pa.DataType]
     constants: Mapping[str, str | None]
     stats: Sequence[str]
@@ -74,6 +77,14 @@ def parquet_codec(spark_codec: str) -> str:
     return _CODECS.get(spark_codec.lower().replace("uncompressed", "none"), "snappy")
 
 
+class RowWriter(Protocol):
+    """Takes the rows of one table."""
+
+    def write(self, columns: Mapping[str, pa.Array]) -> None:
+        """Appends rows, given as Arrow arrays of equal length by column. A text column may be
+        dictionary-encoded if it is so in every call."""
+
+
 class TableWriter:
     """Writes columns to files of one table, one row group for each call."""
 
@@ -81,7 +92,8 @@ class TableWriter:
         self.target = target
         self._files: list[DataFile] = []
         self._open: pq.ParquetWriter | None = None
-        self._path = Path()
+        self._name = ""
+        self._filesystem: fs.FileSystem | None = None
         self._rows = 0
         self._footer: list[pq.FileMetaData] = []
 
@@ -103,11 +115,12 @@ class TableWriter:
             }
         )
         if self._open is None:
-            self._path = Path(self.target.folder) / f"part-{uuid.uuid4()}.parquet"
+            self._name = f"part-{uuid.uuid4()}.parquet"
             self._footer = []
             self._open = pq.ParquetWriter(
-                self._path,
+                self._name,
                 batch.schema,
+                filesystem=self._files_of_table(),
                 compression=self.target.codec,
                 store_schema=False,
                 metadata_collector=self._footer,
@@ -129,10 +142,16 @@ class TableWriter:
     def discard(self) -> None:
         """Deletes everything that was written."""
         if self._open is not None:
-            self._open.close()
-            self._path.unlink(missing_ok=True)
-        for file in self._files:
-            (Path(self.target.folder) / file.name).unlink(missing_ok=True)
+            with suppress(OSError, pa.ArrowException):  # it may be what failed
+                self._open.close()
+        for name in [*(file.name for file in self._files), *([self._name] if self._open else [])]:
+            with suppress(OSError):
+                self._files_of_table().delete_file(name)
+
+    def _files_of_table(self) -> fs.FileSystem:
+        if self._filesystem is None:
+            self._filesystem = DeltaFolder.at(self.target.folder).files()
+        return self._filesystem
 
     def _column(self, name: str, array: pa.Array) -> pa.Array:
         type_ = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
@@ -153,14 +172,14 @@ class TableWriter:
             return
         self._open.close()
         self._open, self._rows = None, 0
-        status = self._path.stat()
+        status = self._files_of_table().get_file_info(self._name)
         footer = self._footer[0]
         self._files.append(
             DataFile(
                 table=self.target.table,
-                name=self._path.name,
-                size=status.st_size,
-                modified_ms=status.st_mtime_ns // 1_000_000,
+                name=self._name,
+                size=status.size,
+                modified_ms=(status.mtime_ns or time.time_ns()) // 1_000_000,
                 rows=footer.num_rows,
                 stats=file_statistics(footer, self.target.stats),
             )

@@ -1,4 +1,4 @@
-"""Reads, creates and changes Delta tables in a local folder with delta-rs, without Spark.
+"""Reads, creates and changes Delta tables with delta-rs, without Spark.
 
 Each write is one Delta commit. A small write through Spark takes several jobs, most of them to read
 Delta's log; here it takes milliseconds. Spark sees the commit at once.
@@ -23,6 +23,7 @@ from deltalake.transaction import (
 from kip848_spark.lake import statistics
 from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.conditions import Condition, all_of
+from kip848_spark.lake.delta_folder import DeltaFolder, Place
 from kip848_spark.lake.replacement import ReplacedRows, replace_files
 from kip848_spark.lake.tables import TableDefinition
 
@@ -32,21 +33,23 @@ _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=F
 """Old log entries stay, as the property `KEEP_VERSIONS` of the tables says."""
 
 
-def create_table(path: str, table: TableDefinition) -> None:
-    """Creates an empty table in the folder ``path``. Raises DeltaError if there is a table."""
+def create_table(place: Place, table: TableDefinition) -> None:
+    """Creates an empty table. Raises DeltaError if there is a table."""
+    folder = DeltaFolder.at(place)
     DeltaTable.create(
-        path,
+        folder.uri,
         Schema.from_arrow(table.schema),
         configuration=table.properties,
+        storage_options=dict(folder.options) or None,
         post_commithook_properties=_HOOKS,
     )
 
 
-def is_plain(path: str, table: TableDefinition) -> bool:
+def is_plain(place: Place, table: TableDefinition) -> bool:
     """True if the table is as `create_table` creates it, or as an earlier version of this program
     did: it has no other columns, no partitions, and no feature that a reader or writer of its files
     would have to support."""
-    found = DeltaTable(path)
+    found = DeltaFolder.at(place).open()
     protocol = found.protocol()
     return (
         protocol.min_reader_version <= _PLAIN[0]
@@ -56,43 +59,45 @@ def is_plain(path: str, table: TableDefinition) -> bool:
     )
 
 
-def column_names(path: str) -> list[str]:
+def column_names(place: Place) -> list[str]:
     """The names of the columns of the newest version."""
-    return [field.name for field in DeltaTable(path).schema().fields]
+    return [field.name for field in DeltaFolder.at(place).open().schema().fields]
 
 
-def field_paths(path: str) -> list[str]:
+def field_paths(place: Place) -> list[str]:
     """The names of the columns of the newest version, and the fields of their structs, as
     ``column.field``."""
     paths = []
-    for field in DeltaTable(path).schema().fields:
+    for field in DeltaFolder.at(place).open().schema().fields:
         paths.append(field.name)
         paths += [f"{field.name}.{inner.name}" for inner in getattr(field.type, "fields", ())]
     return paths
 
 
-def add_columns(path: str, table: TableDefinition, names: Sequence[str]) -> None:
+def add_columns(place: Place, table: TableDefinition, names: Sequence[str]) -> None:
     """Adds the columns ``names`` of ``table``, which are null in all rows, in a commit of its own.
     Of a struct that the table has, adds the fields that are missing. Raises DeltaError."""
     added = Schema.from_arrow(pa.schema([table.schema.field(name) for name in names]))
-    DeltaTable(path).alter.add_columns(added.fields, post_commithook_properties=_HOOKS)
+    DeltaFolder.at(place).open().alter.add_columns(added.fields, post_commithook_properties=_HOOKS)
 
 
-def table_properties(path: str) -> dict[str, str]:
+def table_properties(place: Place) -> dict[str, str]:
     """The table properties of the newest version."""
-    configuration = DeltaTable(path).metadata().configuration
+    configuration = DeltaFolder.at(place).open().metadata().configuration
     return {name: value for name, value in configuration.items() if value is not None}
 
 
-def set_properties(path: str, properties: Mapping[str, str]) -> None:
+def set_properties(place: Place, properties: Mapping[str, str]) -> None:
     """Sets table properties, in a commit of its own."""
-    DeltaTable(path).alter.set_table_properties(dict(properties), post_commithook_properties=_HOOKS)
+    DeltaFolder.at(place).open().alter.set_table_properties(
+        dict(properties), post_commithook_properties=_HOOKS
+    )
 
 
-def commit(path: str, version: int, files: Sequence[DataFile], mode: str = "append") -> None:
+def commit(place: Place, version: int, files: Sequence[DataFile], mode: str = "append") -> None:
     """Adds ``files`` to the table, or replaces all its files by them (``overwrite``), in the commit
     that follows ``version``. Raises DeltaError if another commit follows ``version`` already."""
-    commit_actions(path, version, _add_actions(files), mode)
+    commit_actions(place, version, _add_actions(files), mode)
 
 
 def commit_replacement(
@@ -100,7 +105,7 @@ def commit_replacement(
 ) -> None:
     """Deletes the rows ``replaced`` and adds ``files``, in the commit that follows ``version``.
     Raises DeltaError if another commit follows ``version`` already."""
-    removed, remaining = replace_files(target.folder, version, replaced, target)
+    removed, remaining = replace_files(version, replaced, target)
     if removed or files:
         commit_actions(target.folder, version, [*removed, *_add_actions([*remaining, *files])])
 
@@ -113,10 +118,10 @@ def _add_actions(files: Sequence[DataFile]) -> list[AddAction]:
 
 
 def commit_actions(
-    path: str, version: int, actions: Sequence[AddAction | RemoveAction], mode: str = "append"
+    place: Place, version: int, actions: Sequence[AddAction | RemoveAction], mode: str = "append"
 ) -> None:
     """As `commit`, with Delta ``actions`` in place of files."""
-    table = DeltaTable(path, version=version)
+    table = DeltaFolder.at(place).open(version)
     table.create_write_transaction(
         list(actions),
         mode=mode,
@@ -126,46 +131,53 @@ def commit_actions(
     )
 
 
-def statistics_corrections(path: str, table: TableDefinition) -> list[AddAction]:
+def restore(place: Place, version: int) -> None:
+    """Restores the rows, columns and properties of ``version``, in a commit of its own. Raises
+    DeltaError if a file of that version is gone."""
+    DeltaFolder.at(place).open().restore(version, post_commithook_properties=_HOOKS)
+
+
+def statistics_corrections(place: Place, table: TableDefinition) -> list[AddAction]:
     """See `statistics.statistics_corrections`."""
-    return statistics.statistics_corrections(DeltaTable(path), table.stats_columns)
+    return statistics.statistics_corrections(DeltaFolder.at(place).open(), table.stats_columns)
 
 
-def file_paths(path: str) -> list[str]:
-    """The paths of the data files of the newest version."""
-    names = pa.table(DeltaTable(path).get_add_actions()).column("path").to_pylist()
-    return [f"{path}/{name}" for name in names]
+def file_paths(place: Place) -> list[str]:
+    """The URIs of the data files of the newest version, for Spark."""
+    folder = DeltaFolder.at(place)
+    names = pa.table(folder.open().get_add_actions()).column("path").to_pylist()
+    return [folder.spark_path(name) for name in names]
 
 
-def read_rows(path: str, table: TableDefinition) -> list[dict[str, Any]]:
+def read_rows(place: Place, table: TableDefinition) -> list[dict[str, Any]]:
     """All rows of a small table as plain values. Columns of ``table`` that it lacks are null."""
-    dataset = DeltaTable(path).to_pyarrow_dataset()
+    dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
     schema = table.complete(dataset.schema)
     found = dataset.replace_schema(schema).to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))
 
 
 def read_columns(
-    path: str, table: TableDefinition, columns: Sequence[str], conditions: Sequence[Condition]
+    place: Place, table: TableDefinition, columns: Sequence[str], conditions: Sequence[Condition]
 ) -> pa.Table:
     """These columns of the rows that fulfil all conditions. Columns that the table lacks are
     null."""
-    dataset = DeltaTable(path).to_pyarrow_dataset()
+    dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
     dataset = dataset.replace_schema(table.complete(dataset.schema))
     return dataset.to_table(list(columns), filter=all_of(conditions), use_threads=False)
 
 
-def count_rows(path: str) -> int:
+def count_rows(place: Place) -> int:
     """The number of rows, from the statistics of the files."""
-    return int(DeltaTable(path).count())
+    return int(DeltaFolder.at(place).open().count())
 
 
 def max_by_key(
-    path: str, column: str, key: Sequence[str], unless: str, value: str
+    place: Place, column: str, key: Sequence[str], unless: str, value: str
 ) -> dict[tuple[Any, ...], Any]:
     """The largest ``column`` for each ``key`` (a tuple of column values), among the rows in which
     ``unless`` is not ``value``."""
-    dataset = DeltaTable(path).to_pyarrow_dataset()
+    dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
     wanted = pc.field(unless) != value
     newest: dict[tuple[Any, ...], Any] = {}
     for batch in dataset.to_batches(columns=[*key, column], filter=wanted, use_threads=False):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight.commit_summary import CommitSummary
-from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.wire.array_types import Int64Array
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan, control_columns
@@ -35,7 +35,7 @@ def write_records(
     plan: ControlPlan,
     starts: Mapping[int, int],
     batches: Batches,
-    writers: Mapping[str, TableWriter],
+    writers: Mapping[str, RowWriter],
     keep_commits_raw: bool = False,
 ) -> list[dict[str, object]]:
     """Decodes raw records (see `decode_batches`) and writes rows of `RECORD_TABLES`.

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from kip848_spark.lake.arrow_files import OPEN_COLUMN, DataFile, WriteTarget, open_writers
+from kip848_spark.lake.delta_folder import DeltaFolder
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -66,11 +66,11 @@ def _literal(value: Any) -> str:
 
 
 def replace_files(
-    path: str, version: int, replaced: ReplacedRows, target: WriteTarget
+    version: int, replaced: ReplacedRows, target: WriteTarget
 ) -> tuple[list[RemoveAction], list[DataFile]]:
-    """What a commit after ``version`` of the table in the folder ``path`` needs to delete the rows
+    """What a commit after ``version`` of the table of ``target`` needs to delete the rows
     ``replaced``: the files to remove, and new files with those of their rows that stay."""
-    files = pa.table(DeltaTable(path, version=version).get_add_actions(flatten=True))
+    files = pa.table(DeltaFolder.at(target.folder).open(version).get_add_actions(flatten=True))
     some, all_ = _matches(files, replaced)
     now = round(time.time() * 1000)
     removed = [
@@ -82,13 +82,13 @@ def replace_files(
         return removed, []
     with open_writers([target]) as writers:
         for name in mixed:
-            _write_remaining(f"{path}/{name}", replaced, target, writers[target.table].write)
+            _write_remaining(name, replaced, target, writers[target.table].write)
         return removed, writers[target.table].close()
 
 
-def _write_remaining(path: str, replaced: ReplacedRows, target: WriteTarget, write: Any) -> None:
+def _write_remaining(name: str, replaced: ReplacedRows, target: WriteTarget, write: Any) -> None:
     schema = pa.schema(list(target.fields.items()))
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(name, filesystem=DeltaFolder.at(target.folder).files()) as file:
         for batch in file.iter_batches():
             rows = batch.filter(pc.invert(replaced.mask(batch.column(replaced.column))))
             known = {

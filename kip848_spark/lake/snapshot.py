@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError, NotFoundError, near
+from kip848_spark.lake.delta_folder import STORES
 from kip848_spark.lake.folders import LocalFolder, is_lake
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.location import Location, scheme_of
@@ -156,17 +157,13 @@ class LakeSnapshot:
             ) from None
 
     def _uri(self, table: str) -> str:
-        local = self.place.folder is not None
-        if not self.place.suits_delta_rs or not (local or scheme_of(self.place.uri) in _STORES):
+        readable = self.place.folder is not None or scheme_of(self.place.uri) in (*STORES, "hdfs")
+        if not self.place.suits_delta_rs or not readable:
             raise OnlySparkReads(
                 f"The lake {self.path} can only be read through Spark.",
                 "`kip848 sql` reads every lake that Spark can reach.",
             )
         return str(self.place.folder / table) if self.place.folder else self.place.child(table)
-
-
-_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "hdfs")
-"""Schemes of the stores that delta-rs reads."""
 
 
 def _is_lake(folder: Path, path: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from kip848_spark.config.hadoop_stores import options_of_hadoop
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.folders import Folder, LocalFolder
 from kip848_spark.lake.location import Location, locate, scheme_of
@@ -28,6 +29,18 @@ def location_of(spark: SparkSession, text: str) -> Location:
 def folder_of(spark: SparkSession, place: Location) -> Folder:
     """The files below ``place``."""
     return HadoopFolder(spark, place.uri) if place.folder is None else LocalFolder(place.folder)
+
+
+def store_options(spark: SparkSession, uri: str) -> dict[str, str]:
+    """The settings of the session for the object store of ``uri``, as storage options of delta-rs:
+    so files, commits and Spark's reads have the same credentials."""
+    conf = _conf(spark)
+
+    def secret(name: str) -> str | None:
+        found = conf.getPassword(name)  # also from a credential provider of Hadoop
+        return None if found is None else "".join(found)
+
+    return options_of_hadoop(uri, conf.get, secret)
 
 
 _FILE_EXISTS = ("FileAlreadyExistsException", "PathExistsException", "RemoteFileChangedException")

@@ -88,6 +88,45 @@ def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
 
     again = kip848("run", "--source", source, *on_s3, "--json")
     assert not json.loads(again)["changed"]
+    assert committers(s3, "lake") == {"delta-rs"}, "Spark committed as well, which is unsafe on S3"
+    read_without_java(s3, lake, local, tmp_path)
+
+
+def committers(s3: S3Server, lake: str) -> set[str]:
+    """The programs that committed to the tables of a lake, by the commits themselves."""
+    store = client(s3)
+    pages = store.get_paginator("list_objects_v2").paginate(Bucket=s3.bucket, Prefix=f"{lake}/")
+    keys = [entry["Key"] for page in pages for entry in page["Contents"]]
+    found = set()
+    for key in keys:
+        if "/_delta_log/" in key and key.endswith(".json"):
+            commit = store.get_object(Bucket=s3.bucket, Key=key)["Body"].read()
+            actions = [json.loads(line) for line in commit.splitlines()]
+            (info,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
+            found.add(info["engineInfo"].partition(":")[0])
+    return found
+
+
+def read_without_java(s3: S3Server, lake: str, local: str, tmp_path: Path) -> None:
+    """The commands that read a lake give what they give for the one on the disk."""
+    no_java = {"JAVA_HOME": str(tmp_path / "no-java"), "PATH": "/nowhere"}
+    query = "SELECT kind, count(*) AS n FROM records GROUP BY kind ORDER BY kind"
+    group = json.loads(kip848("rebalances", "--lake", local, "--json"))[0]["group_id"]
+    for command in (
+        ("sql", query, "--json"),
+        ("rebalances", "--json"),
+        ("explain", group, "--json"),
+        ("history", group, "--json"),
+    ):
+        both = [
+            kip848(*command, "--lake", path, **no_java, **s3.storage_options)
+            for path in (lake, local)
+        ]
+        assert both[0] == both[1], command
+        assert len(both[0]) > 2, command
+    page = tmp_path / "report.html"
+    kip848("report", "--lake", lake, "--out", str(page), **no_java, **s3.storage_options)
+    assert page.stat().st_size > 100_000
 
 
 def test_a_capture_on_s3(s3: S3Server) -> None:

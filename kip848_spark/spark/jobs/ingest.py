@@ -3,7 +3,7 @@ source is read once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.snapshot import LiveTopic
-from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.ledger import RecordCounts, Run
 from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
-from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
 from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
@@ -27,12 +26,7 @@ from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
 from kip848_spark.wire.faults import UNKNOWN_REASONS
 from kip848_spark.wire.offset_gaps import TRANSACTION
-from kip848_spark.wire.record_stream import (
-    POSITION_FIELDS,
-    STREAM_FIELDS,
-    control_decoder,
-    records_decoder,
-)
+from kip848_spark.wire.record_stream import POSITION_FIELDS, control_decoder
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
 
@@ -80,24 +74,10 @@ class RecordsJob:
         return dict.fromkeys(RECORD_TABLES, "append")
 
     def write_tables(
-        self, batches: Batches, writers: Mapping[str, TableWriter]
+        self, batches: Batches, writers: Mapping[str, RowWriter]
     ) -> list[dict[str, Any]]:
         counted = self._counted(batches)
         return write_records(self.plan, self.starts, counted, writers, self.keep_commits_raw)
-
-    def yield_tables(
-        self, rows: DataFrame, read: Callable[[str], DataFrame]
-    ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
-        """See `TableJob`. Control records are decoded from their raw bytes in `records`: there are
-        few of them, and the source is read only once."""
-        decoder = records_decoder(self.plan.plan, self.starts, self.keep_commits_raw)
-        schema = pa.schema(list(STREAM_FIELDS.items()))
-        yield "records", map_in_arrow(rows, lambda b: decoder(self._counted(b)), schema)
-        written = read("records").where(F.col("run_id") == self.run_id)
-        yield "group_records", control_records(written, self.plan)
-        yield "gaps", _gap_rows(written)
-        yield SUMMARIES, summaries_of(written)
-        return _tally_rows(written)
 
     def _counted(self, batches: Batches) -> Batches:
         if self.count is None:
@@ -133,31 +113,6 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     ).select("partition", "offset", "timestamp", "raw_key", "raw_value")
     schema = pa.schema([*POSITION_FIELDS.items(), *CONTROL_FIELDS.items()])
     return map_in_arrow(control, control_decoder(plan, CONTROL_FIELDS), schema)
-
-
-def _tally_rows(written: DataFrame) -> list[dict[str, Any]]:
-    """The report of `write_records`, computed from the written rows."""
-    reason = F.split_part("error", F.lit(" "), F.lit(1))
-    rows = (
-        written.groupBy("partition", "kind", "tombstone", reason.alias("reason"))
-        .agg(
-            F.count(F.lit(1)).alias("records"),
-            F.sum("unknown_tags").alias("tags"),
-            F.max("offset").alias("last"),
-        )
-        .collect()
-    )
-    return [row.asDict() for row in rows]
-
-
-def _gap_rows(written: DataFrame) -> DataFrame:
-    inside = written.where(F.col("missing_before") > 0).select(
-        "partition",
-        (F.col("offset") - F.col("missing_before")).alias("first_offset"),
-        (F.col("offset") - 1).alias("last_offset"),
-        F.col("gap_cause").alias("cause"),
-    )
-    return inside.coalesce(1)
 
 
 def _trailing_gaps(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int, str]]:

@@ -2,47 +2,65 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
+from kip848_spark.config.storage import StorageSettings
 from kip848_spark.lake import delta_rs
-from kip848_spark.lake.location import Location
+from kip848_spark.lake.delta_folder import STORES, DeltaFolder
+from kip848_spark.lake.folders import Folder
+from kip848_spark.lake.location import Location, scheme_of
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.spark.hadoop import location_of
+from kip848_spark.spark.hadoop import location_of, store_options
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 
+WRITER = "spark.kip848.writer"
+"""A Spark setting: ``spark`` makes Spark write the tables of all lakes."""
 
-def open_lake(spark: SparkSession, path: str, *, by_spark: bool = False) -> LakeTables:
+
+def open_lake(
+    spark: SparkSession,
+    path: str,
+    *,
+    storage: StorageSettings | None = None,
+    by_spark: bool = False,
+) -> LakeTables:
     """The tables of the lake at ``path`` (a folder or a URI), which need not exist yet.
 
-    The Python workers write the tables if they run on this machine, the lake is a local folder, and
-    the tables are as this program creates them. Otherwise, or with ``by_spark``, Spark writes them.
-    Raises UsageError if ``path`` names no location, and LakeError if Spark has no file system for
-    it.
+    The Python workers write the tables if the lake is in a folder or on an object store, and the
+    tables are as this program creates them. Otherwise, with ``by_spark`` or with the setting
+    `WRITER`, Spark writes them. ``storage`` has settings of the object store beside those of the
+    session. Raises UsageError if ``path`` names no location, and LakeError if Spark has no file
+    system for it.
     """
     place = location_of(spark, path)
-    local = (spark.sparkContext.master or "").startswith("local")
-    if local and not by_spark and _suits_delta_rs(place):
-        return WorkerWrittenTables(spark, place)
-    return SparkWrittenTables(spark, place)
+    by_spark = by_spark or spark.conf.get(WRITER, "") == "spark"
+    if by_spark or not _suits_delta_rs(place):
+        return SparkWrittenTables(spark, place)
+    options = {} if place.folder else store_options(spark, place.uri)
+    if storage is not None and place.folder is None:
+        options |= storage.delta({})
+    tables = WorkerWrittenTables(spark, place, options)
+    with ThreadPoolExecutor(8) as pool:  # a store takes a while to answer
+        plain = pool.map(lambda name: _is_plain(tables.files, place, name, options), TABLES)
+        return tables if all(plain) else SparkWrittenTables(spark, place)
 
 
 def _suits_delta_rs(place: Location) -> bool:
-    if place.folder is None or not place.suits_delta_rs:
-        return False
-    return all(_is_plain(place.folder / name, name) for name in TABLES)
+    on_store = scheme_of(place.uri) in STORES
+    return place.suits_delta_rs and (place.folder is not None or on_store)
 
 
-def _is_plain(folder: Path, name: str) -> bool:
+def _is_plain(files: Folder, place: Location, name: str, options: dict[str, str]) -> bool:
     """False if the table exists and has been altered. A table that can't be read counts as plain:
     the error is raised where it is read."""
     try:
-        if not (folder / "_delta_log").is_dir():
+        if not files.names(f"{name}/_delta_log"):
             return True
-        return delta_rs.is_plain(str(folder), TABLES[name])
+        return delta_rs.is_plain(DeltaFolder.of(place, name, options), TABLES[name])
     except (DeltaError, OSError):
         return True

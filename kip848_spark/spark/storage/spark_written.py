@@ -1,4 +1,5 @@
-"""Tables that Spark writes: on object stores and clusters, and tables that were altered."""
+"""Tables that Spark writes: on HDFS and other file systems of Hadoop, and tables that another
+program has altered."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.schemas import spark_schema
+from kip848_spark.spark.storage.staged_rows import stage_rows
 from kip848_spark.spark.storage.tables import (
     LakeTables,
     TableJob,
@@ -41,13 +43,14 @@ class SparkWrittenTables(LakeTables):
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
     ) -> TableJobResult:
-        steps = job.yield_tables(rows, self.read)
-        while True:
-            try:
-                table, frame = next(steps)
-            except StopIteration as end:
-                return TableJobResult(end.value)
-            self._write(table, with_constants(table, frame, run_id, cluster_id), job.modes[table])
+        with stage_rows(job, rows) as staged:
+            for table, mode in job.modes.items():
+                frame = with_constants(table, staged.of(table), run_id, cluster_id)
+                self._write(table, frame, mode)
+            return TableJobResult(staged.reports, staged.counts)
+
+    def _restore(self, table: str, version: int) -> None:
+        DeltaTable.forPath(self.spark, self.location(table)).restoreToVersion(version)
 
     def append(self, table: str, rows: DataFrame) -> None:
         self._write(table, rows, "append")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
-from delta.tables import DeltaTable
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError
-from kip848_spark.lake.arrow_files import TableWriter
+from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.folders import is_lake
 from kip848_spark.lake.lease import Lease
@@ -41,8 +40,8 @@ _COMMIT_FILE = re.compile(r"\d{20}\.json")
 class TableJob(Protocol):
     """Turns the rows of a DataFrame into rows of several tables.
 
-    A job describes the same result in two ways, one for each implementation of `LakeTables`. Rows
-    lack the columns ``run_id`` and ``cluster_id``, which the implementation adds.
+    Rows lack the columns ``run_id`` and ``cluster_id``, which the implementation of `LakeTables`
+    adds.
     """
 
     @property
@@ -50,17 +49,11 @@ class TableJob(Protocol):
         """The tables that are written, in this order, and how."""
 
     def write_tables(
-        self, batches: Batches, writers: Mapping[str, TableWriter]
+        self, batches: Batches, writers: Mapping[str, RowWriter]
     ) -> list[dict[str, Any]]:
         """Turns ``batches`` into rows and writes them with ``writers`` (by table). Returns a report
         of JSON-compatible rows. Runs in a Python worker, once for each partition of the
         DataFrame."""
-
-    def yield_tables(
-        self, rows: DataFrame, read: Callable[[str], DataFrame]
-    ) -> Generator[tuple[str, DataFrame], None, list[dict[str, Any]]]:
-        """Yields the name and the rows of each table, and returns the report. Each table is written
-        before the generator continues, and ``read`` can then read it."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +93,10 @@ class LakeTables(ABC):
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
     ) -> TableJobResult:
         """Runs ``job`` on ``rows`` and commits each table once. Raises LakeError."""
+
+    @abstractmethod
+    def _restore(self, table: str, version: int) -> None:
+        """Restores a table to ``version``, with its columns and properties."""
 
     @abstractmethod
     def append(self, table: str, rows: DataFrame) -> None:
@@ -334,8 +331,8 @@ class LakeTables(ABC):
         for name, version in versions.items():
             if now[name] != version:
                 with self._commit(name):
-                    DeltaTable.forPath(self.spark, self.location(name)).restoreToVersion(version)
-                # RESTORE also restores the columns and the properties of that version.
+                    self._restore(name, version)
+                # This also restores the columns and the properties of that version.
                 self._complete(name, self._missing_columns(name))
                 self._keep_versions(name)
 

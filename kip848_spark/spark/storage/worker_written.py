@@ -1,4 +1,4 @@
-"""Tables in a local folder: Python workers write Parquet files, and delta-rs commits them.
+"""Tables that Python workers write as Parquet files and the driver commits through delta-rs.
 
 Spark's own Parquet writer takes one row at a time, and a small Delta commit through Spark takes
 several jobs. Both are slower than this implementation.
@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
+from kip848_spark.errors import LakeError
 from kip848_spark.lake import delta_rs
 from kip848_spark.lake.arrow_files import (
     DATA_FILE_TYPE,
@@ -26,6 +27,8 @@ from kip848_spark.lake.arrow_files import (
     parquet_codec,
 )
 from kip848_spark.lake.conditions import Condition
+from kip848_spark.lake.delta_folder import DeltaFolder
+from kip848_spark.lake.location import Location
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
@@ -46,14 +49,26 @@ _GLOB = re.compile(r"[][*?{}\\]")
 
 
 class WorkerWrittenTables(LakeTables):
-    """See `LakeTables`. Needs a lake in a local folder, workers on the same machine, and tables as
-    this program creates them."""
+    """See `LakeTables`. Needs a lake in a folder that the driver and all workers have mounted, or
+    on an object store, and tables as this program creates them.
+
+    ``options`` are the storage options of delta-rs, for files and commits.
+    """
+
+    def __init__(
+        self, spark: SparkSession, place: Location, options: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(spark, place)
+        self._options = dict(options or {})
 
     def _create(self, table: TableDefinition) -> None:
         delta_rs.create_table(self._folder(table.name), table)
 
-    def _folder(self, table: str) -> str:
-        return f"{self.place.folder}/{table}"
+    def _restore(self, table: str, version: int) -> None:
+        delta_rs.restore(self._folder(table), version)
+
+    def _folder(self, table: str) -> DeltaFolder:
+        return DeltaFolder.of(self.place, table, self._options)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -63,7 +78,7 @@ class WorkerWrittenTables(LakeTables):
         targets = [self._target(name, run_id, cluster_id) for name in job.modes]
         with self._translate_errors("written"):
             sent = map_in_arrow(rows, _run_job_function(job, targets), _REPORT).collect()
-        files = _data_files(sent)
+            files = self._written(sent)
         self._commit_files(job.modes, files)
         counts = dict.fromkeys(job.modes, 0)
         for file in files:
@@ -81,7 +96,8 @@ class WorkerWrittenTables(LakeTables):
         writer = _table_writer(self._target(table))
         with self._translate_errors("written"):
             sent = map_in_arrow(rows.select(*TABLES[table].fields), writer, _REPORT).collect()
-        self._commit_files({table: mode}, _data_files(sent))
+            files = self._written(sent)
+        self._commit_files({table: mode}, files)
 
     def replace_values(
         self, table: str, rows: DataFrame, column: str, values: Sequence[Any]
@@ -92,9 +108,10 @@ class WorkerWrittenTables(LakeTables):
         rows = rows.select(*TABLES[table].fields).repartition(column)
         with self._translate_errors("written"):
             sent = map_in_arrow(rows.sortWithinPartitions(column), writer, _REPORT).collect()
+            files = self._written(sent)
         with self._commit(table) as version:
             replaced = ReplacedRows(column, tuple(values))
-            delta_rs.commit_replacement(target, version, _data_files(sent), replaced)
+            delta_rs.commit_replacement(target, version, files, replaced)
 
     def append_rows(
         self, table: str, rows: Sequence[TableRow], run_id: str, cluster_id: str | None
@@ -153,6 +170,22 @@ class WorkerWrittenTables(LakeTables):
             codec=parquet_codec(codec or ""),
         )
 
+    def _written(self, sent: Sequence[Row]) -> list[DataFile]:
+        """The files that the workers report. Workers of a cluster may see another folder than the
+        driver under the same path. Then nothing may be committed: raises LakeError."""
+        files = [DataFile(**row["file"].asDict()) for row in sent if row["file"]]
+        if self.place.folder is not None and not runs_here(self.spark):
+            for file in files:
+                path = self.place.folder / file.table / file.name
+                if not path.is_file() or path.stat().st_size != file.size:
+                    raise LakeError(
+                        f"The executors do not write to the same folder {self.path} as the driver: "
+                        f"a file that one of them wrote to {file.table} is not there.",
+                        "Mount one shared folder under this path on all machines, or use a lake on "
+                        "an object store or HDFS.",
+                    )
+        return files
+
     def _commit_files(self, modes: Mapping[str, WriteMode], files: Sequence[DataFile]) -> None:
         for name, mode in modes.items():
             own = [file for file in files if file.table == name]
@@ -189,7 +222,7 @@ class WorkerWrittenTables(LakeTables):
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """As in `LakeTables`. For the newest version, Spark reads the Parquet files that delta-rs
         lists: Delta's own reader takes several jobs to find them."""
-        if version is not None or _GLOB.search(str(self.place.folder)):
+        if version is not None or _GLOB.search(self.place.uri):
             return super().read(table, version)
         with self._translate_errors("read"):
             files = delta_rs.file_paths(self._folder(table))
@@ -197,7 +230,7 @@ class WorkerWrittenTables(LakeTables):
             if not files:
                 nothing = pa.schema(list(TABLES[table].fields.items())).empty_table()
                 return self.spark.createDataFrame(nothing).to(schema)
-            return self.spark.read.schema(schema).parquet(*(f"file:{file}" for file in files))
+            return self.spark.read.schema(schema).parquet(*files)
 
 
 def _run_job_function(job: TableJob, targets: Sequence[WriteTarget]) -> BatchFunction:
@@ -244,5 +277,6 @@ def _report_batches(files: Iterable[DataFile], reports: Iterable[Mapping[str, An
         yield pa.RecordBatch.from_pylist(rows, schema=_REPORT)
 
 
-def _data_files(sent: Sequence[Row]) -> list[DataFile]:
-    return [DataFile(**row["file"].asDict()) for row in sent if row["file"]]
+def runs_here(spark: SparkSession) -> bool:
+    """True if the workers run on the driver's machine."""
+    return (spark.sparkContext.master or "").startswith("local")

@@ -1,0 +1,104 @@
+"""The two implementations of a lake's tables: what a run of the whole program does not show."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from kip848_spark.errors import LakeError
+from kip848_spark.lake.arrow_files import RowWriter
+from kip848_spark.lake.location import Location
+from kip848_spark.spark.storage import worker_written
+from kip848_spark.spark.storage.opening import WRITER, open_lake
+from kip848_spark.spark.storage.spark_written import SparkWrittenTables
+from kip848_spark.spark.storage.staged_rows import stage_rows
+from kip848_spark.spark.storage.tables import WriteMode
+from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
+from kip848_spark.wire.batches import Batches
+
+
+@dataclass(frozen=True)
+class TwoTables:
+    """A job that writes each number to `gaps`, and the even ones to `topics`. It notes each of its
+    runs in the file ``runs``."""
+
+    runs: str
+
+    @property
+    def modes(self) -> Mapping[str, WriteMode]:
+        return {"gaps": "append", "topics": "overwrite", "rewinds": "append"}
+
+    def write_tables(
+        self, batches: Batches, writers: Mapping[str, RowWriter]
+    ) -> list[dict[str, Any]]:
+        with Path(self.runs).open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        total = 0
+        for batch in batches:
+            numbers = batch.column(0).cast(pa.int32())
+            total += len(numbers)
+            cause = pa.array(["unknown"] * len(numbers)).dictionary_encode()
+            offsets = batch.column(0)
+            writers["gaps"].write(
+                {"partition": numbers, "first_offset": offsets, "last_offset": offsets,
+                 "cause": cause}
+            )  # fmt: skip
+            even = [n for n in numbers.to_pylist() if n % 2 == 0]
+            writers["topics"].write(
+                {"topic": pa.array([str(n) for n in even]), "topic_id": pa.nulls(len(even)),
+                 "partitions": pa.array(even, pa.int32()), "racks": pa.nulls(len(even))}
+            )  # fmt: skip
+        return [{"total": total}]
+
+
+def test_a_job_runs_once_for_all_tables_that_spark_writes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each table was a run of the whole job once, 13 in a replay."""
+    runs = tmp_path / "runs"
+    rows = spark.range(0, 120_001, numPartitions=1)
+    with stage_rows(TwoTables(str(runs)), rows) as staged:
+        assert staged.counts == {"gaps": 120_001, "topics": 60_001, "rewinds": 0}
+        assert staged.reports == [{"total": 120_001}]
+        gaps = staged.of("gaps").toPandas()
+        topics = staged.of("topics").toPandas()
+        assert staged.of("rewinds").count() == 0
+    assert gaps["last_offset"].tolist() == list(range(120_001))
+    assert set(gaps["cause"]) == {"unknown"}
+    assert topics["partitions"].tolist() == list(range(0, 120_001, 2))
+    assert len(runs.read_text().splitlines()) == 1
+
+
+def test_nothing_is_committed_that_the_driver_does_not_see(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors of a cluster may have another folder of the same name."""
+    (tmp_path / "gaps").mkdir()
+    (tmp_path / "gaps" / "there.parquet").write_bytes(b"1234")
+    tables = WorkerWrittenTables(spark, Location.local(str(tmp_path), tmp_path))
+
+    def sent(name: str, size: int) -> list[Row]:
+        file = Row(table="gaps", name=name, size=size, modified_ms=0, rows=1, stats="{}")
+        return [Row(file=file, report=None)]
+
+    monkeypatch.setattr(worker_written, "runs_here", lambda spark: False)
+    assert len(tables._written(sent("there.parquet", 4))) == 1
+    for name, size in (("elsewhere.parquet", 4), ("there.parquet", 5)):
+        with pytest.raises(LakeError, match="do not write to the same folder"):
+            tables._written(sent(name, size))
+
+
+def test_a_setting_makes_spark_the_writer(spark: SparkSession, tmp_path: Path) -> None:
+    assert isinstance(open_lake(spark, str(tmp_path / "lake")), WorkerWrittenTables)
+    spark.conf.set(WRITER, "spark")
+    try:
+        assert isinstance(open_lake(spark, str(tmp_path / "lake")), SparkWrittenTables)
+    finally:
+        spark.conf.unset(WRITER)
