@@ -1,8 +1,8 @@
 """Summaries of commits (the table `commit_summaries`): those that the ingest did not write, and
 what replay takes from them.
 
-The Python workers summarize commits while they decode them. Where Spark writes the tables, and for
-runs of versions without this table, the summaries are made from `records`.
+The Python workers summarize commits while they decode them. For runs of versions without this
+table, the summaries are made from `records`.
 """
 
 from __future__ import annotations
