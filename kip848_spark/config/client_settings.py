@@ -42,6 +42,8 @@ class ClientSettings(ReferringSettings):
         }
         java: dict[str, str] = {}
         mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+        if wait := settings.pop("fetch.wait.max.ms", None):
+            java["fetch.max.wait.ms"] = wait
         user = settings.pop("sasl.username", None)
         password = settings.pop("sasl.password", None)
         settings.pop("sasl.mechanisms", None)

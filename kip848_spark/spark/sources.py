@@ -70,6 +70,12 @@ def parse_source(text: str, topic: str | None, settings: ClientSettings) -> Reco
     )
 
 
+_CONSUMER = {"fetch.max.wait.ms": "10"}
+"""Consumer settings of Spark's source unless the user sets them. At the end of its range a task
+waits for the answer to one more fetch, for half a second by default (`benchmarks.fetch_wait`).
+Where there are records, the broker answers at once, so the setting costs nothing."""
+
+
 class KafkaSource:
     """The topic of a running cluster, read up to its last stable offsets (read_committed).
 
@@ -138,7 +144,7 @@ class KafkaSource:
             .option("failOnDataLoss", "true")
             .option("kafka.isolation.level", isolation)
         )
-        for name, value in self.settings.java().items():
+        for name, value in (_CONSUMER | self.settings.java()).items():
             reader = reader.option(f"kafka.{name}", value)
         return reader.load().select(*COLUMNS)
 
