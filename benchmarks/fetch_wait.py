@@ -21,7 +21,8 @@ from rich.table import Table
 
 from benchmarks.topic import fill
 from kip848_spark.config.client_settings import ClientSettings
-from kip848_spark.lake.ledger import OffsetRange, plan_ranges
+from kip848_spark.kafka.topic import OffsetRange
+from kip848_spark.lake.ledger import plan_ranges
 from kip848_spark.local.broker import Broker
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import KafkaSource
