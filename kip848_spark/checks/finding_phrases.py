@@ -37,6 +37,7 @@ _KINDS = {
     records.CURRENT: "assignment",
     records.REGEX: "regular expression",
     "10": "member", "11": "group epoch", "12": "target epoch", "13": "target", "14": "assignment",
+    "15": "share state",
     "17": "group epoch", "19": "member", "20": "target epoch", "21": "target", "22": "assignment",
     "23": "topology",
 }  # fmt: skip

@@ -85,6 +85,19 @@ def _two_tasks(case: Case) -> Sides:
     )
 
 
+def _not_initialized(case: Case) -> Sides:
+    place = phrases.partition(case.expected["partition"], case.names)
+    return "only partitions with share state", f"also {place}"
+
+
+def _share_state(case: Case) -> Sides:
+    first, second = (
+        phrases.places(side, case.names) or "no partition"
+        for side in (case.expected, case.recorded)
+    )
+    return first, second
+
+
 def _two_targets(case: Case) -> Sides:
     place = phrases.partition(case.expected["partition"], case.names)
     found = phrases.words(case.recorded["members"])
@@ -244,6 +257,8 @@ _SIDES: dict[str, Callable[[Case], Sides]] = {
     "row_without_record": _rows,
     "not_loadable": _loading,
     "invalid_order": _kinds,
+    "not_initialized": _not_initialized,
+    "share_state": _share_state,
     "duplicate_record": _kinds,
     "mixed_tombstones": _kinds,
     "no_change": _record,

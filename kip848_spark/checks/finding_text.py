@@ -120,6 +120,7 @@ _FACTS: dict[str, Callable[[Case], Facts]] = {
     "not_loadable": _fault_with_names,
     "partition_in_two_targets": _partition_facts,
     "two_owners": _partition_facts,
+    "not_initialized": _partition_facts,
     "assigned_and_revoked": _partition_facts,
     "task_with_two_owners": lambda case: {
         "task": "_".join(map(str, case.expected["task"])),

@@ -23,7 +23,11 @@ from kip848_spark.checks.epochs import (
 )
 from kip848_spark.checks.expressions import check_unused, subscribed_expressions
 from kip848_spark.checks.hashes import HashChecker
-from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.log_entries import (
+    SHARE_KEY_TYPES,
+    SHARE_STREAMS_KEY_TYPES,
+    LogEntry,
+)
 from kip848_spark.checks.migration import EndedConsumerGroup, check_classic_record, check_upgrade
 from kip848_spark.checks.operations import (
     CLASSIC,
@@ -54,7 +58,7 @@ from kip848_spark.checks.results import (
     UNREAD,
     Tally,
 )
-from kip848_spark.checks.share_streams import ShareStreamsAudit
+from kip848_spark.checks.share_group import ShareAudit
 from kip848_spark.checks.streams import StreamsAudit
 from kip848_spark.checks.value_times import check_entry_times, check_part_times
 from kip848_spark.coordinator import records
@@ -84,25 +88,14 @@ class GroupAudit:
         self._last = -1
         self._keys_after_gap: set[tuple[str, str]] = set()
         self._ended: EndedConsumerGroup | None = None
-        self._share_streams: ShareStreamsAudit | None = None
-        self._streams: StreamsAudit | None = None
+        self._other_type: dict[str, ShareAudit | StreamsAudit] = {}
+        """The audits of a share group and of a streams group with this id."""
         self._unread = False
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next record of the group."""
-        if entry.kind in STREAMS_KEY_TYPES:
-            if self._streams is None:
-                self._streams = StreamsAudit(self.partition, self.group_id, self.context)
-                if self._unread:
-                    self._streams.mark_gap()
-            self._streams.add(entry)
-            return
         if entry.kind in SHARE_STREAMS_KEY_TYPES:
-            if self._share_streams is None:
-                self._share_streams = ShareStreamsAudit(self.partition, self.group_id, self.context)
-                if self._unread:
-                    self._share_streams.mark_gap()
-            self._share_streams.add(entry)
+            self._audit_of(entry.kind).add(entry)
             return
         suspect = self.context.coverage.suspect_range(self.partition, self._last, entry.offset)
         if suspect is not None:
@@ -115,6 +108,17 @@ class GroupAudit:
             self._check_operation()
         self._last = entry.offset
         self._operation.append(entry)
+
+    def _audit_of(self, kind: str) -> ShareAudit | StreamsAudit:
+        group_type = "share" if kind in SHARE_KEY_TYPES else "streams"
+        found = self._other_type.get(group_type)
+        if found is None:
+            made = ShareAudit if group_type == "share" else StreamsAudit
+            found = made(self.partition, self.group_id, self.context)
+            self._other_type[group_type] = found
+            if self._unread:
+                found.mark_gap()
+        return found
 
     @property
     def only_last_is_pending(self) -> bool:
@@ -129,10 +133,8 @@ class GroupAudit:
         self.tally.postponed = frozenset()
         self.hashes.finish(self.context.counts)
         accept_default_assignor(self.audited)
-        if self._share_streams is not None:
-            self.tally.add(self._share_streams.finish())
-        if self._streams is not None:
-            self.tally.add(self._streams.finish())
+        for other in self._other_type.values():
+            self.tally.add(other.finish())
         return self.tally
 
     @property
@@ -150,10 +152,8 @@ class GroupAudit:
     def unreadable(self, offset: int, timestamp: int) -> None:
         """Takes note of a control record that could not be decoded. ``timestamp`` is in ms."""
         self._unread = True
-        if self._streams is not None:
-            self._streams.mark_gap()
-        if self._share_streams is not None:
-            self._share_streams.mark_gap()
+        for other in self._other_type.values():
+            other.mark_gap()
         self._check_operation(closed=False)
         if self.context.counts_at(self.partition, offset, timestamp):
             self._counted.add_unverifiable(LOADING, UNREAD)

@@ -27,6 +27,7 @@ SHARE_STREAMS_KINDS = {
     kinds.SHARE_TARGET_EPOCH: "12",
     kinds.SHARE_TARGET: "13",
     kinds.SHARE_CURRENT: "14",
+    kinds.SHARE_STATE: "15",
     kinds.STREAMS_GROUP: "17",
     kinds.STREAMS_MEMBER: "19",
     kinds.STREAMS_TARGET_EPOCH: "20",
@@ -34,7 +35,8 @@ SHARE_STREAMS_KINDS = {
     kinds.STREAMS_CURRENT: "22",
     kinds.STREAMS_TOPOLOGY: "23",
 }
-"""The kinds of record of share and streams groups (`ShareStreamsAudit`), with their key types."""
+"""The kinds of record of share and streams groups (`ShareAudit`, `StreamsAudit`), with their key
+types."""
 
 _TYPES = KEY_TYPES | SHARE_STREAMS_KINDS
 KINDS = tuple(_TYPES)
@@ -47,6 +49,8 @@ STREAMS_KEY_TYPES = frozenset(
     if kinds.group_type(kind) == "streams"
 )
 """Key types of streams groups (`StreamsAudit`)."""
+SHARE_KEY_TYPES = frozenset({"10", "11", "12", "13", "14", "15"})
+"""Key types of share groups."""
 
 _BY_GROUP = (records.OFFSET, records.CLASSIC_GROUP)
 

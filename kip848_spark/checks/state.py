@@ -179,7 +179,7 @@ class Reference:
         """The rows of `groups`, `members` and `assignments`; none if the group does not exist, or a
         broker would refuse to load it."""
         group = self.shard.groups.get(self.group_id)
-        if self.fault is not None or group is None:
+        if self.fault is not None or not isinstance(group, ClassicGroup | ConsumerGroup):
             return
         rows = _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
         unknown = self._unknown_columns() if isinstance(group, ConsumerGroup) else ()

@@ -35,7 +35,7 @@ def collect_truth(partition: SimulatedPartition) -> dict[str, TruthRows]:
         group = shard.groups[group_id]
         if isinstance(group, ConsumerGroup):
             _consumer(out, partition, group)
-        else:
+        elif isinstance(group, ClassicGroup):
             _classic(out, partition, group)
     for group_id, places in sorted(shard.offsets.committed.items()):
         for (topic, number), offset in sorted(places.items()):

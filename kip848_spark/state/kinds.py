@@ -32,6 +32,7 @@ SHARE_MEMBER = "share_group_member_metadata"
 SHARE_TARGET_EPOCH = "share_group_target_assignment_metadata"
 SHARE_TARGET = "share_group_target_assignment_member"
 SHARE_CURRENT = "share_group_current_member_assignment"
+SHARE_STATE = "share_group_state_partition_metadata"
 
 STREAMS_GROUP = "streams_group_metadata"
 STREAMS_MEMBER = "streams_group_member_metadata"

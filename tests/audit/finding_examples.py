@@ -140,6 +140,11 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
         {"partition": [ORDERS, 3], "members": 1},
         {"partition": [ORDERS, 3], "members": ["worker-1", "worker-2"]},
     ),
+    (TARGETS, "not_initialized"): (
+        {"partition": [ORDERS, 3], "owner": "worker-1"},
+        {"partition": [ORDERS, 3]},
+    ),
+    (TARGETS, "share_state"): ({ORDERS: [0, 1]}, {ORDERS: [0, 1, 2]}),
     (TARGETS, "not_a_target_for_each_member"): (["worker-1", "worker-2"], ["worker-2", "worker-3"]),
     (TARGETS, "another_target"): (
         {

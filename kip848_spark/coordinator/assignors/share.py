@@ -182,21 +182,23 @@ def _assign_together(spec: AssignmentSpec, assignable: Assignable) -> GroupAssig
     division.fill()
     return {
         member.member_id: _result(
-            {topic: member.target[topic] for topic in member.target if topic in subscribed},
+            [topic for topic in member.target if topic in subscribed],
             division.held[index],
         )
         for index, member in enumerate(members)
     }
 
 
-def _result(
-    old: Mapping[str, Iterable[int]], held: Iterable[TopicPartition]
-) -> dict[str, list[int]]:
-    """A member's target; a topic of the old one stays even without partitions."""
-    result: dict[str, list[int]] = {topic: [] for topic in old}
+def _result(old: list[str], held: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """A member's target, with its topics in a broker's order; a topic of the old one stays even
+    without partitions.
+    """
+    table = HashTable(uuid_order(old), table_size(len(old)))
+    numbers: dict[str, list[int]] = {}
     for topic, number in held:
-        result.setdefault(topic, []).append(number)
-    return result
+        table.compute(topic)
+        numbers.setdefault(topic, []).append(number)
+    return {topic: numbers.get(topic, []) for topic in table}
 
 
 def _assign_by_topic(spec: AssignmentSpec, assignable: Assignable) -> GroupAssignment:

@@ -1,0 +1,175 @@
+"""Compares the target of a share group with the one that Kafka's assignor computes.
+
+The assignor visits members in the order of a hash table, whose order within a bucket depends on
+restarts of the broker, so every order within a bucket is tried. Where there are too many, the
+target is judged by its properties. See docs/kafka-facts.md#share-groups.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kip848_spark.checks.targets import MemberShares, TargetVerdict, shares_of
+from kip848_spark.coordinator.assignors.model import AssignmentSpec, MemberSpec
+from kip848_spark.coordinator.assignors.share import ShareAssignor, assign_share, wanted_counts
+from kip848_spark.coordinator.assignors.share_41 import assign_share_41
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order
+from kip848_spark.coordinator.releases import Release
+from kip848_spark.coordinator.share_group import ShareGroup
+
+_MOST_ORDERS = 48
+"""The most orders of members that are tried."""
+_MOST_TOPICS = 6
+"""The most topics of which every subset is tried, because some may have been deleted."""
+_MOST_PERMUTED = 4
+"""The most topics of which every order is tried."""
+_MOST_MIXED_41 = 12
+"""4.1 visits more subscribers than this in an order that the reference does not reproduce."""
+
+Targets = Mapping[str, Mapping[str, Mapping[int, None]]]
+
+
+class ShareTarget(NamedTuple):
+    """A target that was completed, with what the assignor was given."""
+
+    group: ShareGroup
+    """The group with the new target."""
+    before: Targets
+    """The target of each member before."""
+    topics_changed: bool
+    """Whether topics were changed since the last target, so that some may not exist any more."""
+    releases: tuple[Release, ...]
+    """Every release that may have computed it."""
+
+
+def compare_share_target(target: ShareTarget) -> TargetVerdict:
+    """The verdict on a completed target of a group of which everything is known."""
+    group = target.group
+    recorded = _without_empty(shares_of({m: group.target_of(m) for m in group.members}))
+    assignors = {release.share_assignor for release in target.releases if release.share_groups}
+    orders = _orders(group.walk_members())
+    expected: MemberShares | None = None
+    for topics, order in _arrangements(target, orders):
+        spec, assignable = _specification(target, topics, order)
+        for name in sorted(assignors):
+            shares = _compute(_ASSIGNORS[name], spec, assignable)
+            if shares is not None and shares == recorded:
+                return TargetVerdict(None, exact=True)
+            expected = expected or shares
+    spec, assignable = _specification(target, _names(group), group.walk_members())
+    inexact = "hash" in assignors and (not spec.homogeneous and len(spec.members) > _MOST_MIXED_41)
+    if orders is None or inexact:
+        fault = None if "hash" in assignors else _property_fault(spec, assignable, recorded)
+        if fault is None or target.topics_changed:
+            return TargetVerdict(None, exact=False)
+    fault = _property_fault(spec, assignable, recorded)
+    return TargetVerdict(
+        fault or "is not that of Kafka's assignor of share groups", exact=True, expected=expected
+    )
+
+
+_ASSIGNORS: dict[str, ShareAssignor] = {"hash": assign_share_41, "balanced": assign_share}
+
+
+def _compute(
+    assign: ShareAssignor, spec: AssignmentSpec, assignable: Mapping[str, Iterable[int]]
+) -> MemberShares | None:
+    try:
+        return _without_empty(shares_of(assign(spec, assignable)))
+    except GroupError:
+        return None
+
+
+def _without_empty(shares: MemberShares) -> MemberShares:
+    return {member: share for member, share in shares.items() if share}
+
+
+def _names(group: ShareGroup) -> dict[str, str]:
+    """Topic name -> id of the topics that may be assigned."""
+    return {topic.name: topic_id for topic_id, topic in group.share_state.initialized.items()}
+
+
+def _arrangements(
+    target: ShareTarget, orders: list[list[str]] | None
+) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """The topics and orders of members and topics that the assignor may have been given, the
+    likeliest first."""
+    members = orders or [string_order(target.group.walk_members())]
+    for topics in _topics(target):
+        yield from ((topics, order) for order in members)
+    for topics in _topics(target):
+        if len(topics) <= _MOST_PERMUTED:
+            for names in itertools.permutations(topics):
+                yield from (({n: topics[n] for n in names}, order) for order in members)
+
+
+def _topics(target: ShareTarget) -> Iterator[dict[str, str]]:
+    """The topics that may have existed: all, or any subset if some may have been deleted."""
+    by_name = _names(target.group)
+    wanted = string_order(sorted(target.group.name_counts))
+    names = {name: by_name[name] for name in wanted if name in by_name}
+    yield names
+    if target.topics_changed and len(names) <= _MOST_TOPICS:
+        for left_out in range(1, len(names) + 1):
+            for chosen in itertools.combinations(sorted(names), len(names) - left_out):
+                yield {name: names[name] for name in chosen}
+
+
+def _specification(
+    target: ShareTarget, names: Mapping[str, str], order: list[str]
+) -> tuple[AssignmentSpec, dict[str, list[int]]]:
+    group = target.group
+    members = []
+    for member_id in order:
+        wanted = group.members[member_id].topic_names
+        ids = {topic_id: None for name, topic_id in names.items() if name in wanted}
+        old = {t: dict(numbers) for t, numbers in target.before.get(member_id, {}).items()}
+        members.append(MemberSpec(member_id, None, ids, old))
+    assignable = {
+        topic: sorted(group.share_state.initialized[topic].partitions) for topic in names.values()
+    }
+    return AssignmentSpec(tuple(members), {}, group.homogeneous()), assignable
+
+
+def _orders(members: list[str]) -> list[list[str]] | None:
+    """Every order in which the broker may visit the members; None if there are too many."""
+    buckets: dict[int, list[str]] = {}
+    mask = grown_size(16, len(members)) - 1
+    for member in string_order(members):
+        code = string_hash(member) & 0xFFFFFFFF
+        buckets.setdefault((code ^ (code >> 16)) & mask, []).append(member)
+    if math.prod(math.factorial(len(tied)) for tied in buckets.values()) > _MOST_ORDERS:
+        return None
+    choices = itertools.product(*(itertools.permutations(tied) for tied in buckets.values()))
+    return [[member for tied in chosen for member in tied] for chosen in choices]
+
+
+def _property_fault(
+    spec: AssignmentSpec, assignable: Mapping[str, list[int]], shares: MemberShares
+) -> str | None:
+    """The first property of a target from 4.2 on that does not hold; None if all hold."""
+    held: dict[tuple[str, int], int] = {}
+    for member in spec.members:
+        for topic, numbers in shares.get(member.member_id, {}).items():
+            old = member.target.get(topic, {})
+            for number in numbers:
+                if topic in assignable and number not in assignable[topic] and number not in old:
+                    return f"contains {topic}-{number}, whose share state is not initialized"
+                held[topic, number] = held.get((topic, number), 0) + 1
+    if not spec.homogeneous or not spec.members:
+        return None
+    free = [(t, n) for t in spec.members[0].topics for n in assignable.get(t, ())]
+    sharing, wanted = wanted_counts(len(spec.members), len(free))
+    for topic, number in free:
+        if not held.get((topic, number)):
+            return f"leaves out {topic}-{number}"
+        if held[topic, number] > sharing:
+            return f"gives {topic}-{number} to {held[topic, number]} members"
+    sizes = {m.member_id: sum(map(len, shares.get(m.member_id, {}).values())) for m in spec.members}
+    if max(sizes.values()) > max(wanted, default=0):
+        return "is not even"
+    return None
