@@ -1,7 +1,8 @@
 """Heavy churn on a real broker: generated conversations in raw requests, many groups at a time.
 
     python -m tests.capture_churn 4.3.1 DIR [--seed N] [--groups N] [--restart] [--cleaner]
-                                    [--others] [--moving] [--rack] [--dump] [--then RELEASES]
+                                    [--others] [--streams] [--moving] [--rack] [--dump]
+                                    [--then RELEASES]
 
 writes what `tests.captures` writes of the scenarios: `records-committed.parquet` and `live.json`,
 or, with ``--dump``, `records.parquet` and what Kafka's own tool prints of the same log (a 3.7
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from tests.coordinator.random_conversations import consumers, migrations, patter
 from tests.coordinator.wire import Connection
 from tests.share_streams_conversations import SETTINGS as SHARE_STREAMS_SETTINGS
 from tests.share_streams_conversations import share, streams
+from tests.streams_conversations import applications, broker_settings
 
 FIRST = "first.parquet"
 CLEANED = {
@@ -197,7 +200,8 @@ def churn(
         running = []
         for n in range(groups):
             function = functions[n % len(functions)]
-            running.append(pool.submit(run, f"{function.__name__}{n}", function, seed * 1000 + n))
+            name = getattr(function, "__name__", "application")
+            running.append(pool.submit(run, f"{name}{n}", function, seed * 1000 + n))
         for _ in range(stops):
             for _ in range(groups // (stops + 1)):
                 done.acquire()
@@ -214,6 +218,7 @@ def make(arguments: argparse.Namespace) -> None:
         SHARE_STREAMS_SETTINGS if arguments.others else {}
     )
     settings |= {"broker.rack": "rack-a"} if arguments.rack else {}
+    settings |= broker_settings(arguments.version) if arguments.streams else {}
     if arguments.moving and arguments.version.startswith(("4.3", "4.4")):
         settings |= {"group.consumer.assignment.interval.ms": "0"}
     early = arguments.version.startswith("3.")
@@ -236,6 +241,8 @@ def make(arguments: argparse.Namespace) -> None:
 
         functions = OTHERS if arguments.others else MOVING if arguments.moving else CONSUMERS
         functions = functions[:1] if early else functions
+        if arguments.streams:
+            functions = (partial(applications, release=arguments.version),)
         # An early-access broker gives answers that can't be read: that conversation is over then.
         with suppress(*[Exception] * early):
             churn(broker, arguments.seed, arguments.groups, halfway, functions, stops)
@@ -271,6 +278,7 @@ if __name__ == "__main__":
     parser.add_argument("--restart", action="store_true")
     parser.add_argument("--cleaner", action="store_true")
     parser.add_argument("--others", action="store_true", help="share and streams groups")
+    parser.add_argument("--streams", action="store_true", help="streams groups of many kinds")
     parser.add_argument(
         "--moving", action="store_true", help="groups that migrate, expressions, static members"
     )

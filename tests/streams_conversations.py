@@ -14,7 +14,24 @@ from tests.coordinator.conversation import Conversation, Json, Pauses
 ROLES = ("activeTasks", "standbyTasks", "warmupTasks")
 STANDBYS = "streams.num.standby.replicas"
 DELAY = "streams.initial.rebalance.delay.ms"
+INTERVAL = "streams.assignment.interval.ms"
 JOIN, LEAVE, STATIC_LEAVE = 0, -1, -2
+
+
+def broker_settings(release: str) -> dict[str, str]:
+    """What a broker of a release needs for conversations of streams groups."""
+    settings = {
+        "group.coordinator.rebalance.protocols": "classic,consumer,streams",
+        "group.streams.heartbeat.interval.ms": "300",
+        "group.streams.min.heartbeat.interval.ms": "200",
+        "group.streams.session.timeout.ms": "4000",
+        "group.streams.min.session.timeout.ms": "1000",
+        "group.streams.max.standby.replicas": "2",
+        "unstable.api.versions.enable": "true",
+    }
+    if release < "4.2":
+        return settings | {"unstable.feature.versions.enable": "true"}
+    return settings | {"group.streams.initial.rebalance.delay.ms": "0"}
 
 
 def internal_topic(name: str, partitions: int = 0) -> Json:
@@ -184,6 +201,8 @@ class _Application:
         settings = {STANDBYS: str(rng.choice((0, 1, 1, 2)))}
         if self.release >= "4.2" and rng.random() < 0.3:
             settings[DELAY] = "300"
+        if self.release >= "4.3":
+            settings[INTERVAL] = rng.choice(("0", "0", "400"))
         configure(conversation, settings)
         statics = self.release >= "4.4" and rng.random() < 0.4
         for name in "ABCDE"[: rng.randint(1, 5)]:

@@ -14,7 +14,6 @@ from kip848_spark.coordinator import streams_group as streams
 
 _BUMPING_STATIC = ("topologyEpoch", "rackId", "clientTags", "processId")
 """What a static member may not change without a new epoch."""
-_MARKS = ("storedDescriptionTopologyEpoch", "failedDescriptionTopologyEpoch")
 
 
 def begins_anew(audited: AuditedStreams, part: StreamsPart) -> bool:
@@ -38,7 +37,7 @@ def check_group_epoch(audited: AuditedStreams, entry: LogEntry) -> None:
     wanted = group.epoch + 1
     if not known:
         wanted = 2 if has_configs(entry) else 1
-    if epoch != wanted and not (known and epoch == group.epoch and _only_marks(audited, entry)):
+    if epoch != wanted and not (known and _only_describes(audited, entry)):
         audited.tally.add_disagreement(EPOCHS, "group_epoch", entry, wanted, epoch)
         return
     validated = entry.value.get("validatedTopologyEpoch")
@@ -50,10 +49,14 @@ def check_group_epoch(audited: AuditedStreams, entry: LogEntry) -> None:
     audited.tally.add_verified(EPOCHS)
 
 
-def _only_marks(audited: AuditedStreams, entry: LogEntry) -> bool:
+def _only_describes(audited: AuditedStreams, entry: LogEntry) -> bool:
     """Whether a value of key 17 only says which description of the topology is stored (4.4)."""
-    value = entry.value or {}
-    return any(name in value for name in _MARKS) and not _changes(audited, value)
+    value, group = entry.value or {}, audited.group
+    return (
+        value["epoch"] == group.epoch
+        and streams.descriptions_of(value) != group.descriptions
+        and not _changes(audited, value)
+    )
 
 
 def check_target_epoch(audited: AuditedStreams, entry: LogEntry) -> None:
@@ -125,7 +128,7 @@ def check_causes(audited: AuditedStreams, part: StreamsPart) -> None:
     elif (streams.GROUP, "") not in audited.seen:
         reason = CAUSES if audited.complete else GAP
         audited.tally.add_unverifiable(CAUSES, reason)
-    elif _changes(audited, bump.value) or _only_marks(audited, bump):
+    elif _changes(audited, bump.value) or _only_describes(audited, bump):
         audited.tally.add_verified(CAUSES)
     else:
         audited.tally.add_disagreement(

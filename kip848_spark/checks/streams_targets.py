@@ -194,7 +194,7 @@ def _case_of(
     )
     setting = group.configs.get(STANDBYS, "")
     # A timer computes the first target, with the setting at that time; it writes nothing else.
-    by_timer = not part.letters.strip("fe")
+    by_timer = not part.letters.strip("fe") and not any(map(old.get, group.members))
     known = setting.isdecimal() and not by_timer
     processes = {member.member_id: member.process_id for member in group.members.values()}
     targets = dict(group.targets)

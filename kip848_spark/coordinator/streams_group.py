@@ -159,6 +159,8 @@ class StreamsGroup:
         self.validated_epoch = NO_TOPOLOGY
         self.configs: dict[str, str] = {}
         """Assignment settings at the last bump."""
+        self.descriptions = (-1, -1)
+        """Epochs of the topologies whose description is stored, or could not be (from 4.4)."""
         self.topology: Json | None = None
         """The value of key 23."""
         self.members: dict[str, StreamsMember] = {}
@@ -218,6 +220,7 @@ class StreamsGroup:
         validated = value.get("validatedTopologyEpoch")
         self.validated_epoch = NO_TOPOLOGY if validated is None else validated
         self.configs = configs_of(value)
+        self.descriptions = descriptions_of(value)
 
     def _replay_member(self, member_id: str, value: Json | None) -> None:
         if value is None:
@@ -254,6 +257,13 @@ def member_of(member_id: str, metadata: Json, value: Json) -> StreamsMember:
 def configs_of(value: Json) -> dict[str, str]:
     """The assignment settings in a value of key 17 (from 4.2)."""
     return {row["key"]: row["value"] for row in value.get("lastAssignmentConfigs") or ()}
+
+
+def descriptions_of(value: Json) -> tuple[int, int]:
+    """Which descriptions of the topology a value of key 17 says are stored, or could not be."""
+    names = ("storedDescriptionTopologyEpoch", "failedDescriptionTopologyEpoch")
+    stored, failed = (value.get(name) for name in names)
+    return -1 if stored is None else stored, -1 if failed is None else failed
 
 
 def epochs_of(value: Json, epoch: int) -> dict[Task, int]:

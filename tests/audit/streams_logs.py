@@ -1,0 +1,32 @@
+"""Logs of streams groups that real brokers wrote (``tests.capture_churn`` with ``--streams``)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from kip848_spark.checks.log_entries import STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.topics import KnownTopics
+from tests.audit.fault_rates import FaultyLog
+from tests.audit.raw_records import entries_of, topics_of
+from tests.captures import COMMITTED, LIVE
+from tests.conftest import DATA
+
+CAPTURES = tuple(sorted(path.name for path in DATA.glob("streams-*")))
+
+
+def streams_log(capture: str) -> list[LogEntry]:
+    """The records of streams groups in a capture."""
+    return [e for e in entries_of(DATA / capture / COMMITTED) if e.kind in STREAMS_KEY_TYPES]
+
+
+def streams_topics(capture: str) -> KnownTopics:
+    """The topics that its broker listed at the end."""
+    return topics_of(DATA / capture / LIVE)
+
+
+@lru_cache
+def faulty_logs() -> tuple[FaultyLog, ...]:
+    """All captures, to put faults into."""
+    return tuple(
+        FaultyLog.of(capture, streams_log(capture), streams_topics(capture)) for capture in CAPTURES
+    )
