@@ -149,7 +149,7 @@ def _full_commit(row: AuditRow) -> LogEntry:
             "expireTimestamp": _set(columns["expire_millis"]),
             "topicId": columns["topic_id"],
         }
-        commit = record(OFFSET, 4, key, value)
+        commit = record(OFFSET, columns["value_version"], key, value)
     return log_entry(row.partition, row.offset, row.millis, commit)
 
 

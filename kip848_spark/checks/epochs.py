@@ -98,6 +98,8 @@ class EpochBump(NamedTuple):
     """Whether the causes require a new epoch in the same operation, in every release."""
     known: bool
     """Whether the state before the part is known well enough to find every cause."""
+    votes_unknown: bool
+    """Whether votes for assignors, which are not known, may be the cause."""
 
     @classmethod
     def of(cls, audited: AuditedGroup, part: OperationPart) -> EpochBump:
@@ -141,7 +143,10 @@ class EpochBump(NamedTuple):
                 causes.append("first epoch")
             if not causes and group is not None and _may_change_assignor(audited, group, part):
                 causes.append("assignor")
-        return cls(bump, tuple(causes), required, known)
+        votes_unknown = not audited.complete and audited.any_release(
+            lambda release: release.assignor_votes_bump
+        )
+        return cls(bump, tuple(causes), required, known, votes_unknown)
 
 
 def _may_change_assignor(audited: AuditedGroup, group: ConsumerGroup, part: OperationPart) -> bool:
@@ -196,7 +201,7 @@ def check_bump_cause(audited: AuditedGroup, part: OperationPart, bump: EpochBump
     if bump.entry is not None:
         if bump.causes:
             audited.tally.add_verified(CAUSES)
-        elif not bump.known:
+        elif not bump.known or bump.votes_unknown:
             audited.tally.add_unverifiable(CAUSES, GAP)
         else:
             audited.tally.add_disagreement(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from kip848_spark.checks.finding_kind import FindingKind
+from kip848_spark.checks.finding_kinds_commits import COMMIT_KINDS
 from kip848_spark.checks.finding_kinds_share import SHARE_KINDS
 from kip848_spark.checks.finding_kinds_streams import STREAMS_KINDS
 from kip848_spark.checks.results import (
@@ -358,6 +359,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "Run again. If the difference remains, records are missing from the lake (see the table "
         "gaps), or the coordinator has lost them: look for unclean leader elections.",
     ),
+    **COMMIT_KINDS,
     **SHARE_KINDS,
     **STREAMS_KINDS,
 }

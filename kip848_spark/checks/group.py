@@ -8,6 +8,7 @@ from __future__ import annotations
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.assignment import check_assignment
 from kip848_spark.checks.audited_group import AuditedGroup
+from kip848_spark.checks.commits import CommitChecker
 from kip848_spark.checks.completed_target import (
     StateBefore,
     accept_default_assignor,
@@ -82,6 +83,8 @@ class GroupAudit:
         default = None if context.assignors is None else context.assignors[0]
         self.audited = AuditedGroup(group_id, context.topics, candidates, Tally(), default)
         self.hashes = HashChecker(self.audited)
+        given = context.release is not None
+        self._commits = CommitChecker(self.audited, release_given=given)
         self.reference = self.audited.reference
         """The replay of all records of the group, even where `audited` started over."""
         self._operation: list[LogEntry] = []
@@ -145,8 +148,10 @@ class GroupAudit:
     def commit(self, entry: LogEntry) -> None:
         """Takes an offset commit: it creates a simple classic group where there is no group."""
         self._check_operation()
-        if self.context.counts(entry):
-            check_entry_times(self._counted, entry)
+        tally = self._counted if self.context.counts(entry) else Tally()
+        check_entry_times(tally, entry)
+        if entry.record["key"]["data"]["topic"]:
+            self._commits.check(tally, entry)
         self.reference.replay(entry)
 
     def unreadable(self, offset: int, timestamp: int) -> None:

@@ -22,10 +22,11 @@ TRANSITIONS = "transitions"
 OWNERSHIP = "ownership"
 MIGRATION = "migration"
 VALUE_TIMES = "value_times"
+COMMITS = "commits"
 LIVE = "live"
 CHECKS = (
     STATE, LOADING, ORDER, EPOCHS, CAUSES, HASH, TARGETS, TRANSITIONS, OWNERSHIP, MIGRATION,
-    VALUE_TIMES, LIVE,
+    VALUE_TIMES, COMMITS, LIVE,
 )  # fmt: skip
 """Every check, in the order in which they are shown."""
 

@@ -34,6 +34,7 @@ CHECKS_IN_WORDS = {
     "ownership": "No partition has two owners.",
     "migration": "A conversion between the protocols takes over all members and partitions.",
     "value_times": "A time inside a record fits the time at which the record was written.",
+    "commits": "A committed offset is of an existing partition, and stays while it is needed.",
     "live": "The state tables agree with what the running cluster answers.",
 }
 """What each check of the audit looks at (docs/audit.md)."""

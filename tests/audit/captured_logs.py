@@ -21,10 +21,12 @@ CHURNED = tuple(sorted(path.name for path in DATA.glob("churn-*")))
 """Captures of heavy churn, with a broker restart in the middle."""
 MOVING = tuple(sorted(path.name for path in DATA.glob("moving-*")))
 """The same, of groups that migrate and of members that subscribe by expression."""
+UPGRADED = tuple(sorted(path.name for path in DATA.glob("upgraded-*")))
+"""The same, of a broker that restarts with another release, newer or older, twice."""
 CONTROL = ("2", "3", "4", "5", "6", "7", "8", "16")
 __all__ = [
-    "CHURNED", "CONTROL", "MOVING", "RELEASES", "audit", "churned", "churned_topics", "entries",
-    "topics", "whole",
+    "CHURNED", "CONTROL", "MOVING", "RELEASES", "UPGRADED", "audit", "churned", "churned_topics",
+    "entries", "topics", "whole",
 ]  # fmt: skip
 
 

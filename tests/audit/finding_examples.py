@@ -6,6 +6,7 @@ from typing import Any
 
 from kip848_spark.checks.results import (
     CAUSES,
+    COMMITS,
     EPOCHS,
     ERROR,
     HASH,
@@ -226,6 +227,19 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
     (VALUE_TIMES, "resolved_too_soon"): (
         {"least": 1_795_248_083_154},
         {"timestamp": 1_795_248_073_153},
+    ),
+    (COMMITS, "commit_topic_id"): (
+        {"topic": "orders", "topicId": ORDERS},
+        {"topic": "payments", "topicId": PAYMENTS},
+    ),
+    (COMMITS, "partition_does_not_exist"): (
+        {"topic": "orders", "partition": "below 6"},
+        {"topic": "orders", "partition": 9},
+    ),
+    (COMMITS, "value_version"): ({"version": 4}, {"version": 3}),
+    (COMMITS, "deleted_while_subscribed"): (
+        "no tombstone, since a member subscribes to the topic and the topic exists",
+        "a tombstone of orders-3",
     ),
     (LIVE, "cluster_differs"): (
         {"assignment of worker-1": [["orders", 0], ["orders", 1], ["orders", 2]]},

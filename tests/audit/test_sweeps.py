@@ -15,6 +15,7 @@ from tests.audit.captured_logs import (
     CHURNED,
     MOVING,
     RELEASES,
+    UPGRADED,
     audit,
     churned,
     churned_topics,
@@ -107,7 +108,7 @@ def test_the_scenarios(release: str, way) -> None:  # type: ignore[no-untyped-de
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("capture", [*CHURNED, *MOVING])
+@pytest.mark.parametrize("capture", [*CHURNED, *MOVING, *UPGRADED])
 def test_heavy_churn(capture: str, way) -> None:  # type: ignore[no-untyped-def]
     total = sweep(churned(capture), churned_topics(capture), way, _MOST)
     assert total.verified.total() > 1_000

@@ -180,7 +180,7 @@ def _packed_rows(rows: DataFrame, stage: int) -> DataFrame:
 def _full_commits(lake: LakeTables, condition: str) -> DataFrame:
     """Offset commits and their tombstones for which the SQL ``condition`` holds, with values."""
     columns = ["topic", "topic_partition", "tombstone", "committed_offset", "leader_epoch"]
-    columns += ["metadata", "topic_id"]
+    columns += ["metadata", "topic_id", "value_version"]
     columns += [f"unix_millis({name}_timestamp) AS {name}_millis" for name in ("commit", "expire")]
     return _audit_rows(
         lake.read("records").where(f"kind = '{kinds.COMMIT}' AND error IS NULL AND {condition}"),
