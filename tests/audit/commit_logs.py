@@ -9,13 +9,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.checks.audit_rows import FULL_COMMIT, AuditRow, Step, step_of
+from kip848_spark.checks.audit_rows import FULL_COMMIT, AuditRow, step_of
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Tally
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.coordinator.coordinator import Step
 from kip848_spark.coordinator.records import OFFSET
 from kip848_spark.wire.control_plans import CONTROL_PLAN
 from kip848_spark.wire.record_stream import decode_batches
