@@ -9,14 +9,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kip848_spark.checks.audit_rows import FULL_COMMIT, AuditRow, step_of
+from kip848_spark.checks.audit_rows import FULL_COMMIT, AuditRow, AuditStep, step_of
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Tally
 from kip848_spark.checks.topics import KnownTopics
-from kip848_spark.coordinator.coordinator import Step
 from kip848_spark.coordinator.records import OFFSET
 from kip848_spark.wire.control_plans import CONTROL_PLAN
 from kip848_spark.wire.record_stream import decode_batches
@@ -83,7 +82,7 @@ def audit_with_commits(
         key = item.partition, item.group
         if key not in audits:
             audits[key] = GroupAudit(*key, context)
-        Step(item, item.kind == OFFSET, item.offset, item.timestamp).give(audits[key])
+        AuditStep(item, item.kind == OFFSET, item.offset, item.timestamp).give(audits[key])
     tally = Tally()
     for one in audits.values():
         tally.add(one.finish())
