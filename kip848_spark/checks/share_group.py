@@ -38,7 +38,7 @@ from kip848_spark.checks.share_records import (
     check_share_target,
     share_causes,
 )
-from kip848_spark.checks.share_transitions import check_share_transition
+from kip848_spark.checks.share_transitions import MemberBefore, check_share_transition
 from kip848_spark.checks.share_view import ShareView
 from kip848_spark.checks.value_times import check_entry_times
 from kip848_spark.coordinator.faults import ReplayError
@@ -137,11 +137,18 @@ class ShareAudit:
         causes = share_causes(view, part)
         hash_before = view.target_hash
         before = {m: dict(target) for m, target in view.targets.items()}
+        assignments = []
         for entry in part.entries:
+            if entry.kind == SHARE_CURRENT and entry.value is not None:
+                assignments.append((entry, MemberBefore.of(view, entry)))
             self._check_record(entry)
             if not self._apply(entry):
                 return
         view.tally.add_verified(LOADING)
+        for entry in entries_of(part, SHARE_GROUP):
+            self._check_hash(entry, asked=part.name == HEARTBEAT)
+        for entry, old in assignments:
+            check_share_transition(view, entry, old)
         if part.name == INVALID_ORDER:
             self.mark_gap()
             return
@@ -150,12 +157,17 @@ class ShareAudit:
             changed = view.target_hash != hash_before
             for entry in entries_of(part, SHARE_TARGET_EPOCH):
                 check_share_target(view, entry, before, topics_changed=changed)
-        for entry in entries_of(part, SHARE_GROUP):
-            group = view.group
-            if group is None or not view.complete:
-                view.tally.add_unverifiable(HASH, GAP)
-            else:
-                self._hashes.check(view.tally, entry, group)
+
+    def _check_hash(self, entry: LogEntry, *, asked: bool) -> None:
+        """Checks a hash; from it, the topics that exist are known."""
+        view = self._view
+        view.existing = None
+        if view.group is None or not view.complete:
+            view.tally.add_unverifiable(HASH, GAP)
+            return
+        topics = self._hashes.check(view.tally, entry, view.group, asked=asked)
+        if topics is not None:
+            view.existing = frozenset(topic.topic_id for topic in topics.values())
 
     def _check_record(self, entry: LogEntry) -> None:
         view = self._view
@@ -163,9 +175,7 @@ class ShareAudit:
         if entry.value is None:
             return
         check_entry_times(view.tally, entry)
-        if entry.kind == SHARE_CURRENT:
-            check_share_transition(view, entry)
-        elif entry.kind == SHARE_STATE:
+        if entry.kind == SHARE_STATE:
             check_share_state(view, entry)
 
     def _apply(self, entry: LogEntry) -> bool:

@@ -3,6 +3,7 @@ groups: a hash is wrong if the topics before it equal those after it."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,8 +12,11 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import HASH, Tally
 from kip848_spark.checks.topics import KnownTopics, Proven, Prover, hash_of, on_racks
 from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.topics import Topic
 
 _MOST_PENDING = 1_000
+_MOST_SHOWN = 3
+"""The most topics of which every subset is tried for a hash."""
 _Topics = tuple[frozenset[str], Proven]
 
 
@@ -21,6 +25,8 @@ class _PendingHash:
     entry: LogEntry
     names: frozenset[str]
     before: _Topics | None
+    shown: Proven | None
+    """The topics that the share state shows after the operation; None if it may not show all."""
 
 
 class ShareHashes:
@@ -31,8 +37,12 @@ class ShareHashes:
         self._pending: list[_PendingHash] = []
         self._last: _Topics | None = None
 
-    def check(self, tally: Tally, entry: LogEntry, group: ShareGroup) -> None:
-        """Checks a value of key 11, after the operation that has it was replayed."""
+    def check(
+        self, tally: Tally, entry: LogEntry, group: ShareGroup, *, asked: bool
+    ) -> Proven | None:
+        """Checks a value of key 11, after the operation that has it was replayed. ``asked``: the
+        operation would have asked for the state of every subscribed partition. Returns the topics
+        of the group by name; None if they are not known."""
         assert entry.value is not None
         names = frozenset(group.topic_names())
 
@@ -44,26 +54,40 @@ class ShareHashes:
                     found[topic_id] = max(found.get(topic_id, 0), most)
             return found
 
-        if not self._prover.prove(entry.value["metadataHash"], names, counts):
-            self._pending.append(_PendingHash(entry, names, self._last))
+        recorded = entry.value["metadataHash"]
+        shown = _shown(group, names, counts())
+        if shown is not None and hash_of(shown.values()) == recorded:
+            self._prover.accept(shown)
+        elif not self._prover.prove(recorded, names, counts):
+            if not asked or shown is None or shown.keys() != names or _some_give(shown, recorded):
+                shown = None
+            self._pending.append(_PendingHash(entry, names, self._last, shown))
             if len(self._pending) > _MOST_PENDING:
                 self._pending.pop(0)
                 tally.add_unverifiable(HASH, TOPICS_THEN)
-            return
+            return None
         assert self._prover.proven is not None
         now = names, self._prover.proven
         for pending in self._pending:
             self._decide(tally, pending, now)
         self._pending, self._last = [], now
         tally.add_verified(HASH)
+        return now[1]
 
     def _decide(self, tally: Tally, pending: _PendingHash, now: _Topics | None) -> None:
         topics = {} if now is None else now[1]
+        rackless = pending.before is not None and not on_racks(pending.before[1])
+        if now is not None and pending.shown and rackless and not on_racks(topics):
+            self._disagree(tally, pending, pending.shown)
+            return
         # A subscribed topic that does not exist may have existed in between.
         constant = topics.keys() >= pending.names and not on_racks(topics)
         if now is None or not constant or pending.before != now or pending.names != now[0]:
             tally.add_unverifiable(HASH, TOPICS_THEN)
             return
+        self._disagree(tally, pending, topics)
+
+    def _disagree(self, tally: Tally, pending: _PendingHash, topics: Proven) -> None:
         assert pending.entry.value is not None
         tally.add_disagreement(
             HASH,
@@ -88,3 +112,27 @@ class ShareHashes:
             if counts(pending.entry):
                 self._decide(tally, pending, None)
         self._pending = []
+
+
+def _shown(group: ShareGroup, names: frozenset[str], counts: dict[str, int]) -> Proven | None:
+    """The subscribed topics in the share state; None if one of them was recreated."""
+    found: Proven = {}
+    state = group.share_state
+    for topic_id, topic in [*state.initialized.items(), *state.initializing.items()]:
+        if topic.name in names:
+            known = found.get(topic.name)
+            if known is not None and known.topic_id != topic_id:
+                return None  # recreated
+            found[topic.name] = Topic(topic.name, topic_id, counts[topic_id])
+    return found
+
+
+def _some_give(shown: Proven, recorded: int) -> bool:
+    """Whether the other topics may have been deleted already; unknown counts as yes."""
+    if len(shown) > _MOST_SHOWN:
+        return True
+    return any(
+        hash_of(chosen) == recorded
+        for size in range(len(shown))
+        for chosen in itertools.combinations(shown.values(), size)
+    )

@@ -275,7 +275,9 @@ def check_share_target(
             member=min(strangers),
         )
         return
-    verdict = compare_share_target(ShareTarget(group, before, topics_changed, view.releases))
+    verdict = compare_share_target(
+        ShareTarget(group, before, view.existing, topics_changed, view.releases)
+    )
     if verdict.fault is None:
         view.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return

@@ -40,6 +40,8 @@ class ShareTarget(NamedTuple):
     """The group with the new target."""
     before: Targets
     """The target of each member before."""
+    existing: frozenset[str] | None
+    """Ids of the subscribed topics; None if they are not known."""
     topics_changed: bool
     """Whether topics were changed since the last target, so that some may not exist any more."""
     releases: tuple[Release, ...]
@@ -112,6 +114,9 @@ def _topics(target: ShareTarget) -> Iterator[dict[str, str]]:
     by_name = _names(target.group)
     wanted = string_order(sorted(target.group.name_counts))
     names = {name: by_name[name] for name in wanted if name in by_name}
+    if target.existing is not None:
+        yield {name: topic for name, topic in names.items() if topic in target.existing}
+        return
     yield names
     if target.topics_changed and len(names) <= _MOST_TOPICS:
         for left_out in range(1, len(names) + 1):

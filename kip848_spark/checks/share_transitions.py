@@ -4,7 +4,7 @@ step, without the topics that it does not subscribe to (docs/kafka-facts.md#shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import EPOCHS, GAP, TRANSITIONS
@@ -21,18 +21,36 @@ _STABLE = 0
 _TOPIC_UNKNOWN = "the name of a topic in the target is not known"
 
 
-def check_share_transition(view: ShareView, entry: LogEntry) -> None:
-    """Checks a value of key 14 against the state before it."""
-    value = entry.value
+class MemberBefore(NamedTuple):
+    """A member before a record of key 14."""
+
+    member: ShareMember | None
+    recorded: bool
+    """Whether it had an assignment on record."""
+    known: bool
+    """Whether the records that a verdict needs were read."""
+
+    @classmethod
+    def of(cls, view: ShareView, entry: LogEntry) -> MemberBefore:
+        """The member of ``entry``, which was not replayed yet."""
+        needed = (
+            (SHARE_TARGET_EPOCH, ""),
+            (SHARE_MEMBER, entry.member),
+            (SHARE_TARGET, entry.member),
+            (SHARE_CURRENT, entry.member),
+        )
+        return cls(
+            view.members.get(entry.member),
+            view.has_record(SHARE_CURRENT, entry.member),
+            view.group is not None and all(view.knows(*key) for key in needed),
+        )
+
+
+def check_share_transition(view: ShareView, entry: LogEntry, old: MemberBefore) -> None:
+    """Checks a value of key 14, after the operation that has it was replayed."""
+    value, member = entry.value, old.member
     assert value is not None
-    member = view.members.get(entry.member)
-    needed = (
-        (SHARE_TARGET_EPOCH, ""),
-        (SHARE_MEMBER, entry.member),
-        (SHARE_TARGET, entry.member),
-        (SHARE_CURRENT, entry.member),
-    )
-    if view.group is None or not all(view.knows(*key) for key in needed):
+    if view.group is None or not old.known:
         view.tally.add_unverifiable(EPOCHS, GAP)
         view.tally.add_unverifiable(TRANSITIONS, GAP)
         return
@@ -41,7 +59,7 @@ def check_share_transition(view: ShareView, entry: LogEntry) -> None:
     targets = [view.group.target_epoch]
     if not view.has_record(SHARE_TARGET_EPOCH):
         targets = sorted({release.first_epoch for release in view.releases})
-    before = member if view.has_record(SHARE_CURRENT, entry.member) else ShareMember(entry.member)
+    before = member if old.recorded else ShareMember(entry.member)
     if not _check_epochs(view, entry, before, targets):
         return
     recorded = _sets(value["assignedPartitions"])
@@ -115,7 +133,10 @@ def _least(
     for topic, numbers in target.items():
         if view.name_of(topic) is None:
             return None
-        exists = topic in view.group.share_state.initialized and not view.topics_changed
+        if view.existing is not None:
+            exists = topic in view.existing
+        else:
+            exists = topic in view.group.share_state.initialized and not view.topics_changed
         if exists and _subscribes(view, member, topic):
             least[topic] = numbers
     return least
