@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -46,6 +47,15 @@ def store_options(spark: SparkSession, uri: str) -> dict[str, str]:
 _FILE_EXISTS = ("FileAlreadyExistsException", "PathExistsException", "RemoteFileChangedException")
 """Exceptions of a file system that finds an existing file where none may exist."""
 
+_REFUSED = re.compile(r"Status Code: (?:409|412)\b")
+"""S3's answers to a conditional request whose condition is false, or that met another one."""
+_CHANGED = re.compile(
+    r"Status Code: 412\b|Remote file changed|changed on the server|[Cc]hange detected"
+)
+"""S3A asks for the version of an object that it saw when it opened it. If the owner of a lease
+rewrites it in between, the store refuses to send the older one."""
+_READ_ATTEMPTS = 10
+
 
 class HadoopFolder:
     """A `Folder` on a file system of Hadoop: HDFS, S3, GCS, ADLS, …
@@ -77,6 +87,15 @@ class HadoopFolder:
         ]
 
     def read(self, name: str) -> bytes | None:
+        for _ in range(_READ_ATTEMPTS - 1):
+            try:
+                return self._read_once(name)
+            except OSError as cause:
+                if _CHANGED.search(str(cause)) is None:
+                    raise
+        return self._read_once(name)
+
+    def _read_once(self, name: str) -> bytes | None:
         stream = self._call("open", self._at(name))
         if stream is None:
             return None
@@ -126,7 +145,8 @@ class HadoopFolder:
 
     def _exists(self, cause: Py4JJavaError) -> bool:
         """True if a file could not be created because it exists."""
-        return any(_is(cause, name) for name in _FILE_EXISTS)
+        text = str(cause.java_exception.getMessage())
+        return any(_is(cause, name) for name in _FILE_EXISTS) or bool(_REFUSED.search(text))
 
 
 def _conf(spark: SparkSession) -> Any:

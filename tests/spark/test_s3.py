@@ -39,6 +39,11 @@ assert folder.read("below/a") == b"%d" % made.index(True)
 assert not folder.create("below/a", b"again")
 folder.replace("below/a", b"other")
 assert folder.read("below/a") == b"other" and folder.names("below") == ["a"]
+with ThreadPoolExecutor(4) as pool:  # an owner rewrites its lease while others read it
+    writing = [pool.submit(folder.replace, "below/a", b"%d" % n) for n in range(60)]
+    reading = [pool.submit(folder.read, "below/a") for _ in range(120)]
+    assert {future.result() for future in writing} == {None}
+    assert {future.result() for future in reading} <= {b"other", *(b"%d" % n for n in range(60))}
 folder.remove("below/a"), folder.remove("below/a")
 assert folder.names("below") == []
 assert folder.create("below/a", b"again")
