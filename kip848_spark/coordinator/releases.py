@@ -177,6 +177,11 @@ class Release:
     streams_static_members: bool = False
     """Streams groups have static members (from 4.4, KAFKA-20169)."""
 
+    empty_id_fails_description: bool = False
+    """A ConsumerGroupDescribe that names an empty group id fails for all of its groups (seen on
+    4.0.0).
+    """
+
     def __hash__(self) -> int:
         return hash(self.name)
 
@@ -292,6 +297,7 @@ _400 = replace(
     upgrade_reads_topics=False,
     uniform_gives_back=False,
     pending_keeps_group=False,
+    empty_id_fails_description=True,
 )
 
 RELEASES: dict[str, Release] = {

@@ -20,7 +20,8 @@ from tests.coordinator.random_conversations import consumers, migrations
 
 pytestmark = pytest.mark.slow
 
-RELEASES = ["4.3.1", "4.0.2"]
+RELEASES = ["4.3.1", "4.4.0", "4.0.2"]
+OTHERS = [pytest.param(release, marks=pytest.mark.long) for release in ("4.1.0", "4.0.0")]
 MIGRATION = "group.consumer.migration.policy"
 BROKERS: dict[str, dict[str, str]] = {
     "plain": {},
@@ -94,7 +95,7 @@ def select_scripted(kind: str, share: int = 1) -> Conversations:
     return [(item.name, item.function) for item in items[::share]]
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", [*RELEASES, *OTHERS])
 def test_scripted_conversations(version: str) -> None:
     check_against_broker(version, select_scripted("plain", share=5))
 
@@ -102,7 +103,7 @@ def test_scripted_conversations(version: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", BROKERS)
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", [*RELEASES, *OTHERS])
 def test_all_scripted_conversations(version: str, kind: str) -> None:
     check_against_broker(version, select_scripted(kind), kind)
 
@@ -119,13 +120,13 @@ def _select_generated(seeds: range) -> Conversations:
     return conversations
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", [*RELEASES, *OTHERS])
 def test_generated_conversations(version: str) -> None:
     check_against_broker(version, _select_generated(range(8)))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", [*RELEASES, *OTHERS])
 def test_three_hundred_generated_conversations(version: str) -> None:
     check_against_broker(version, _select_generated(range(100, 250)))
