@@ -126,7 +126,7 @@ def describe_consumer_groups(shard: Shard, request: Json) -> Json:
             }
         rows.append(row)
     if shard.release.empty_id_fails_description and any(not row["groupId"] for row in rows):
-        failed = {"errorCode": "UNKNOWN_SERVER_ERROR", "groupState": "", "members": []}
+        failed: Json = {"errorCode": "UNKNOWN_SERVER_ERROR", "groupState": "", "members": []}
         failed |= {"groupEpoch": 0, "assignmentEpoch": 0, "assignorName": ""}
         rows = [row | failed for row in rows]
     return {"throttleTimeMs": 0, "groups": rows}
