@@ -1,12 +1,11 @@
 """Captures of real share groups that come and go, with topics that grow and are deleted.
 
-    python -m tests.capture_shares 4.4.0 tests/data/shares-4.4.0
+python -m tests.capture_shares 4.4.0 tests/data/shares-4.4.0
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.simulation.log import SCHEMA
-from tests.captures import COMMITTED, LIVE, read_topic
+from tests.captures import COMMITTED, read_topic
 from tests.coordinator.broker_comparison import BrokerComparison
 from tests.coordinator.conversation import run_all
 from tests.coordinator.share_conversations import shares
@@ -53,7 +52,6 @@ def make(version: str, out_dir: Path, groups: int, *, restart: bool, interval: i
     pq.write_table(
         pa.Table.from_pylist(rows, schema=SCHEMA), out_dir / COMMITTED, compression="zstd"
     )
-    (out_dir / LIVE).write_text(json.dumps({"kafka": version, **output.to_json()}) + "\n")
 
 
 def _talk(broker: Broker, version: str, conversations: Conversations) -> None:

@@ -26,7 +26,19 @@ class _PendingHash:
     names: frozenset[str]
     before: _Topics | None
     shown: Proven | None
-    """The topics that the share state shows after the operation; None if it may not show all."""
+    """The topics that the share state shows after the operation; None if they may be others."""
+    asked: bool
+    """Whether the operation has asked for the state of every subscribed partition."""
+
+    def is_wrong(self, now: Proven) -> bool:
+        """Whether the topics ``now`` prove that the hash is of none that existed. A topic that has
+        as many partitions now as its share state had partitions then was the same all the time."""
+        if self.shown is None or self.before is None:
+            return False
+        if on_racks(self.before[1]) or on_racks(now):
+            return False
+        same = all(now.get(name) == self.shown.get(name) for name in self.names)
+        return self.asked or (same and self.shown.keys() == self.names)
 
 
 class ShareHashes:
@@ -59,9 +71,9 @@ class ShareHashes:
         if shown is not None and hash_of(shown.values()) == recorded:
             self._prover.accept(shown)
         elif not self._prover.prove(recorded, names, counts):
-            if not asked or shown is None or shown.keys() != names or _some_give(shown, recorded):
+            if shown is not None and _some_give(shown, recorded):
                 shown = None
-            self._pending.append(_PendingHash(entry, names, self._last, shown))
+            self._pending.append(_PendingHash(entry, names, self._last, shown, asked))
             if len(self._pending) > _MOST_PENDING:
                 self._pending.pop(0)
                 tally.add_unverifiable(HASH, TOPICS_THEN)
@@ -76,8 +88,7 @@ class ShareHashes:
 
     def _decide(self, tally: Tally, pending: _PendingHash, now: _Topics | None) -> None:
         topics = {} if now is None else now[1]
-        rackless = pending.before is not None and not on_racks(pending.before[1])
-        if now is not None and pending.shown and rackless and not on_racks(topics):
+        if now is not None and pending.shown is not None and pending.is_wrong(topics):
             self._disagree(tally, pending, pending.shown)
             return
         # A subscribed topic that does not exist may have existed in between.

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from kip848_spark.coordinator.share_group import SHARE_STATE
 
 _KEY = struct.pack(">h", int(SHARE_STATE))
-_PATIENCE = 30
+_PATIENCE = 10
 
 
 class ShareStates:

@@ -36,6 +36,8 @@ def assign_share(spec: AssignmentSpec, assignable: Assignable) -> GroupAssignmen
     """The target of a share group from 4.2 on. A topic of a member may be left with an empty list
     of partitions, as a broker leaves it.
     """
+    if not any(member.topics for member in spec.members):
+        return {}
     if spec.homogeneous:
         return _assign_together(spec, assignable)
     return _assign_by_topic(spec, assignable)

@@ -47,6 +47,11 @@ def _operation(log: Log, at: int) -> range:
     return range(first, last + 1)
 
 
+def operation_start(log: Log, at: int) -> int:
+    """The offset of the first record of an operation."""
+    return log[_operation(log, at)[0]].offset
+
+
 def _dropped(log: Log, at: int) -> Log:
     """The log without a record; what follows in the operation keeps adjacent offsets."""
     return [*log[:at], *_moved(log[at + 1 :], -1)]
