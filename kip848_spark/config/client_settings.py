@@ -56,6 +56,7 @@ class ClientSettings(ReferringSettings):
             )
         if authority := settings.pop("ssl.ca.location", None):
             java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+        java |= _key_store(settings)
         if settings.pop("enable.ssl.certificate.verification", "true") == "false":
             raise UsageError(
                 "Java has no equivalent of the setting enable.ssl.certificate.verification=false.",
@@ -67,6 +68,24 @@ class ClientSettings(ReferringSettings):
             if name.startswith("java.")
         }
         return settings | java | own
+
+
+def _key_store(settings: dict[str, str]) -> dict[str, str]:
+    """Java's settings of the client's certificate, whose settings for librdkafka are taken out of
+    ``settings``. Java reads the certificate and its key from one PEM file."""
+    certificate = settings.pop("ssl.certificate.location", None)
+    key = settings.pop("ssl.key.location", None)
+    password = settings.pop("ssl.key.password", None)
+    if certificate is None and key is None:
+        return {}
+    if certificate != key:
+        raise UsageError(
+            "Spark's client reads the certificate and its key from one file, but "
+            "ssl.certificate.location and ssl.key.location differ.",
+            "Put both into one PEM file, and name it in both settings.",
+        )
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(certificate)}
+    return store if password is None else store | {"ssl.key.password": password}
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,285 @@
+"""Brokers that demand a login: SCRAM over TLS, a client certificate, a token. The nightly job gets
+in with each, and no secret is written anywhere, whether the login succeeds or fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from kip848_spark.kafka.admin import Cluster
+from kip848_spark.local.broker import Broker
+
+pytestmark = pytest.mark.slow
+
+USER, PASSWORD = "nightly", "Quite-Secret-Pass-848"
+WRONG = "Wrong-Secret-Guess-848"
+KEY_PASSWORD = "Key-Secret-Phrase-848"
+SASL = "org.apache.kafka.common.security"
+PLAIN = (
+    f'{SASL}.plain.PlainLoginModule required username="admin" password="admin" user_admin="admin";'
+)
+TOKEN = f'{SASL}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";'
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files: the authority, and certificates with their keys of the broker and of a client."""
+
+    authority: Path
+    broker: Path
+    client: Path
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = ec.generate_private_key(ec.SECP256R1())
+    issuer = _name("authority")
+    own = _certificate(issuer, issuer, authority, authority, is_authority=True)
+    found = Certificates(*(folder / f"{name}.pem" for name in ("authority", "broker", "client")))
+    found.authority.write_bytes(own.public_bytes(serialization.Encoding.PEM))
+    for path, password in ((found.broker, None), (found.client, KEY_PASSWORD)):
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _certificate(_name(path.stem), issuer, key, authority)
+        private = key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        if password:  # docs/usage.md: one that Java 17 reads
+            private = subprocess.run(
+                ["openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-passout", "env:PHRASE"],
+                input=private,
+                env=os.environ | {"PHRASE": password},
+                stdout=subprocess.PIPE,
+                check=True,
+            ).stdout
+        path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+    return found
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _certificate(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
+    *,
+    is_authority: bool = False,
+) -> x509.Certificate:
+    now = datetime.now(UTC)
+    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+
+
+def _tls(certificates: Certificates) -> dict[str, str]:
+    return {
+        "inter.broker.listener.name": "PLAINTEXT",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.broker),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.authority),
+    }
+
+
+def _commit(broker: Broker, client: Mapping[str, str]) -> None:
+    settings = {**client, "bootstrap.servers": broker.bootstrap}
+    admin = AdminClient(settings)
+    for topic in admin.create_topics([NewTopic("orders", 2, 1)]).values():
+        topic.result(60)
+    consumer = Consumer(settings | {"group.id": "shipping"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
+    consumer.close()
+
+
+@pytest.fixture(scope="module")
+def sasl(certificates: Certificates) -> Iterator[Broker]:
+    """A broker that takes SCRAM passwords and (unsigned) tokens, over TLS."""
+    settings = _tls(certificates) | {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": PLAIN,
+        "listener.name.plaintext.oauthbearer.sasl.jaas.config": TOKEN,
+        "listener.name.plaintext.scram-sha-512.sasl.jaas.config": (
+            f"{SASL}.scram.ScramLoginModule required;"
+        ),
+    }
+    client = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(certificates.authority),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": "admin",
+    }
+    with Broker(settings=settings, client=client) as broker:
+        _commit(broker, client)
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        user = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        admin = AdminClient({**client, "bootstrap.servers": broker.bootstrap})
+        for answer in admin.alter_user_scram_credentials([user]).values():
+            answer.result(60)
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def mutual(certificates: Certificates) -> Iterator[Broker]:
+    """A broker that demands a certificate of its clients."""
+    settings = _tls(certificates) | {
+        "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
+        "ssl.client.auth": "required",
+    }
+    client = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificates.authority),
+        "ssl.certificate.location": str(certificates.client),
+        "ssl.key.location": str(certificates.client),
+        "ssl.key.password": KEY_PASSWORD,
+    }
+    with Broker(settings=settings, client=client) as broker:
+        _commit(broker, client)
+        yield broker
+
+
+@dataclass(frozen=True)
+class Night:
+    """A nightly run in a process of its own: how it ended, and the places of the given secrets that
+    were found."""
+
+    code: int
+    output: str
+    errors: str
+    leaks: list[str]
+
+
+def night(
+    folder: Path, broker: Broker, kafka: Mapping[str, str], secrets: Mapping[str, str]
+) -> Night:
+    """Runs `kip848 run` with the settings ``kafka``; ``secrets`` are environment variables. Then
+    looks for them in everything that was written, and in the process list meanwhile."""
+    events = folder / "events"
+    events.mkdir(parents=True)
+    lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items()]
+    spark = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    lines += ["[spark]", *(f"{json.dumps(n)} = {json.dumps(v)}" for n, v in spark.items())]
+    config = folder / "kip848.toml"
+    config.write_text("\n".join(["[kafka]", *lines]) + "\n")
+    words = [sys.executable, "-m", "kip848_spark", "run", "--source", f"kafka:{broker.bootstrap}"]
+    words += ["--lake", str(folder / "lake"), "--config", str(config)]
+    words += ["--report", str(folder / "report.html"), "--verbose"]
+    seen: set[str] = set()
+    with _watched_processes(list(secrets.values()), seen):
+        ended = subprocess.run(
+            words, capture_output=True, text=True, check=False, env=os.environ | dict(secrets)
+        )
+    written = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    written |= {"output": ended.stdout.encode(), "errors": ended.stderr.encode()}
+    leaks = [n for n, text in written.items() if any(s.encode() in text for s in secrets.values())]
+    assert ended.returncode or any(name.startswith("events/") for name in written)
+    return Night(ended.returncode, ended.stdout, ended.stderr, [*leaks, *sorted(seen)])
+
+
+@contextmanager
+def _watched_processes(secrets: Sequence[str], seen: set[str]) -> Iterator[None]:
+    """Looks for ``secrets`` in the command lines of all processes, again and again."""
+    ended = Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    if any(secret.encode() in path.read_bytes() for secret in secrets):
+                        seen.add("process list")
+
+    thread = Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_scram_over_tls(sasl: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    kafka = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": USER,
+        "sasl.password": "${KIP848_TEST_SECRET}",
+        "ssl.ca.location": str(certificates.authority),
+    }
+    done = night(tmp_path / "right", sasl, kafka, {"KIP848_TEST_SECRET": PASSWORD})
+    assert (done.code, done.leaks) == (0, []), done.errors
+    assert "offsets" in done.output
+    failed = night(tmp_path / "wrong", sasl, kafka, {"KIP848_TEST_SECRET": WRONG})
+    assert (failed.code, failed.leaks) == (3, []), failed.errors
+    assert USER in failed.errors
+    assert "Traceback" not in failed.errors
+
+
+def test_a_client_certificate(mutual: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    kafka = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificates.authority),
+        "ssl.certificate.location": str(certificates.client),
+        "ssl.key.location": str(certificates.client),
+        "ssl.key.password": "${KIP848_TEST_SECRET}",
+    }
+    done = night(tmp_path / "right", mutual, kafka, {"KIP848_TEST_SECRET": KEY_PASSWORD})
+    assert (done.code, done.leaks) == (0, []), done.errors
+    known = Cluster(mutual.bootstrap, kafka | {"ssl.key.password": KEY_PASSWORD})
+    assert [one.group_version for one in known.features()] == [1]
+
+
+def test_a_token(sasl: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    kafka = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": str(certificates.authority),
+        "librdkafka.enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "librdkafka.sasl.oauthbearer.config": f"principal={USER}",
+        "java.sasl.jaas.config": "${KIP848_TEST_SECRET}",
+    }
+    login = (
+        f"{SASL}.oauthbearer.OAuthBearerLoginModule required "
+        f'unsecuredLoginStringClaim_sub="{USER}";'
+    )
+    done = night(tmp_path / "right", sasl, kafka, {"KIP848_TEST_SECRET": login})
+    assert (done.code, done.leaks) == (0, []), done.errors
