@@ -117,6 +117,54 @@ def test_every_definition_of_the_release_is_here(release: str) -> None:
     assert missing <= NOT_READ.get(release, set())
 
 
+def differences(release: str) -> list[str]:
+    """What the definitions of a release and ours do not have in common, a line each."""
+    found = []
+    for name, other in sorted(theirs(release).items()):
+        mine = ours(release, name)
+        if mine is None:
+            found.append(f"{name}: not in schemas/")
+            continue
+        if (mine.valid, mine.flexible) != (other.valid, other.flexible):
+            found.append(
+                f"{name}: versions {list(other.valid)}, flexible {list(other.flexible)}; ours "
+                f"{list(mine.valid)}, flexible {list(mine.flexible)}"
+            )
+        found += _field_differences(name, mine.fields, other.fields)
+    return found
+
+
+def _field_differences(path: str, mine: tuple[Field, ...], other: tuple[Field, ...]) -> list[str]:
+    ours_by_name, theirs_by_name = ({f.name: f for f in fields} for fields in (mine, other))
+    found = [f"{path}.{name}: new" for name in theirs_by_name.keys() - ours_by_name.keys()]
+    found += [f"{path}.{name}: gone" for name in ours_by_name.keys() - theirs_by_name.keys()]
+    for name in ours_by_name.keys() & theirs_by_name.keys():
+        field, match = ours_by_name[name], theirs_by_name[name]
+        for attribute, value in described(field).items():
+            if described(match)[attribute] != value:
+                text = f"{attribute} is {described(match)[attribute]}, ours {value}"
+                found.append(f"{path}.{name}: {text}")
+        found += _field_differences(f"{path}.{name}", field.fields, match.fields)
+    return sorted(found)
+
+
+def test_the_newest_release_has_our_layouts() -> None:
+    """After a new release is added to `kafka_releases`, this lists what docs/new-release.md is
+    about."""
+    found = differences(NEWEST)
+    assert not found, "\n".join([f"{len(found)} differences from {NEWEST}:", *found])
+
+
+def test_differences_are_named() -> None:
+    """The list for an older release has what is written down in `NEWER`."""
+    tagged = [
+        line.partition(".")[2].partition(":")[0]
+        for line in differences("4.3.1")
+        if line.startswith("StreamsGroupMetadataValue.") and line.endswith(": gone")
+    ]
+    assert sorted(tagged) == ["FailedDescriptionTopologyEpoch", "StoredDescriptionTopologyEpoch"]
+
+
 def test_nothing_is_here_that_the_newest_release_lacks() -> None:
     assert {*messages("shipped"), *messages("consumer_protocol")} == {*theirs(NEWEST)}
 
