@@ -8,6 +8,7 @@
 (* named by their key types in __consumer_offsets:                         *)
 (*   3 group epoch       5 member               6 assignment epoch         *)
 (*   7 member's target   8 member's current assignment                     *)
+(*   2 classic group    16 a resolved regular expression                   *)
 (* "KIP" cites a section of KIP-848, "ref" a function of the reference in  *)
 (* kip848_spark/coordinator.                                               *)
 (***************************************************************************)
@@ -16,18 +17,27 @@ EXTENDS Integers, Sequences, FiniteSets, TLC
 CONSTANTS
     MemberOrder,  \* the member ids, in the order of the range assignor
     Instance,     \* member id -> instance id; "" for a dynamic member
-    Release,      \* "4.0", "4.1", "4.2" or "4.3"
+    Release,      \* "4.0", "4.1", "4.2", "4.3", "4.4", or the first patches "4.0.0", "4.1.0"
     Assignor      \* "range", or "any": every balanced assignment
 
 Members == {MemberOrder[i] : i \in DOMAIN MemberOrder}
 
 (* How releases differ (ref releases.py) *)
-Until41 == Release \in {"4.0", "4.1"}
+FirstPatches == Release \in {"4.0.0", "4.1.0"}
+Until41 == Release \in {"4.0", "4.1"} \/ FirstPatches
 JoinIsNeverFenced == ~Until41
 EpochsAfterRevocation == IF Until41 THEN 1 ELSE 0
-HasPartitionEpochs == Release = "4.3"
-HasAssignmentInterval == Release = "4.3"
-FirstEpoch == IF Release = "4.3" THEN 1 ELSE 0
+MasksLostTopics == ~Until41
+From43 == Release \in {"4.3", "4.4"}
+UnsubscribingSteps == From43
+ClearingRegexBumps == Release # "4.0" /\ ~FirstPatches
+OwnPendingIsFree == ~FirstPatches
+HasPartitionEpochs == From43
+HasAssignmentInterval == From43
+FirstEpoch == IF From43 THEN 1 ELSE 0
+RepeatsCopiedTarget == Release # "4.4"
+VotesBump == Release = "4.4"
+EmptiesTarget == Release = "4.4"
 
 Join == 0
 Leave == -1
@@ -37,6 +47,7 @@ Min(x, y) == IF x < y THEN x ELSE y
 Max(x, y) == IF x > y THEN x ELSE y
 Without(f, x) == [y \in DOMAIN f \ {x} |-> f[y]]
 With(f, x, value) == (x :> value) @@ f
+Field(r, name, default) == IF name \in DOMAIN r THEN r[name] ELSE default
 
 (* Whatever `make` gives for each of these members, in the members' order *)
 ForEach(ms, make(_)) ==
@@ -54,20 +65,37 @@ Concatenate(parts) ==
 Put(key, member, value) == [key |-> key, member |-> member, value |-> value, deleted |-> FALSE]
 Tombstone(key, member) == [key |-> key, member |-> member, value |-> 0, deleted |-> TRUE]
 
+(* What a member subscribes to.  The models of module ConsumerGroup have one topic; recorded logs *)
+(* have any subscriptions (module Conformance).                                                   *)
+TopicOf(p) == "foo"
+NoSubscription == [topics |-> {}, regex |-> "", classic |-> FALSE, instance |-> "",
+                   votes |-> FALSE]
+Subscription(m) == [NoSubscription EXCEPT !.topics = {"foo"}, !.instance = Instance[m]]
+
+NoClassicGroup == [generation |-> -1, members |-> {}]
+
 Nothing == [epoch |-> 0, previous |-> -1, state |-> "STABLE",
             assigned |-> {}, pending |-> {}, gained |-> <<>>]
 
 EmptyGroup == [epoch |-> FirstEpoch, targetEpoch |-> FirstEpoch, known |-> 0,
-               members |-> {}, target |-> <<>>, current |-> <<>>]
+               members |-> {}, subs |-> <<>>, target |-> <<>>, current |-> <<>>,
+               resolved |-> <<>>, classic |-> NoClassicGroup]
 
 ReplayOne(g, r) ==
-    CASE r.key = 3 -> [g EXCEPT !.epoch = r.value.epoch, !.known = r.value.partitions]
-      [] r.key = 5 -> [g EXCEPT !.members = IF r.deleted THEN @ \ {r.member} ELSE @ \cup {r.member}]
-      [] r.key = 6 -> [g EXCEPT !.targetEpoch = r.value]
+    CASE r.key = 3 -> IF r.deleted THEN [EmptyGroup EXCEPT !.classic = g.classic]
+                      ELSE [g EXCEPT !.epoch = r.value.epoch, !.known = r.value.partitions]
+      [] r.key = 5 -> IF r.deleted
+                      THEN [g EXCEPT !.members = @ \ {r.member}, !.subs = Without(@, r.member)]
+                      ELSE [g EXCEPT !.members = @ \cup {r.member},
+                                     !.subs = With(@, r.member, r.value)]
+      [] r.key = 6 -> [g EXCEPT !.targetEpoch = IF r.deleted THEN FirstEpoch ELSE r.value]
       [] r.key = 7 -> [g EXCEPT !.target =
                           IF r.deleted THEN Without(@, r.member) ELSE With(@, r.member, r.value)]
       [] r.key = 8 -> [g EXCEPT !.current =
                           IF r.deleted THEN Without(@, r.member) ELSE With(@, r.member, r.value)]
+      [] r.key = 16 -> [g EXCEPT !.resolved =
+                          IF r.deleted THEN Without(@, r.member) ELSE With(@, r.member, r.value)]
+      [] r.key = 2 -> [g EXCEPT !.classic = IF r.deleted THEN NoClassicGroup ELSE r.value]
 
 RECURSIVE Replay(_, _)
 Replay(g, records) ==
@@ -75,6 +103,8 @@ Replay(g, records) ==
 
 CurrentOf(g, m) == IF m \in DOMAIN g.current THEN g.current[m] ELSE Nothing
 TargetOf(g, m) == IF m \in DOMAIN g.target THEN g.target[m] ELSE {}
+SubscriptionOf(g, m) == IF m \in g.members THEN g.subs[m] ELSE NoSubscription
+Uses(g, regex) == \E m \in g.members : g.subs[m].regex = regex
 Held(c) == c.assigned \cup c.pending
 
 (* A member owns what it is assigned and what it has yet to revoke. *)
@@ -87,13 +117,40 @@ NextEpoch(epoch) == epoch + 1
 MetadataChanged(g, partitions) == g.known # partitions
 EpochRecord(g, partitions) ==
     <<Put(3, "", [epoch |-> NextEpoch(g.epoch), partitions |-> partitions])>>
-BumpRecords(g, isNew, partitions) ==
-    IF isNew \/ MetadataChanged(g, partitions) THEN EpochRecord(g, partitions) ELSE <<>>
+BumpRecords(g, must, partitions) ==
+    IF must \/ MetadataChanged(g, partitions) THEN EpochRecord(g, partitions) ELSE <<>>
+
+(* A changed subscription bumps: other topics, an expression that is resolved already, or one that *)
+(* is cleared (KIP "Regex Based Subscriptions"; ref subscriptions.regex_change, heartbeat).        *)
+MustBump(g, m, before, after) ==
+    \/ before.topics # after.topics
+    \/ g.epoch = 0
+    \/ /\ before.regex # after.regex
+       /\ IF after.regex = "" THEN ClearingRegexBumps \/ after.classic
+          ELSE /\ after.regex \in DOMAIN g.resolved
+               /\ \E h \in g.members \ {m} : g.subs[h].regex = after.regex
+
+(* The expressions that nobody uses any more (ref subscriptions.drop_unused_regex) *)
+RECURSIVE UnusedRegexes(_, _)
+UnusedRegexes(g, regexes) ==
+    IF regexes = <<>> THEN <<>>
+    ELSE LET regex == Head(regexes)
+             rest == SelectSeq(Tail(regexes), LAMBDA other : other # regex)
+         IN  (IF regex = "" \/ Uses(g, regex) THEN <<>> ELSE <<Tombstone(16, regex)>>)
+             \o UnusedRegexes(g, rest)
 
 (* Removing members: by leaving, by a timeout (KIP "Heartbeat & Session"; ref membership.fence) *)
 MemberTombstones(m) == <<Tombstone(8, m), Tombstone(7, m), Tombstone(5, m)>>
 BumpAfterRemoval(g, partitions) == EpochRecord(g, partitions)
-Fence(g, m, partitions) == MemberTombstones(m) \o BumpAfterRemoval(g, partitions)
+FenceAll(g, ms, partitions) ==
+    LET deleted == Concatenate([i \in DOMAIN ms |-> MemberTombstones(ms[i])])
+        regexes == [i \in DOMAIN ms |-> g.subs[ms[i]].regex]
+        gone == {ms[i] : i \in DOMAIN ms}
+        emptied == IF EmptiesTarget /\ gone = g.members
+                   THEN <<Put(6, "", NextEpoch(g.epoch))>> ELSE <<>>
+    IN  deleted \o UnusedRegexes(Replay(g, deleted), regexes) \o BumpAfterRemoval(g, partitions)
+        \o emptied
+Fence(g, m, partitions) == FenceAll(g, <<m>>, partitions)
 
 -----------------------------------------------------------------------------
 (* Target assignment (KIP "Assignment Epoch", "Assignment Process"; ref target.py, assignors) *)
@@ -120,15 +177,25 @@ Targets(ms, partitions) ==
 MustCompute(g) == g.targetEpoch < g.epoch
 EpochOfTarget(g) == g.epoch
 
-(* Only changed targets are written; a new member's target always is. *)
-TargetRecords(g, target) ==
-    LET changed == {m \in g.members : m \notin DOMAIN g.target \/ g.target[m] # target[m]}
+(* Only changed targets are written; that of a `fresh` member id (a new member, or a static one *)
+(* that returns with another id) always is.                                                     *)
+TargetRecords(g, fresh, target) ==
+    LET changed == {m \in g.members : \/ m \in fresh \/ m \notin DOMAIN g.target
+                                      \/ g.target[m] # target[m]}
     IN  ForEach(changed, LAMBDA m : Put(7, m, target[m])) \o <<Put(6, "", EpochOfTarget(g))>>
 
 -----------------------------------------------------------------------------
 (* Reconciliation (KIP "Member Epoch - Reconciliation of the group"; ref reconcile.py) *)
 
-IsFree(g, c, p) == Owners(g, p) = {} \/ p \in c.pending
+IsFree(g, c, p) == Owners(g, p) = {} \/ OwnPendingIsFree /\ p \in c.pending
+(* From 4.2 on, a topic that is not subscribed counts as not in the target.  A target of the group *)
+(* epoch has subscribed topics only, unless the expression is not resolved (ref reconcile.Goal).   *)
+Lost(g, m, owned) ==
+    LET regex == SubscriptionOf(g, m).regex
+    IN  IF MasksLostTopics /\ \/ Field(owned, "changed", FALSE) \/ g.targetEpoch < g.epoch
+                              \/ regex # "" /\ regex \notin DOMAIN g.resolved
+        THEN Field(owned, "lost", {}) ELSE {}
+
 Acknowledged(owned, lost) == owned.reported /\ owned.partitions \cap lost = {}
 
 At(c, epoch, state, assigned, pending, gained) ==
@@ -142,7 +209,7 @@ GainedAt(epoch) == IF HasPartitionEpochs THEN epoch ELSE 0
 (* Revoke first; with nothing left to revoke, move to the target epoch and take what is free. *)
 OneStep(g, m, owned, epoch) ==
     LET c == CurrentOf(g, m)
-        target == TargetOf(g, m)
+        target == {p \in TargetOf(g, m) : TopicOf(p) \notin Lost(g, m, owned)}
         kept == c.assigned \cap target
         lost == c.assigned \ target
         free == {p \in target \ c.assigned : IsFree(g, c, p)}
@@ -151,14 +218,30 @@ OneStep(g, m, owned, epoch) ==
         THEN At(c, epoch, "UNREVOKED_PARTITIONS", kept, lost, 0)
         ELSE At(c, g.targetEpoch, state, kept \cup free, {}, GainedAt(g.targetEpoch))
 
+(* What is no longer subscribed is given up at once (4.2; ref reconcile._drop_unsubscribed). *)
+Unsubscribe(g, m, owned) ==
+    LET c == CurrentOf(g, m)
+        gone == {p \in c.assigned : TopicOf(p) \in Lost(g, m, owned)}
+        pending == c.pending \cup gone
+        stepped == IF UnsubscribingSteps THEN [c EXCEPT !.previous = c.epoch] ELSE c
+    IN  IF gone = {}
+        THEN IF c.pending = {} /\ Field(owned, "nothing", FALSE) THEN stepped ELSE c
+        ELSE IF Acknowledged(owned, pending)
+        THEN [stepped EXCEPT !.assigned = @ \ gone,
+                             !.gained = [p \in Held(c) \ gone |-> c.gained[p]]]
+        ELSE [stepped EXCEPT !.assigned = @ \ gone, !.pending = pending,
+                             !.state = "UNREVOKED_PARTITIONS"]
+
 Reconcile(g, m, owned) ==
     LET c == CurrentOf(g, m)
+        stays == IF MasksLostTopics /\ Field(owned, "changed", FALSE)
+                 THEN Unsubscribe(g, m, owned) ELSE c
     IN  CASE c.state = "STABLE" ->
-               IF c.epoch = g.targetEpoch THEN c ELSE OneStep(g, m, owned, c.epoch)
+               IF c.epoch = g.targetEpoch THEN stays ELSE OneStep(g, m, owned, c.epoch)
           [] c.state = "UNREVOKED_PARTITIONS" ->
                IF Acknowledged(owned, c.pending)
                THEN OneStep(g, m, owned, Min(c.epoch + EpochsAfterRevocation, g.targetEpoch))
-               ELSE c
+               ELSE stays
           [] c.state = "UNRELEASED_PARTITIONS" -> OneStep(g, m, owned, c.epoch)
 
 ReconcileRecords(g, m, owned) ==
@@ -178,14 +261,18 @@ EpochIsAccepted(c, request) ==
        /\ request.owned.reported
        /\ request.owned.partitions \subseteq c.assigned
 
-Holders(g, m) == {h \in g.members : Instance[h] # "" /\ Instance[h] = Instance[m]}
+Wanted(m, request) == Field(request, "subscription", Subscription(m))
+Holders(g, instance) ==
+    IF instance = "" THEN {} ELSE {h \in g.members : g.subs[h].instance = instance}
 
 ErrorOf(g, m, request) ==
-    LET holders == Holders(g, m)
+    LET wanted == Wanted(m, request)
+        holders == Holders(g, wanted.instance)
         epochError == IF EpochIsAccepted(CurrentOf(g, m), request)
                       THEN "NONE" ELSE "FENCED_MEMBER_EPOCH"
     IN  IF request.epoch = Join /\ holders # {}   \* KIP "Static Membership (KIP-345)"
-        THEN IF \A h \in holders : CurrentOf(g, h).epoch = StaticLeave
+        THEN IF \A h \in holders : \/ CurrentOf(g, h).epoch = StaticLeave
+                                    \/ wanted.classic \/ g.subs[h].classic
              THEN "NONE" ELSE "UNRELEASED_INSTANCE_ID"
         ELSE IF m \in g.members
         THEN IF request.epoch < 0 THEN "NONE" ELSE epochError
@@ -193,28 +280,43 @@ ErrorOf(g, m, request) ==
         ELSE IF request.epoch = Join THEN "NONE" ELSE "UNKNOWN_MEMBER_ID"
 
 (* A static member returns: it inherits target and current assignment, at epoch 0 *)
-(* (ref membership.replace_member).  Without an instance id, a new member joins.  *)
-JoinRecords(g, m, request) ==
-    LET holders == IF request.epoch = Join THEN Holders(g, m) ELSE {}
+(* (ref membership.replace_member).                                               *)
+ReturnRecords(g, m, request) ==
+    LET holders == IF request.epoch = Join THEN Holders(g, Wanted(m, request).instance) ELSE {}
         old == CHOOSE h \in holders : TRUE
-    IN  IF holders # {}
-        THEN MemberTombstones(old) \o
-             <<Put(5, m, ""), Put(7, m, TargetOf(g, old)),
+    IN  IF holders = {} THEN <<>>
+        ELSE MemberTombstones(old) \o
+             <<Put(5, m, g.subs[old]), Put(7, m, TargetOf(g, old)),
                Put(8, m, [CurrentOf(g, old) EXCEPT !.epoch = 0, !.previous = 0])>>
-        ELSE IF m \in g.members THEN <<>> ELSE <<Put(5, m, "")>>
+
+(* A new member, a changed subscription, or something `other` that a member says of itself *)
+MemberRecords(g, m, request) ==
+    LET wanted == Wanted(m, request)
+    IN  IF m \notin g.members \/ g.subs[m] # wanted \/ Field(request, "other", FALSE)
+        THEN <<Put(5, m, wanted)>> ELSE <<>>
 
 (* The records of a heartbeat that is not refused.  `computes`: whether the assignment interval *)
 (* allows a new target (4.3).                                                                   *)
 HeartbeatRecords(g, m, request, partitions, computes) ==
-    LET joined == JoinRecords(g, m, request)
-        g1 == Replay(g, joined)
-        isNew == m \notin g.members /\ Holders(g, m) = {}
-        bump == BumpRecords(g1, isNew, partitions)
-        g2 == Replay(g1, bump)
+    LET returned == ReturnRecords(g, m, request)
+        g0 == Replay(g, returned)
+        before == SubscriptionOf(g0, m)
+        after == Wanted(m, request)
+        said == MemberRecords(g0, m, request)
+        g1 == Replay(g0, said)
+        dropped == IF before.regex = after.regex THEN <<>> ELSE UnusedRegexes(g1, <<before.regex>>)
+        votes == /\ VotesBump /\ Field(request, "vote", FALSE)
+                 /\ \E h \in g1.members : g1.subs[h].votes
+        bump == BumpRecords(g1, MustBump(g0, m, before, after) \/ votes, partitions)
+        g2 == Replay(g1, dropped \o bump)
+        fresh == IF returned = <<>> \/ RepeatsCopiedTarget THEN {m} \ g.members ELSE {}
+        owned == request.owned @@
+                 [changed |-> before.topics # after.topics \/ before.regex # after.regex]
         targets == IF computes /\ MustCompute(g2)
-                   THEN {TargetRecords(g2, t) : t \in Targets(g2.members, partitions)}
+                   THEN {TargetRecords(g2, fresh, t) : t \in Targets(g2.members, partitions)}
                    ELSE {<<>>}
-    IN  {joined \o bump \o t \o ReconcileRecords(Replay(g2, t), m, request.owned) : t \in targets}
+    IN  {returned \o said \o dropped \o bump \o t \o ReconcileRecords(Replay(g2, t), m, owned) :
+            t \in targets}
 
 (* The assignment is in the answer if it changed, or if the request had all fields. *)
 HeartbeatAnswer(before, after, m, request) ==
@@ -231,6 +333,38 @@ LeaveRecords(g, m, request, partitions) ==
         THEN Fence(g, m, partitions)
         ELSE <<Put(8, m, [c EXCEPT !.epoch = StaticLeave, !.pending = {},
                                    !.gained = [p \in c.assigned |-> 0]])>>
+
+-----------------------------------------------------------------------------
+(* Expressions are resolved in the background: for each expression of a sequence the topics that *)
+(* it matches (KIP "Regex Based Subscriptions"; ref subscriptions._resolve).                     *)
+ResolveRecords(g, found, partitions) ==
+    LET changed == \E i \in DOMAIN found : found[i].topics # Field(g.resolved, found[i].regex, {})
+    IN  [i \in DOMAIN found |-> Put(16, found[i].regex, found[i].topics)]
+        \o BumpRecords(g, changed, partitions)
+
+(* All tombstones of a group, its members and expressions in a given order (ref tombstones.py) *)
+GroupTombstones(order, regexes) ==
+    LET each(key, names) == [i \in DOMAIN names |-> Tombstone(key, names[i])]
+    IN  each(8, order) \o each(7, order) \o <<Tombstone(6, "")>> \o each(5, order)
+        \o each(16, regexes) \o <<Tombstone(3, "")>>
+
+(* Online migration (KIP "Supporting Online Consumer Group Upgrade"; ref upgrade.py, downgrade.py). *)
+(* Upgrade: the classic assignment becomes the target and the current assignment.  Downgrade: the   *)
+(* group ends, and its generation is the group epoch.                                               *)
+UpgradeRecords(order, subs, epoch, partitions, targets) ==
+    <<Tombstone(2, "")>> \o [i \in DOMAIN order |-> Put(5, order[i], subs[order[i]])]
+    \o <<Put(3, "", [epoch |-> epoch, partitions |-> partitions])>>
+    \o ForEach({order[i] : i \in DOMAIN order}, LAMBDA m : Put(7, m, targets[m]))
+    \o <<Put(6, "", epoch)>>
+    \o [i \in DOMAIN order |-> Put(8, order[i],
+          [Nothing EXCEPT !.epoch = epoch, !.previous = epoch, !.assigned = targets[order[i]],
+                          !.gained = [p \in targets[order[i]] |-> GainedAt(epoch)]])]
+
+ClassicMembers(g) == {m \in g.members : g.subs[m].classic}
+MayDowngrade(g) == ClassicMembers(g) # {}
+DowngradeRecords(g, order, regexes, generation) ==
+    GroupTombstones(order, regexes)
+    \o <<Put(2, "", [generation |-> generation, members |-> ClassicMembers(g)])>>
 
 -----------------------------------------------------------------------------
 (* An offset commit (KIP "OffsetCommit API"; ref offsets.py).  An older epoch may still commit *)

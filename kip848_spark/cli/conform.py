@@ -41,7 +41,8 @@ def conform(
         str | None,
         typer.Option(
             "--release",
-            help="The Kafka release that wrote the records: 4.0, 4.1, 4.2 or 4.3. Without it, "
+            help="The Kafka release that wrote the records: 4.0 to 4.4, or a patch "
+            "release. Without it, "
             "any that fits.",
             metavar="R",
         ),
@@ -85,10 +86,13 @@ def conform(
 
 
 def _release(text: str) -> str:
-    """``4.3`` of ``4.3`` or ``4.3.1``. Raises UsageError."""
+    """The release of the model for a release of Kafka. Raises UsageError."""
     from kip848_spark.conformance.records import RELEASES
 
-    short = ".".join(text.split(".")[:2])
+    first = {"4.0.1": "4.0.0", "4.1.1": "4.1.0"}
+    short = first.get(text, text)
+    if short not in RELEASES:
+        short = ".".join(text.split(".")[:2])
     if short not in RELEASES:
         hint = near(text, RELEASES, f"Choose from {', '.join(sorted(RELEASES))}.")
         raise UsageError(f"There is no model of release {text}.", hint)

@@ -30,15 +30,21 @@ class Rules:
 
     def __init__(self, release: str) -> None:
         self.release = release
-        until_41 = release in ("4.0", "4.1")
+        until_41 = release[:3] in ("4.0", "4.1")
+        first_patches = release in ("4.0.0", "4.1.0")
         self.epochs_after_revocation = int(until_41)
         self.masks_lost_topics = not until_41
-        self.has_partition_epochs = release == "4.3"
-        self.has_assignment_interval = release == "4.3"
-        self.unsubscribing_steps = release == "4.3"
-        self.first_epoch = int(release == "4.3")
-        self.bumps_fresh_group = release != "4.3"
-        self.clearing_regex_bumps = release != "4.0"
+        from_43 = release in ("4.3", "4.4")
+        self.has_partition_epochs = from_43
+        self.has_assignment_interval = from_43
+        self.unsubscribing_steps = from_43
+        self.first_epoch = int(from_43)
+        self.bumps_fresh_group = not from_43
+        self.repeats_copied_target = release != "4.4"
+        self.votes_bump = release == "4.4"
+        self.empties_target = release == "4.4"
+        self.clearing_regex_bumps = not (release == "4.0" or first_patches)
+        self.own_pending_is_free = not first_patches
 
 
 class Group:

@@ -169,10 +169,11 @@ class Operations:
         if not all(self._is(at + i, *record) for i, record in enumerate(expected)):
             return
         after = _copy(self._rules, group).replay(self._log[at : at + 6])
+        fresh = new.name != old and self._rules.repeats_copied_target
         if changed is None:
-            yield _Request(after, at + 6, new.name, new.name != old, subscription=before)
+            yield _Request(after, at + 6, new.name, fresh, subscription=before)
         else:
-            yield from self._changed(after, at + 6, new.name, before, new.name != old)
+            yield from self._changed(after, at + 6, new.name, before, fresh)
 
     def _changed(
         self, group: Group, at: int, member: str, before: Subscription, joins: bool
@@ -203,7 +204,10 @@ class Operations:
             else:
                 yield at, False
             return
-        causes = request.must_bump or record.value.known != group.known
+        votes = self._rules.votes_bump and (
+            request.subscription.votes or any(s.votes for s in group.members.values())
+        )
+        causes = request.must_bump or votes or record.value.known != group.known
         if causes and record.value.epoch == group.epoch + 1:
             yield at + 1, True
         elif causes:
@@ -347,10 +351,12 @@ class Operations:
                     return
                 at += 1
         found = self._value_at(at, EPOCH)
-        if found is not None and found.value.epoch == group.epoch + 1:
-            yield at + 1
-        else:
+        if found is None or found.value.epoch != group.epoch + 1:
             self._note(at, EPOCH, "", f"epoch {group.epoch + 1}")
+        elif not self._rules.empties_target or len(gone) < len(group.members):
+            yield at + 1
+        elif self._is(at + 1, TARGET_EPOCH, "", group.epoch + 1):
+            yield at + 2
 
     def _static_leave(self) -> Iterator[int]:
         """A static member leaves for a while: it keeps what it was assigned."""

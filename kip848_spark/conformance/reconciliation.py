@@ -46,7 +46,7 @@ def outcomes(
         return
     masks = [frozenset[str]()]
     if goal.may_mask:
-        masks += _masks(group, before, goal, recorded)
+        masks += _masks(rules, group, before, goal, recorded)
     for acknowledges_pending, acknowledges_lost in _REPORTS:
         for mask in masks:
             yield from _reconcile(
@@ -55,7 +55,7 @@ def outcomes(
 
 
 def _masks(
-    group: Group, before: Current, goal: Goal, recorded: Current | None
+    rules: Rules, group: Group, before: Current, goal: Goal, recorded: Current | None
 ) -> list[frozenset[str]]:
     """The sets of topics that can count as not subscribed. A topic of which something is assigned
     afterwards can't. The largest set waits for no other partition, the smallest one for all."""
@@ -65,7 +65,7 @@ def _masks(
     would_have = {
         p[0]
         for p in goal.target
-        if p in before.assigned or (after.state != UNREVOKED and _is_free(group, before, p))
+        if p in before.assigned or (after.state != UNREVOKED and _is_free(rules, group, before, p))
     }
     return [frozenset(largest), frozenset(largest & would_have)]
 
@@ -98,8 +98,10 @@ def _reconcile(
     yield _step(rules, group, before, goal, epoch, acknowledges_lost, mask)
 
 
-def _is_free(group: Group, before: Current, partition: Partition) -> bool:
-    return not group.owners[partition] or partition in before.pending
+def _is_free(rules: Rules, group: Group, before: Current, partition: Partition) -> bool:
+    if not group.owners[partition]:
+        return True
+    return rules.own_pending_is_free and partition in before.pending
 
 
 def _step(
@@ -120,7 +122,7 @@ def _step(
     if lost and not acknowledged:
         return Current(epoch, before.epoch, UNREVOKED, kept, lost)
     gained = goal.epoch if rules.has_partition_epochs else 0
-    free = {p: gained for p in target if p not in kept and _is_free(group, before, p)}
+    free = {p: gained for p in target if p not in kept and _is_free(rules, group, before, p)}
     state = STABLE if len(kept) + len(free) == len(target) else UNRELEASED
     return Current(goal.epoch, before.epoch, state, kept | free, {})
 

@@ -34,6 +34,8 @@ class Subscription(NamedTuple):
     """Whether the member uses the classic protocol (online migration)."""
     instance: str = ""
     """The instance id; "" for a dynamic member."""
+    votes: bool = False
+    """Whether the member names an assignor."""
 
 
 class Epoch(NamedTuple):
@@ -80,7 +82,9 @@ class Trace(NamedTuple):
     releases: tuple[str, ...]
 
 
-RELEASES = ("4.3", "4.2", "4.1", "4.0")
+RELEASES = ("4.3", "4.4", "4.2", "4.1", "4.0", "4.1.0", "4.0.0")
+"""The releases of the model. A line is its newest patch release; 4.0.0 stands for 4.0.1 as well,
+and 4.1.0 for 4.1.1."""
 _IGNORED = frozenset({"0", "1", "9"})
 _MODELLED = frozenset({"2", "3", "5", "6", "7", "8", "16"})
 
@@ -100,7 +104,7 @@ def trace_of(lines: Iterable[Json]) -> Trace:
         if kind == "4":
             if value is not None:
                 metadata += 1
-                releases &= {"4.0"}
+                releases &= _40
             continue
         if kind not in _MODELLED:
             raise NotModelledError(f"it has records of key type {kind} (share or streams groups)")
@@ -116,7 +120,8 @@ def trace_of(lines: Iterable[Json]) -> Trace:
     return Trace(tuple(found), tuple(name for name in RELEASES if name in releases))
 
 
-_ALL, _40, _FROM_41, _43 = set(RELEASES), {"4.0"}, {"4.1", "4.2", "4.3"}, {"4.3"}
+_ALL, _40, _43 = set(RELEASES), {"4.0", "4.0.0"}, {"4.3", "4.4"}
+_FROM_41 = _ALL - _40
 
 
 def _writers(kind: str, value: Json) -> set[str]:
@@ -143,6 +148,7 @@ def _model_value(kind: str, value: Json, metadata: int) -> Any:
                 value["subscribedTopicRegex"] or "",
                 value.get("classicMemberMetadata") is not None,
                 value["instanceId"] or "",
+                value.get("serverAssignor") is not None,
             )
         case "6":
             return value["assignmentEpoch"]
