@@ -127,14 +127,19 @@ Deletions ==
     IF group.members = {} /\ ~IsEmptyGroup /\ RegexesAreKnown(RegexesAfter(0))
     THEN {GroupTombstones(<<>>, RegexesAfter(0))} ELSE {}
 
-(* A static member that just became a classic one may have raised the epoch before. *)
+(* Members of the new protocol are gone; in a group of classic members, any may be.  A static *)
+(* member that just became a classic one may have raised the epoch before.                    *)
 Downgrades ==
     LET order == NamesOf(RunFrom(at + 1, 8, TRUE))
         regexes == RegexesAfter(Len(order))
         all == ClassicMembers(group) = group.members
-    IN  IF /\ MayDowngrade(group) /\ Different(order)
+        end == at + 3 * Len(order) + Len(regexes) + 3
+        given == IF Has(end) /\ Records[end].key = 2 /\ ~Records[end].deleted
+                 THEN Records[end].value.members \cap group.members ELSE {}
+        remaining == IF all THEN given ELSE ClassicMembers(group)
+    IN  IF /\ ClassicMembers(group) # {} /\ remaining # {} /\ Different(order)
            /\ {order[i] : i \in DOMAIN order} = group.members /\ RegexesAreKnown(regexes)
-        THEN {DowngradeRecords(group, order, regexes, generation) :
+        THEN {DowngradeRecords(group, order, regexes, generation, remaining) :
                  generation \in {group.epoch} \cup IF all THEN {group.epoch - 1} ELSE {}}
         ELSE {}
 

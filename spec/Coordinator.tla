@@ -69,7 +69,7 @@ Tombstone(key, member) == [key |-> key, member |-> member, value |-> 0, deleted 
 (* have any subscriptions (module Conformance).                                                   *)
 TopicOf(p) == "foo"
 NoSubscription == [topics |-> {}, regex |-> "", classic |-> FALSE, instance |-> "",
-                   votes |-> FALSE]
+                   votes |-> ""]
 Subscription(m) == [NoSubscription EXCEPT !.topics = {"foo"}, !.instance = Instance[m]]
 
 NoClassicGroup == [generation |-> -1, members |-> {}]
@@ -187,7 +187,7 @@ TargetRecords(g, fresh, target) ==
 -----------------------------------------------------------------------------
 (* Reconciliation (KIP "Member Epoch - Reconciliation of the group"; ref reconcile.py) *)
 
-IsFree(g, c, p) == Owners(g, p) = {} \/ OwnPendingIsFree /\ p \in c.pending
+IsFree(g, c, p) == Owners(g, p) = {} \/ (OwnPendingIsFree /\ p \in c.pending)
 (* From 4.2 on, a topic that is not subscribed counts as not in the target.  A target of the group *)
 (* epoch has subscribed topics only, unless the expression is not resolved (ref reconcile.Goal).   *)
 Lost(g, m, owned) ==
@@ -306,7 +306,8 @@ HeartbeatRecords(g, m, request, partitions, computes) ==
         g1 == Replay(g0, said)
         dropped == IF before.regex = after.regex THEN <<>> ELSE UnusedRegexes(g1, <<before.regex>>)
         votes == /\ VotesBump /\ Field(request, "vote", FALSE)
-                 /\ \E h \in g1.members : g1.subs[h].votes
+                 /\ \/ before.votes # after.votes
+                    \/ Cardinality({g1.subs[h].votes : h \in g1.members} \ {""}) > 1
         bump == BumpRecords(g1, MustBump(g0, m, before, after) \/ votes, partitions)
         g2 == Replay(g1, dropped \o bump)
         fresh == IF returned = <<>> \/ RepeatsCopiedTarget THEN {m} \ g.members ELSE {}
@@ -361,10 +362,9 @@ UpgradeRecords(order, subs, epoch, partitions, targets) ==
                           !.gained = [p \in targets[order[i]] |-> GainedAt(epoch)]])]
 
 ClassicMembers(g) == {m \in g.members : g.subs[m].classic}
-MayDowngrade(g) == ClassicMembers(g) # {}
-DowngradeRecords(g, order, regexes, generation) ==
+DowngradeRecords(g, order, regexes, generation, remaining) ==
     GroupTombstones(order, regexes)
-    \o <<Put(2, "", [generation |-> generation, members |-> ClassicMembers(g)])>>
+    \o <<Put(2, "", [generation |-> generation, members |-> remaining])>>
 
 -----------------------------------------------------------------------------
 (* An offset commit (KIP "OffsetCommit API"; ref offsets.py).  An older epoch may still commit *)

@@ -80,7 +80,7 @@ class _Translation:
                     f"regex |-> {self.text('r', value.regex)}, "
                     f"classic |-> {str(value.classic).upper()}, "
                     f"instance |-> {self.text('i', value.instance)}, "
-                    f"votes |-> {str(value.votes).upper()}]"
+                    f"votes |-> {self.text('a', value.votes)}]"
                 )
             case ClassicGroup():
                 members = ", ".join(f'"{self.members[m]}"' for m in sorted(value.members))

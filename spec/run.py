@@ -1,7 +1,8 @@
 """``make model``: checks every model of this folder with TLC, and prints what was found.
 
 The first line of a configuration may name the property that its model violates
-(``\\* violates: NAME``): these models show what an assumption is for (docs/model.md).
+(``\\* violates: NAME``): these models show what an assumption is for (docs/model.md). A line
+``\\* Module NAME.`` names the module of a model that is not one of module Models.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from spec.tlc import FOLDER, Outcome, check
 
+_MODULE = re.compile(r"^\\\* Module (\w+)\.$", re.MULTILINE)
 _VIOLATES = re.compile(r"^\\\* violates: (\w+)$", re.MULTILINE)
 
 
@@ -25,6 +28,12 @@ def violates(config: Path) -> str | None:
     """The property that this model is to violate, if any."""
     found = _VIOLATES.search(config.read_text(encoding="utf-8"))
     return found[1] if found else None
+
+
+def module(config: Path) -> str:
+    """The TLA+ module of a model."""
+    found = _MODULE.search(config.read_text(encoding="utf-8"))
+    return found[1] if found else "Models"
 
 
 def verdict(config: Path, outcome: Outcome) -> str | None:
@@ -43,21 +52,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spec.run", description=__doc__)
     parser.add_argument("models", nargs="*", help="names of .cfg files; default: all")
     parser.add_argument("--workers", type=int, default=1, help="threads of TLC")
+    parser.add_argument("--side-by-side", type=int, default=2, help="models at the same time")
     parser.add_argument("--seconds", type=float, default=900, help="time limit for each model")
     options = parser.parse_args(arguments)
-    wrong = 0
-    for config in configurations():
-        if options.models and config.stem not in options.models:
-            continue
-        outcome = check(config, seconds=options.seconds, workers=options.workers)
-        bad = verdict(config, outcome)
-        wrong += bad is not None
-        shown = f"violates {outcome.violated}" if outcome.violated else "holds"
-        print(
-            f"{config.stem:14} {outcome.states:>9,} states  depth {outcome.depth or '-':>3}  "
-            f"{outcome.seconds:5.0f} s  {bad or shown}",
-            flush=True,
+    chosen = [c for c in configurations() if not options.models or c.stem in options.models]
+
+    def run(config: Path) -> Outcome:
+        return check(
+            config, module=module(config), seconds=options.seconds, workers=options.workers
         )
+
+    wrong = 0
+    with ThreadPoolExecutor(options.side_by_side) as pool:  # each waits for a process of TLC
+        for config, outcome in zip(chosen, pool.map(run, chosen), strict=True):
+            bad = verdict(config, outcome)
+            wrong += bad is not None
+            shown = f"violates {outcome.violated}" if outcome.violated else "holds"
+            print(
+                f"{config.stem:16} {outcome.states:>9,} states  depth {outcome.depth or '-':>3}  "
+                f"{outcome.seconds:5.0f} s  {bad or shown}",
+                flush=True,
+            )
     return 1 if wrong else 0
 
 

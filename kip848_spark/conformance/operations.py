@@ -204,9 +204,7 @@ class Operations:
             else:
                 yield at, False
             return
-        votes = self._rules.votes_bump and (
-            request.subscription.votes or any(s.votes for s in group.members.values())
-        )
+        votes = self._rules.votes_bump and self._may_change_assignor(request)
         causes = request.must_bump or votes or record.value.known != group.known
         if causes and record.value.epoch == group.epoch + 1:
             yield at + 1, True
@@ -214,6 +212,17 @@ class Operations:
             self._note(at, EPOCH, "", f"epoch {group.epoch + 1}")
         if not request.must_bump:
             yield at, False
+
+    @staticmethod
+    def _may_change_assignor(request: _Request) -> bool:
+        """Whether another assignor can have the most votes: a vote changed, or votes differ."""
+        votes = {m: s.votes for m, s in request.group.members.items()}
+        before = votes.get(request.member or "", "")
+        if request.member is not None:
+            votes[request.member] = request.subscription.votes
+            if before != request.subscription.votes:
+                return True
+        return len({vote for vote in votes.values() if vote}) > 1
 
     def _targets(
         self, request: _Request, at: int, epoch: int
@@ -399,13 +408,17 @@ class Operations:
         order = [record.name for record in self._run(self._at, CURRENT, deleted=True)]
         if not classic or set(order) != group.members.keys() or len(order) != len(group.members):
             return
-        # A static member that just became a classic one may have raised the epoch before.
-        epochs = {group.epoch} if len(classic) < len(order) else {group.epoch, group.epoch - 1}
+        # A static member that just became a classic one may have raised the epoch before. If all
+        # members are classic ones, any of them may be gone.
+        all_classic = len(classic) == len(order)
+        epochs = {group.epoch, group.epoch - 1} if all_classic else {group.epoch}
         for at in self._tombstones(order):
             found = self._value_at(at, CLASSIC)
             if (
                 found is not None
-                and found.value.members == classic
+                and found.value.members
+                and found.value.members <= classic
+                and (all_classic or found.value.members == classic)
                 and found.value.generation in epochs
             ):
                 yield at + 1

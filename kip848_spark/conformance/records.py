@@ -34,8 +34,8 @@ class Subscription(NamedTuple):
     """Whether the member uses the classic protocol (online migration)."""
     instance: str = ""
     """The instance id; "" for a dynamic member."""
-    votes: bool = False
-    """Whether the member names an assignor."""
+    votes: str = ""
+    """The assignor that the member asks for."""
 
 
 class Epoch(NamedTuple):
@@ -148,7 +148,7 @@ def _model_value(kind: str, value: Json, metadata: int) -> Any:
                 value["subscribedTopicRegex"] or "",
                 value.get("classicMemberMetadata") is not None,
                 value["instanceId"] or "",
-                value.get("serverAssignor") is not None,
+                value.get("serverAssignor") or "",
             )
         case "6":
             return value["assignmentEpoch"]

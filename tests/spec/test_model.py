@@ -12,7 +12,7 @@ from kip848_spark.coordinator import run_script
 from kip848_spark.errors import EnvironmentFault
 from spec import scripts
 from spec.mutants import MUTANTS, check_mutant
-from spec.run import configurations, verdict
+from spec.run import configurations, module, verdict
 from spec.tlc import check, find_jar
 from spec.traces import read_trace, read_value
 from tests.coordinator.mutants import MUTANTS as REFERENCE_MUTANTS
@@ -53,7 +53,7 @@ def test_every_mutant_of_the_reference_is_one_of_the_model() -> None:
 @pytest.mark.timeout(1_000)
 @pytest.mark.parametrize("config", configurations(), ids=lambda path: path.stem)
 def test_model(config: Path) -> None:
-    outcome = check(config, seconds=900)
+    outcome = check(config, module=module(config), seconds=900)
     assert verdict(config, outcome) is None, outcome.output[-3_000:]
 
 
