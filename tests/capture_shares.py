@@ -56,6 +56,7 @@ def make(version: str, out_dir: Path, groups: int, *, restart: bool, interval: i
 
 def _talk(broker: Broker, version: str, conversations: Conversations) -> None:
     comparison = BrokerComparison(broker, version)
+    comparison.share_states.patience = 0.2
     random.Random(version).shuffle(conversations)
     try:
         run_all(comparison, conversations)

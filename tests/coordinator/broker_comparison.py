@@ -88,13 +88,13 @@ class BrokerComparison:
         self._connections: dict[tuple[str, str], Connection] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._ticket = 0
-        self._share_states = ShareStates(broker.bootstrap)
+        self.share_states = ShareStates(broker.bootstrap)
         self._find_coordinator()
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
-        self._share_states.close()
+        self.share_states.close()
 
     def _find_coordinator(self) -> None:
         connection = Connection(self.broker.bootstrap, "finder")
@@ -207,7 +207,7 @@ class BrokerComparison:
         self._take(steps, answers=False)
         if api == "ShareGroupHeartbeat":
             group = request["groupId"]
-            self._share_states.wait(group, self.records.get(group, []))
+            self.share_states.wait(group, self.records.get(group, []))
         if answer is None:
             time.sleep(0.03)  # the broker must receive it before the next request
         return answer

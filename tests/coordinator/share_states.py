@@ -21,6 +21,8 @@ class ShareStates:
     """Reads the broker's log of groups for records of key 15. The topic has one partition."""
 
     def __init__(self, bootstrap: str) -> None:
+        self.patience = _PATIENCE
+        """Seconds to wait; a reference that is not compared may write records of its own."""
         self._bootstrap = bootstrap
         self._consumer: Consumer | None = None
         self._seen: Counter[str] = Counter()
@@ -34,7 +36,7 @@ class ShareStates:
         are those of the reference.
         """
         wanted = sum(r["key"]["type"] == SHARE_STATE and r["value"] is not None for r in records)
-        deadline = time.time() + _PATIENCE
+        deadline = time.time() + self.patience
         while self._seen[group] < wanted and time.time() < deadline:
             message = self._log().poll(0.05)
             if message is None or message.error() is not None:
