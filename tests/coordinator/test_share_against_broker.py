@@ -44,7 +44,7 @@ def check(version: str, conversations: Conversations) -> None:
             records = comparison.compare_logs()
         finally:
             comparison.close()
-    listed = "\n".join(str(difference) for difference in comparison.differences[:10])
+    listed = "\n".join(str(difference) for difference in comparison.differences[:40])
     assert not comparison.differences, f"{len(comparison.differences)} differences:\n{listed}"
     assert records > 2 * len(conversations)
 
