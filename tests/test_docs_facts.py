@@ -194,6 +194,8 @@ def test_captures_have_the_value_versions_of_the_table() -> None:
     """Each version that a captured log of 4.0 to 4.3 has is in the column of its release."""
     stated = {int(row[0]): row[3:] for row in tables(section("Value versions"))[0][1:]}
     for path in sorted((ROOT / "tests" / "data").glob("*-4.*/records*.parquet")):
+        if path.parent.name.startswith("upgraded-"):
+            continue  # written by several releases
         column = 0 if "-4.0" in path.parent.name else 1
         table = pq.read_table(path, columns=["key", "value"])
         heads = {

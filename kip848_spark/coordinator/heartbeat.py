@@ -60,11 +60,14 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     owned = owned_partitions(request.get("topicPartitions"))
     member_id = request.get("memberId") or ""
 
-    group, member_order = group_to_join(shard, request["groupId"], member_id, joins=epoch == JOIN)
-    check_not_full(shard, group, member_id, request.get("instanceId"))
+    instance_id = request.get("instanceId")
+    group, member_order = group_to_join(
+        shard, request["groupId"], member_id, instance_id, joins=epoch == JOIN
+    )
+    check_not_full(shard, group, member_id, instance_id)
     member_id = member_id or shard.new_uuid()
     before, replaced = joining_member(
-        shard, group, member_id, request.get("instanceId"), epoch=epoch, owned=owned
+        shard, group, member_id, instance_id, epoch=epoch, owned=owned
     )
     after = update_member(before, request, client)
     change = regex_change(before, after, group)

@@ -21,7 +21,7 @@ from kip848_spark.coordinator.shard import Shard
 
 
 def group_to_join(
-    shard: Shard, group_id: str, member_id: str, *, joins: bool
+    shard: Shard, group_id: str, member_id: str, instance_id: str | None, *, joins: bool
 ) -> tuple[ConsumerGroup, list[str] | None]:
     """The consumer group of a heartbeat; a joining member may create it or convert a classic group.
 
@@ -43,7 +43,9 @@ def group_to_join(
         cancel_group_timers(shard, group)
         shard.append(records.tombstone("2", group=group_id))
         return ConsumerGroup(group_id, shard.release), None
-    if len(group.members) >= shard.config.number(MAX_SIZE) and member_id not in group.members:
+    returns = not shard.release.counts_static_return and instance_id in group.static_ids
+    full = len(group.members) >= shard.config.number(MAX_SIZE)
+    if full and member_id not in group.members and not returns:
         check_upgrade(shard, group)
         raise GroupError("GROUP_MAX_SIZE_REACHED", f"group {group_id!r} is full")
     return upgrade(shard, group)
