@@ -182,8 +182,10 @@ class _Application:
     rng: random.Random
     release: str
     size: int = 0
+    timed: bool = True
+    """Whether targets may have to wait: then the result depends on how fast requests follow."""
     late: list[str] = field(default_factory=list)
-    """Internal topics that do not exist yet."""
+    """Topics that do not exist yet."""
     grows: bool = False
     """Whether the source topic may grow: no internal topic depends on it."""
     members: list[StreamsClient] = field(default_factory=list)
@@ -191,17 +193,23 @@ class _Application:
     def begin(self, seed: int) -> None:
         rng, conversation = self.rng, self.conversation
         self.size = rng.randint(1, 5)
-        conversation.topic("t1", self.size)
-        conversation.topic("t2", rng.randint(1, 5))
         topology, internal = _topology(conversation, rng)
+        conversation.topic("t2", rng.randint(1, 5))
         self.grows = not internal
-        self.late = internal if rng.random() < 0.3 else []
-        for name in internal[len(self.late) :]:
-            _create(conversation, name, self.size)
+        late = rng.random() < 0.3
+        # Brokers create missing internal topics by themselves, at some time.
+        self.late = ["t1"] * late if not self.timed else internal * late
+        if "t1" not in self.late:
+            conversation.topic("t1", self.size)
+        for name in internal:
+            if name not in self.late:
+                _create(conversation, name, self.size)
         settings = {STANDBYS: str(rng.choice((0, 1, 1, 2)))}
-        if self.release >= "4.2" and rng.random() < 0.3:
+        if not self.timed:
+            settings[DELAY] = "0"
+        elif self.release >= "4.2" and rng.random() < 0.3:
             settings[DELAY] = "300"
-        if self.release >= "4.3":
+        if self.timed and self.release >= "4.3":
             settings[INTERVAL] = rng.choice(("0", "0", "400"))
         configure(conversation, settings)
         statics = self.release >= "4.4" and rng.random() < 0.4
@@ -243,17 +251,20 @@ class _Application:
         changes: list[Json] = [
             {"rackId": self.rng.choice("ab")},
             {"clientTags": [{"key": "zone", "value": self.rng.choice("ab")}]},
-            {"userEndpoint": {"host": "localhost", "port": self.rng.choice((1, 2))}},
             {"rebalanceTimeoutMs": self.rng.choice((200_000, 300_000))},
             {"processId": f"process-{self.rng.randint(0, 2)}"},
         ]
+        if "t1" not in self.late:  # else brokers fail to list the partitions of the endpoint
+            changes.append({"userEndpoint": {"host": "here", "port": self.rng.choice((1, 2))}})
         member.heartbeat(**self.rng.choice(changes))
 
     def set_standbys(self, member: StreamsClient) -> None:
         configure(self.conversation, {STANDBYS: str(self.rng.choice((0, 1, 2)))})
 
     def change_topics(self, member: StreamsClient) -> None:
-        if self.late:
+        if "t1" in self.late:
+            self.conversation.topic(self.late.pop(), self.size)
+        elif self.late:
             _create(self.conversation, self.late.pop(), self.size)
         elif self.grows:
             self.size += 1
@@ -287,10 +298,15 @@ _ACTIONS = {
 
 
 def applications(
-    conversation: Conversation, seed: int, steps: int = 90, release: str = "4.3"
+    conversation: Conversation,
+    seed: int,
+    steps: int = 90,
+    release: str = "4.3",
+    *,
+    timed: bool = True,
 ) -> Pauses:
     """One application: members in a few processes join, leave, acknowledge, change."""
-    application = _Application(conversation, random.Random(seed), release)
+    application = _Application(conversation, random.Random(seed), release, timed=timed)
     application.begin(seed)
     yield 0
     for _ in range(steps):

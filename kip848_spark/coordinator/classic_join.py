@@ -34,6 +34,7 @@ from kip848_spark.coordinator.join_request import MEMBER_ID_REQUIRED_FROM, read_
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import ApiCall, Shard
 from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup
 from kip848_spark.coordinator.tombstones import append_consumer_group_tombstones
 
 _SKIPS_ASSIGNMENT_FROM = 9
@@ -51,8 +52,8 @@ def join(shard: Shard, call: ApiCall) -> None:
     if not least <= timeout <= most:
         raise GroupError("INVALID_SESSION_TIMEOUT", f"{timeout} is not between {least} and {most}")
     existing = shard.groups.get(group_id)
-    if isinstance(existing, ShareGroup):
-        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"{group_id!r} is a share group")
+    if isinstance(existing, ShareGroup | StreamsGroup):
+        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"{group_id!r} is another kind of group")
     if isinstance(existing, ConsumerGroup) and existing.members:
         try:
             join_consumer_group(shard, existing, call)

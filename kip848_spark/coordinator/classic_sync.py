@@ -39,6 +39,7 @@ from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup
 
 
 def _check_group_id(request: Json) -> str:
@@ -51,7 +52,7 @@ def _check_group_id(request: Json) -> str:
 def _group(shard: Shard, request: Json) -> ConsumerGroup | ClassicGroup:
     group_id = _check_group_id(request)
     group = shard.groups.get(group_id)
-    if group is None or isinstance(group, ShareGroup):
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
         raise GroupError("UNKNOWN_MEMBER_ID", f"there is no group {group_id!r}")
     return group
 
@@ -139,7 +140,7 @@ def leave_group(shard: Shard, request: Json) -> Json:
     if identities is None:
         identities = [{"memberId": request.get("memberId") or ""}]
     group = shard.groups.get(request.get("groupId") or "")
-    if group is None or isinstance(group, ShareGroup):
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
         _check_group_id(request)
         rows = [_leave_row(identity, "UNKNOWN_MEMBER_ID") for identity in identities]
     elif isinstance(group, ConsumerGroup):

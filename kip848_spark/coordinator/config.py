@@ -147,6 +147,14 @@ class BrokerConfig:
             return self._numbers[name]
         return self._clamp(setting, own) if self.release.clamps_group_settings else own
 
+    def for_streams_group(self, group_id: str, name: str) -> int:
+        """As `for_group`, of a streams group."""
+        own = self._groups.get(group_id)
+        if not own or not self.release.streams_own_settings_hide_brokers:
+            return self.for_group(group_id, name)
+        found = own.get(_BY_BROKER_SETTING[name][0])
+        return found if isinstance(found, int) else NUMBERS[name][0]
+
     def _clamp(self, setting: NumberSetting, value: int) -> int:
         """The value within the broker's limits, which may have changed since it was set."""
         if setting.low is not None:

@@ -36,6 +36,7 @@ from kip848_spark.coordinator.share_heartbeat import (
     share_heartbeat,
     share_response,
 )
+from kip848_spark.coordinator.streams_heartbeat import streams_heartbeat, streams_response
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.errors import UsageError
 
@@ -282,6 +283,10 @@ _APIS: dict[str, Api] = {
     ),
     "ConsumerGroupDescribe": Api(
         lambda shard, call: views.describe_consumer_groups(shard, call.request), _refused, 1
+    ),
+    "StreamsGroupHeartbeat": Api(
+        lambda shard, call: streams_heartbeat(shard, call.request, call.client),
+        lambda _, bad: streams_response(errorCode=bad.code, errorMessage=bad.message),
     ),
     "ShareGroupHeartbeat": Api(
         lambda shard, call: share_heartbeat(shard, call.request, call.client),

@@ -27,6 +27,8 @@ from kip848_spark.coordinator.share_heartbeat import (
     forget_topic,
     load_share_group,
 )
+from kip848_spark.coordinator.streams_group import StreamsGroup
+from kip848_spark.coordinator.streams_heartbeat import delete_streams_group, load_streams_group
 from kip848_spark.coordinator.tombstones import (
     append_classic_group_tombstone,
     append_consumer_group_tombstones,
@@ -66,6 +68,8 @@ def _delete(shard: Shard, group: AnyGroup) -> None:
         append_consumer_group_tombstones(shard, group)
     elif isinstance(group, ShareGroup):
         delete_share_group(shard, group)
+    elif isinstance(group, StreamsGroup):
+        delete_streams_group(shard, group)
     else:
         cancel_group_timers(shard, group)
         append_classic_group_tombstone(shard, group)
@@ -193,6 +197,9 @@ def after_loading(shard: Shard, now: int) -> None:
             continue
         if isinstance(group, ShareGroup):
             load_share_group(shard, group)
+            continue
+        if isinstance(group, StreamsGroup):
+            load_streams_group(shard, group)
             continue
         group.metadata_deadline = 0
         for member in group.members.values():

@@ -33,6 +33,7 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup
 
 _MEMBER_EPOCH_FROM = 9
 """The OffsetCommit version that introduced member epochs and GROUP_ID_NOT_FOUND."""
@@ -146,8 +147,8 @@ def _committed_group(
         if epoch >= 0:
             raise GroupError(missing, f"there is no group {group_id!r}")
         group = shard.new_classic_group(group_id)
-    if isinstance(group, ShareGroup):
-        raise GroupError("GROUP_ID_NOT_FOUND", f"{group_id!r} is a share group")
+    if isinstance(group, ShareGroup | StreamsGroup):
+        raise GroupError("GROUP_ID_NOT_FOUND", f"{group_id!r} is another kind of group")
     return group
 
 

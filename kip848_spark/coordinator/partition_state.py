@@ -7,8 +7,9 @@ from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.offset_store import OffsetStore
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup
 
-AnyGroup = ConsumerGroup | ClassicGroup | ShareGroup
+AnyGroup = ConsumerGroup | ClassicGroup | ShareGroup | StreamsGroup
 
 
 class PartitionState:

@@ -160,6 +160,10 @@ class Release:
     """A streams group stores its assignment settings, the validated topology epoch, and the
     assignment epochs of active tasks; it keeps its hash when a member leaves (from 4.2).
     """
+    streams_own_settings_hide_brokers: bool = False
+    """In a streams group with any setting of its own, Kafka's defaults hold for the others, not the
+    broker's settings (until 4.2).
+    """
     streams_skips_own_process: bool = True
     """Earlier holders of a standby task whose process has the task already are passed over
     (KAFKA-20899: 4.2.2, 4.4).
@@ -227,6 +231,7 @@ _44 = replace(
 )
 _42 = Release(
     "4.2.2",
+    streams_own_settings_hide_brokers=True,
     malformed_subscription="INCONSISTENT_GROUP_PROTOCOL",
     policy_bars_classic_join=True,
 )

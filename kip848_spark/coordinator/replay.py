@@ -28,10 +28,11 @@ from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.records import Json, Partitions, Record
 from kip848_spark.coordinator.share_replay import SHARE_APPLIERS
+from kip848_spark.coordinator.streams_replay import STREAMS_APPLIERS
 from kip848_spark.coordinator.topics import Topic
 
 _NEWEST_VALUE = {"0": 4, "1": 4, "2": 4, "3": 0, "4": 0, "5": 0, "6": 0, "7": 0, "8": 0, "16": 0}
-_NEWEST_VALUE |= dict.fromkeys(SHARE_APPLIERS, 0)
+_NEWEST_VALUE |= dict.fromkeys(SHARE_APPLIERS | STREAMS_APPLIERS, 0)
 
 
 def replay(
@@ -355,4 +356,5 @@ _APPLIERS: dict[str, Callable[[PartitionState, Json, Any], None]] = {
     "8": _current,
     "16": _regex,
     **SHARE_APPLIERS,
+    **STREAMS_APPLIERS,
 }

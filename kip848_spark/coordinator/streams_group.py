@@ -13,7 +13,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kip848_spark.coordinator.faults import ReplayError
+from kip848_spark.coordinator.javahash import TimelineOrder
 from kip848_spark.coordinator.records import Json, Record, record
+from kip848_spark.coordinator.streams_topology import ConfiguredTopology, required_topics
 
 GROUP = "17"
 MEMBER = "19"
@@ -166,6 +168,37 @@ class StreamsGroup:
         self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, Tasks] = {}
         self.holders = Holders()
+        # What only the running coordinator knows:
+        self.configured: ConfiguredTopology | None = None
+        """The topology with the topics that exist; None after loading."""
+        self.metadata_deadline = 0
+        self.delayed = False
+        """Whether the first target waits for more members."""
+        self.computed: dict[str, Tasks] = {}
+        """The newest target as it was computed, with members that have left since."""
+        self._order = TimelineOrder()
+
+    @property
+    def state(self) -> str:
+        """The group's state, by Kafka's name."""
+        if not self.members:
+            return "Empty"
+        if self.configured is not None and not self.configured.ready:
+            return "NotReady"
+        if self.target_epoch < self.epoch:
+            return "Assigning"
+        for member in self.members.values():
+            if member.state != TaskState.STABLE or member.epoch != self.target_epoch:
+                return "Reconciling"
+        return "Stable"
+
+    def topic_names(self) -> set[str]:
+        """The topics that the topology needs."""
+        return set() if self.topology is None else required_topics(self.topology)
+
+    def walk_members(self) -> list[str]:
+        """Member ids in the order in which a broker iterates its hash table of members."""
+        return self._order.walk(self.members)
 
     # State
 
@@ -176,6 +209,7 @@ class StreamsGroup:
     def put_member(self, member: StreamsMember) -> None:
         """Store a new or changed member."""
         self.holders.replace(self.members.get(member.member_id), member)
+        self._order.record_put(len(self.members))
         self.members[member.member_id] = member
 
     def remove_member(self, member_id: str) -> None:

@@ -1,0 +1,72 @@
+"""The reference against real brokers in streams groups: equal answers, and equal records in the
+same order. Static members of 4.4, and what answers say of the group's status, are not compared."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import pytest
+
+from kip848_spark.local.broker import Broker
+from tests.coordinator.broker_comparison import BrokerComparison
+from tests.coordinator.conversation import NEVER, run_all
+from tests.coordinator.conversations.registry import ConversationFunction
+from tests.streams_conversations import applications, broker_settings
+from tests.streams_scripts import SCRIPTS
+
+RELEASES = ["4.2.2", "4.3.1", "4.4.0"]
+ATTEMPTS = 3
+"""Sessions end by the clock, on a machine that may be busy: a difference caused by timing does not
+repeat, a real one does."""
+Conversations = list[tuple[str, ConversationFunction]]
+
+
+def settings(version: str) -> dict[str, str]:
+    """No session ends unless a conversation intends it; targets are computed at once."""
+    found = broker_settings(version) | {
+        "group.streams.session.timeout.ms": str(NEVER),
+        "group.streams.max.session.timeout.ms": str(NEVER),
+        "group.consumer.session.timeout.ms": str(NEVER),
+        "group.consumer.max.session.timeout.ms": str(NEVER),
+    }
+    if version >= "4.3":
+        found["group.streams.assignment.interval.ms"] = "0"
+        found["group.consumer.assignment.interval.ms"] = "0"
+    return found
+
+
+def check_against_broker(version: str, conversations: Conversations) -> None:
+    for attempt in range(ATTEMPTS):
+        with Broker(version, settings=settings(version), offsets_partitions=1) as broker:
+            comparison = BrokerComparison(broker, version)
+            try:
+                run_all(comparison, conversations)
+                records = comparison.compare_logs()
+            finally:
+                comparison.close()
+        if not comparison.differences or attempt == ATTEMPTS - 1:
+            break
+        warnings.warn(f"repeated: {comparison.differences[0]}", stacklevel=2)
+    listed = "\n".join(str(difference) for difference in comparison.differences[:10])
+    assert not comparison.differences, (
+        f"{len(comparison.differences)} differences, the first ones:\n{listed}"
+    )
+    assert records > 4 * len(conversations)
+
+
+def generated(seeds: range) -> Conversations:
+    """Conversations of these seeds, none of which depends on the clock."""
+    return [(f"application{seed}", partial(applications, seed=seed, timed=False)) for seed in seeds]
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_scripted_and_generated_conversations(version: str) -> None:
+    check_against_broker(version, [*SCRIPTS.items(), *generated(range(4))])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("version", RELEASES)
+def test_three_hundred_generated_conversations(version: str) -> None:
+    check_against_broker(version, generated(range(100, 400)))

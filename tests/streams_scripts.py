@@ -1,0 +1,232 @@
+"""Scripted conversations of streams groups: one rule each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.coordinator.conversation import Conversation, Pauses
+from tests.streams_conversations import (
+    DELAY,
+    STANDBYS,
+    StreamsClient,
+    configure,
+    internal_topic,
+    subtopology,
+)
+
+SCRIPTS: dict[str, Callable[[Conversation], Pauses]] = {}
+SESSION = "streams.session.timeout.ms"
+HEARTBEAT = "streams.heartbeat.interval.ms"
+
+
+def script(function: Callable[[Conversation], Pauses]) -> Callable[[Conversation], Pauses]:
+    """Puts a conversation into the list under its function's name."""
+    SCRIPTS[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def _clients(
+    conversation: Conversation, *processes: str, partitions: int = 4, stateful: bool = False
+) -> list[StreamsClient]:
+    """Members A, B, … in these processes, of an application that reads t1."""
+    conversation.topic("t1", partitions)
+    stores = []
+    if stateful:
+        conversation.topics["store"] = f"{conversation.group}-store-changelog"
+        conversation.comparison.topic(conversation.topics["store"], partitions)
+        stores = [internal_topic(conversation.topics["store"])]
+    topology = [
+        subtopology("0", sourceTopics=[conversation.topic_name("t1")], stateChangelogTopics=stores)
+    ]
+    configure(conversation, {DELAY: "0", STANDBYS: "1" if stateful else "0"})
+    names = zip("ABCD", processes, strict=False)
+    return [
+        StreamsClient(conversation, f"{name}-{conversation.name}", process, topology)
+        for name, process in names
+    ]
+
+
+@script
+def a_task_moves_when_it_is_given_up(conversation: Conversation) -> Pauses:
+    first, second = _clients(conversation, "p1", "p2")
+    first.join()
+    second.join()
+    second.acknowledge()
+    first.heartbeat()  # must give up half, and does not say that it has
+    first.heartbeat()
+    second.acknowledge()
+    first.acknowledge()
+    second.acknowledge()
+    second.acknowledge()
+    yield 0
+
+
+@script
+def another_target_while_tasks_are_given_up(conversation: Conversation) -> Pauses:
+    first, second, third = _clients(conversation, "p1", "p2", "p3", partitions=6)
+    first.join()
+    second.join()
+    first.heartbeat()
+    third.join()
+    first.heartbeat()
+    first.acknowledge()
+    first.acknowledge()
+    for member in (second, third, first, second, third):
+        member.acknowledge()
+    yield 0
+
+
+@script
+def standby_tasks_change_places(conversation: Conversation) -> Pauses:
+    first, second, third = _clients(conversation, "p1", "p2", "p1", partitions=3, stateful=True)
+    first.join()
+    for member in (second, third):
+        member.join()
+        for _ in range(3):
+            first.acknowledge()
+            if second.epoch:
+                second.acknowledge()
+            if third.epoch:
+                third.acknowledge()
+    first.leave()
+    for _ in range(4):
+        second.acknowledge()
+        third.acknowledge()
+    configure(conversation, {STANDBYS: "0"})
+    for _ in range(3):
+        second.acknowledge()
+        third.acknowledge()
+    yield 0
+
+
+@script
+def wrong_epochs_are_fenced(conversation: Conversation) -> Pauses:
+    first, second = _clients(conversation, "p1", "p2")
+    first.join()
+    second.join()
+    first.acknowledge()
+    first.heartbeat(memberEpoch=first.epoch + 1)
+    first.join()
+    first.heartbeat(memberEpoch=max(first.epoch - 1, 1))
+    second.heartbeat(memberEpoch=99)
+    second.heartbeat(memberEpoch=-1)
+    second.heartbeat(memberEpoch=3)
+    yield 0
+
+
+@script
+def requests_that_are_refused(conversation: Conversation) -> Pauses:
+    (first,) = _clients(conversation, "p1")
+    first.heartbeat(memberEpoch=1)
+    first.join(rebalanceTimeoutMs=-1)
+    first.join(activeTasks=None)
+    first.join(activeTasks=[{"subtopologyId": "0", "partitions": [0]}])
+    first.join(topology=None)
+    first.join(processId=None)
+    first.heartbeat(memberEpoch=-3)
+    first.heartbeat(memberId="")
+    first.join()
+    first.heartbeat(
+        activeTasks=[{"subtopologyId": "0", "partitions": [99]}], standbyTasks=[], warmupTasks=[]
+    )
+    first.heartbeat(
+        activeTasks=[{"subtopologyId": "x", "partitions": [0]}], standbyTasks=[], warmupTasks=[]
+    )
+    conversation.delete_group()
+    first.leave()
+    first.leave()
+    conversation.delete_group()
+    conversation.delete_group()
+    yield 0
+
+
+@script
+def groups_of_other_types(conversation: Conversation) -> Pauses:
+    (first,) = _clients(conversation, "p1")
+    consumer = conversation.consumer("consumer", "t1")
+    consumer.join()
+    first.join()
+    consumer.leave()
+    first.join()
+    conversation.delete_group()
+    first.join()
+    consumer.join()
+    yield 0
+
+
+@script
+def members_that_change(conversation: Conversation) -> Pauses:
+    first, second = _clients(conversation, "p1", "p2")
+    first.join()
+    second.join(rackId="a", clientTags=[{"key": "b", "value": "1"}, {"key": "a", "value": "2"}])
+    first.acknowledge()
+    second.acknowledge()
+    for change in (
+        {"rackId": "b"},
+        {"rackId": "b"},
+        {"clientTags": [{"key": "zone", "value": "a"}]},
+        {"userEndpoint": {"host": "here", "port": 9}},
+        {"processId": "p1"},
+        {"rebalanceTimeoutMs": 123_456},
+    ):
+        second.heartbeat(**change)
+        first.acknowledge()
+        second.acknowledge()
+    yield 0
+
+
+@script
+def a_source_topic_that_comes_and_grows(conversation: Conversation) -> Pauses:
+    topology = [subtopology("0", sourceTopics=[conversation.topic_name("t1")])]
+    configure(conversation, {DELAY: "0"})
+    first = StreamsClient(conversation, f"A-{conversation.name}", "p1", topology)
+    first.join()
+    first.acknowledge()
+    for size in (2, 3, 5):
+        conversation.topic("t1", size)
+        first.acknowledge()
+        first.acknowledge()
+    yield 0
+
+
+@script
+def a_silent_member_is_fenced(conversation: Conversation) -> Pauses:
+    first, second = _clients(conversation, "p1", "p2")
+    configure(conversation, {HEARTBEAT: "300", SESSION: "2000"})
+    first.join()
+    second.join()
+    for _ in range(6):
+        first.acknowledge()
+        yield 0.6
+    first.acknowledge()
+    second.acknowledge()
+
+
+@script
+def a_member_that_gives_nothing_up_is_fenced(conversation: Conversation) -> Pauses:
+    first, second = _clients(conversation, "p1", "p2")
+    first.join(rebalanceTimeoutMs=1_500)
+    second.join()
+    for _ in range(4):
+        first.heartbeat()
+        yield 0.6
+    second.acknowledge()
+    first.heartbeat()
+    yield 0
+
+
+@script
+def the_first_target_waits(conversation: Conversation) -> Pauses:
+    first, second = _clients(conversation, "p1", "p2")
+    configure(conversation, {DELAY: "1500"})
+    first.join()
+    second.join()
+    first.acknowledge()
+    yield 2
+    first.acknowledge()
+    second.acknowledge()
+    first.leave()
+    second.leave()
+    first.join()
+    yield 2
+    first.acknowledge()
