@@ -1,5 +1,5 @@
 """Compares the target of a streams group with the one that the sticky assignor computes
-(docs/kafka-facts.md#sticky-assignor).
+(docs/kafka-facts.md#streams-assignor).
 
 Where the records determine what the assignor was given, the reference's assignor must give the same
 target. Where they do not (the order of member ids in one bucket, offsets that clients of 4.4

@@ -1,4 +1,4 @@
-"""The sticky task assignor of streams groups (from 4.2; docs/kafka-facts.md#sticky-assignor).
+"""The sticky task assignor of streams groups (from 4.2; docs/kafka-facts.md#streams-assignor).
 
 It keeps active tasks where they were, else moves them to a member with a standby of the task, else
 to the least loaded process; then it places standby tasks in the same manner. Which of two equals
