@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spec.scripts import Call, answer_difference, script
-from tests.coordinator.conversation import Conversation
+from tests.coordinator.conversation import Conversation, Pauses
 from tests.coordinator.test_against_broker import Conversations, check_against_broker
 from tests.spec.assumptions import Line, late_commit, late_heartbeat
 from tests.spec.test_behaviours import INSTANCES, behaviours
@@ -51,6 +51,29 @@ def follow(conversation: Conversation, calls: list[Call]) -> None:
 def send_all(conversation: Conversation, lines: list[Line]) -> None:
     for line in lines:
         send(conversation, line)
+
+
+def early_upgrade(conversation: Conversation) -> Pauses:
+    """A classic member A consumes both partitions and sends nothing while the group is upgraded,
+    downgraded and upgraded again: B gets a partition that A was never told to give up."""
+    conversation.topic("foo", 2)
+    a = conversation.classic("A", "foo")
+    a.join()
+    yield 0.2
+    a.join()
+    a.generation = 1
+    a.sync({a.member_id: {"foo": [0, 1]}})
+    b = conversation.consumer("B", "foo")
+    waits = b.join()
+    assert waits["assignment"]["topicPartitions"] == []
+    b.leave()
+    granted = b.join()
+    assert [len(row["partitions"]) for row in granted["assignment"]["topicPartitions"]] == [1]
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "4.0.2"])
+def test_a_second_upgrade_does_not_wait_for_classic_members(version: str) -> None:
+    check_against_broker(version, [("early-upgrade", early_upgrade)])
 
 
 @pytest.mark.parametrize("version", ["4.3.1", "4.0.2"])
