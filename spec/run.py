@@ -19,9 +19,11 @@ _MODULE = re.compile(r"^\\\* Module (\w+)\.$", re.MULTILINE)
 _VIOLATES = re.compile(r"^\\\* violates: (\w+)$", re.MULTILINE)
 
 
-def configurations() -> list[Path]:
-    """The models, small ones first."""
-    return sorted(FOLDER.glob("*.cfg"), key=lambda path: (violates(path) is None, path.name))
+def configurations(large: bool = False) -> list[Path]:
+    """The models: those that violate a property first. ``large``: those of the folder large/, which
+    take longer."""
+    folder = FOLDER / "large" if large else FOLDER
+    return sorted(folder.glob("*.cfg"), key=lambda path: (violates(path) is None, path.name))
 
 
 def violates(config: Path) -> str | None:
@@ -52,10 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spec.run", description=__doc__)
     parser.add_argument("models", nargs="*", help="names of .cfg files; default: all")
     parser.add_argument("--workers", type=int, default=1, help="threads of TLC")
+    parser.add_argument("--large", action="store_true", help="the models that take longer")
     parser.add_argument("--side-by-side", type=int, default=2, help="models at the same time")
     parser.add_argument("--seconds", type=float, default=900, help="time limit for each model")
     options = parser.parse_args(arguments)
-    chosen = [c for c in configurations() if not options.models or c.stem in options.models]
+    found = configurations(options.large)
+    chosen = [c for c in found if not options.models or c.stem in options.models]
 
     def run(config: Path) -> Outcome:
         return check(

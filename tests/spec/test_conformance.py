@@ -125,6 +125,7 @@ def test_the_release_of_a_log_need_not_be_named() -> None:
             assert judge(one).conforms, name
 
 
+@pytest.mark.slow
 def test_simulated_groups_conform() -> None:
     """Clusters of every release, with much churn, chaos and migrations."""
     judged = 0
@@ -137,7 +138,8 @@ def test_simulated_groups_conform() -> None:
             judged += 1
 
 
-@pytest.mark.parametrize("name", FAULTS.keys() - NOT_SEEN)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FAULTS.keys() - NOT_SEEN))
 def test_injected_faults_do_not_conform(name: str) -> None:
     conforming, found = 0, 0
     for log, injection, own in instances(name, FAULTS[name], 12, (*real_logs(), *simulated_logs())):
@@ -154,6 +156,7 @@ def test_injected_faults_do_not_conform(name: str) -> None:
     assert conforming <= (found - 1 if name in NOT_ALWAYS_SEEN else 0)
 
 
+@pytest.mark.slow
 def test_faults_that_are_not_seen_conform() -> None:
     """A kind that is found as a rule belongs into another list."""
     for name in NOT_SEEN:
@@ -188,7 +191,7 @@ def test_tlc_stops_at_the_same_records(tmp_path: Path, release: str) -> None:
         for _, _, own in instances(name, fault, 4, logs)
         if len(own) < 60 and (one := trace(own)) is not None
     ]
-    assert len(some) > 100
+    assert len(some) > 20
     read = conform(some, release, tmp_path)
     assert read == [judge(one, release).read for one in some]
 
