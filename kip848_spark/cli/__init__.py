@@ -32,7 +32,7 @@ from kip848_spark.cli import (
     simulate,
     sql,
 )
-from kip848_spark.cli.display import printable
+from kip848_spark.cli.display import log_as_json, log_line, printable
 from kip848_spark.errors import Kip848Error
 from kip848_spark.version import __version__
 
@@ -78,6 +78,10 @@ def main() -> None:
     try:
         app()
     except Kip848Error as error:
+        if log_as_json():
+            code = error.exit_code
+            log_line("error", error.message, hint=error.hint, exit_code=code)
+            sys.exit(code)
         errors.print(f"[bold red]error:[/] {printable(error.message)}")
         if error.hint:
             errors.print(f"       {printable(error.hint)}")

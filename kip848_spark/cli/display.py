@@ -4,12 +4,13 @@ everything else to standard error."""
 from __future__ import annotations
 
 import base64
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -32,6 +33,8 @@ PIPED_WIDTH = 240
 """Columns of a table that goes to a file or a pipe; a terminal says its own."""
 
 _BAR_WIDTH = 30
+LOG_FORMAT = "KIP848_LOG_FORMAT"
+"""The environment variable for the form of what goes to standard error: ``json``."""
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 err = Console(stderr=True, highlight=False)
@@ -73,6 +76,45 @@ class StepDisplay:
                 f"  [green]✓[/] {printable(self._current)} [dim]{took:.1f} s[/]", soft_wrap=True
             )
         self._current = None
+
+
+class JsonStepDisplay(StepDisplay):
+    """Prints a line of JSON for each step that begins or is done, with the run's id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._run_id: str | None = None
+
+    def run_started(self, run_id: str) -> None:
+        """The following steps are those of a run."""
+        with self._lock:
+            self._run_id = run_id
+        log_line("info", "the run is planned", run_id=run_id)
+
+    def detail(self, words: str) -> None:
+        log_line("info", words, run_id=self._run_id, event="begins")
+
+    def done(self, words: str) -> None:
+        log_line("info", words, run_id=self._run_id, event="part done")
+
+    def _finish(self) -> None:
+        if self._current is not None:
+            took = round(time.monotonic() - self._started, 3)
+            log_line("info", self._current, run_id=self._run_id, event="done", seconds=took)
+        self._current = None
+
+
+def log_as_json() -> bool:
+    """True if `LOG_FORMAT` asks for JSON on standard error."""
+    return os.environ.get(LOG_FORMAT, "") == "json"
+
+
+def log_line(level: str, message: str, **fields: Any) -> None:
+    """Prints a log line as JSON on standard error. Fields that are None are left out."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    line = {"time": datetime.now(UTC), "level": level, "message": message, **known}
+    err.file.write(json_text(line) + "\n")
+    err.file.flush()
 
 
 class TerminalStepDisplay(StepDisplay):
@@ -131,7 +173,12 @@ class _Bar(BarColumn):
 @contextmanager
 def show_steps() -> Iterator[StepDisplay]:
     """A display of steps: on a terminal with a spinner or a bar for the current one, elsewhere a
-    line a step."""
+    line a step. `LOG_FORMAT` makes these lines JSON."""
+    if log_as_json():
+        log = JsonStepDisplay()
+        yield log
+        log.end()
+        return
     if not err.is_terminal:
         display = StepDisplay()
         yield display

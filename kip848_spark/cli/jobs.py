@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,14 +31,25 @@ from kip848_spark.cli.options import (
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
 from kip848_spark.errors import Kip848Error
+from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, write_metrics
 
 if TYPE_CHECKING:
-    from kip848_spark.lake.ledger import RecordCounts
+    from kip848_spark.lake.ledger import RecordCounts, Run
     from kip848_spark.spark.pipeline import RunOutcome
+    from kip848_spark.spark.storage.tables import LakeTables
 
 KeepOption = typer.Option(
     None, "--keep-commits-raw", help="Also keep the raw bytes of offset commits."
 )
+
+
+MetricsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics", help="Also write metrics for the node exporter (.prom).", metavar="FILE"
+    ),
+]
+INTERRUPTED = 130
 
 
 def register(app: typer.Typer) -> None:
@@ -52,6 +65,7 @@ def run(
     dialect: DialectOption = None,
     keep_commits_raw: bool | None = KeepOption,
     report: ReportOption = None,
+    metrics: MetricsOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
@@ -60,7 +74,8 @@ def run(
     """The nightly job: read new records, update the state tables, and audit the new records.
 
     The exit code is 1 if the audit finds anything. `kip848 audit` audits all records. --report also
-    writes the page that `kip848 report` writes, and its data beside it.
+    writes the page that `kip848 report` writes, and its data beside it. --metrics writes a file for
+    the node exporter (docs/operations.md).
     """
     invocation = Invocation.of(
         config, kafka_option, verbose,
@@ -71,7 +86,11 @@ def run(
         from kip848_spark.report.files import check_path
 
         check_path(report)  # at once, and not after the work
-    _ingest(invocation, nightly=True, json=json, report=report)
+    if metrics is None:
+        _ingest(invocation, nightly=True, json=json, report=report)
+        return
+    with _noted_failure(metrics):
+        _ingest(invocation, nightly=True, json=json, report=report, metrics=metrics)
 
 
 def ingest(
@@ -110,7 +129,26 @@ def replay(
     show_outcome(outcome, invocation.lake_path(), json)
 
 
-def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | None = None) -> None:
+@contextmanager
+def _noted_failure(metrics: Path) -> Iterator[None]:
+    """Notes in the metrics that the block failed: with an exit code other than `DISAGREED`."""
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except BaseException as error:
+        code = error.exit_code if isinstance(error, Kip848Error) else INTERRUPTED
+        write_failure(metrics, code)
+        raise
+
+
+def _ingest(
+    invocation: Invocation,
+    nightly: bool,
+    json: bool,
+    report: Path | None = None,
+    metrics: Path | None = None,
+) -> None:
     from kip848_spark.spark.jobs.audit import agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_ingest
 
@@ -131,6 +169,9 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | No
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
+        if metrics is not None:
+            code = DISAGREED if wrong(agreement) else 0
+            write_metrics(metrics, run_metrics(whole, outcome.run, code))
         written, failure = None, None
         if report is not None and outcome.run is not None:
             display("writing the report")
@@ -149,6 +190,21 @@ def _ingest(invocation: Invocation, nightly: bool, json: bool, report: Path | No
         raise failure
     if wrong(agreement):
         raise typer.Exit(DISAGREED)
+
+
+def run_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str:
+    """The metrics of the last finished ``run`` of a lake."""
+    from kip848_spark.lake.conditions import Condition
+    from kip848_spark.spark.jobs.audit import agreement_rows
+
+    agreement: list[dict[str, Any]] = []
+    findings: dict[str, int] = {}
+    if run is not None:
+        agreement = agreement_rows(lake, run.run_id)
+        own = Condition("run_id", "equals", run.run_id)
+        found = lake.columns("findings", ["severity"], [own])["severity"]
+        findings = {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
+    return metrics_text(run, agreement, findings, exit_code, now_seconds())
 
 
 def show_outcome(

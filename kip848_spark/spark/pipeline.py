@@ -114,6 +114,7 @@ def run_ingest(
             waiting = {number: extent.open for number, extent in extents.items() if extent.open}
             plan = replace(plan, open_offsets=waiting)
         ledger.write(plan)
+        steps.run_started(plan.run_id)
         counts = RecordCounts()
         if not plan.is_empty:
             shuffled = not isinstance(source, KafkaSource)  # a capture's files are in no order
@@ -156,6 +157,7 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
         plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
+        steps.run_started(plan.run_id)
         plan = _replay(lake, replace(plan, counts=RecordCounts()), last, steps)
         _judge_readiness(lake, plan, steps)
         return RunOutcome(_finish(ledger, plan, steps), True, recovered)
@@ -196,6 +198,7 @@ def run_audit(
         plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
+        steps.run_started(plan.run_id)
         with (
             steps.step(AUDIT if request.is_complete else PARTIAL_AUDIT, "auditing all records"),
             show_worker_progress(lake.spark, progress, "rows") as count,
@@ -242,6 +245,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
+        steps.run_started(plan.run_id)
         removed, dropped = repair(lake, plan, progress)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
         _finish(ledger, plan, steps)

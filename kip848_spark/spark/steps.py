@@ -5,10 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 Progress = Callable[[str], None]
 """Called with a few words as each step of a run begins. A `RecordProgress` is also called with the
 records done of records planned while a long step runs."""
+
+
+@runtime_checkable
+class RunProgress(Protocol):
+    """A `Progress` that wants to know the id of the run."""
+
+    def run_started(self, run_id: str) -> None:
+        """The run has its plan and begins to write."""
 
 
 class Steps:
@@ -17,6 +26,11 @@ class Steps:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.durations_ms: dict[str, int] = {}
+
+    def run_started(self, run_id: str) -> None:
+        """Tells the progress the id of the run, if it wants it."""
+        if isinstance(self.progress, RunProgress):
+            self.progress.run_started(run_id)
 
     @contextmanager
     def step(self, name: str, words: str) -> Iterator[None]:
