@@ -25,6 +25,7 @@ from kip848_spark.cli import (
     history,
     hygiene,
     jobs,
+    maintain,
     readiness,
     rebalances,
     repair,
@@ -47,7 +48,7 @@ app = typer.Typer(
 )
 for verbs in (
     audit, findings, demo, jobs, groups, history, rebalances, explain, hygiene, readiness, report,
-    sql, dump_capture, decode, coordinate, conform, repair, simulate, environment,
+    sql, dump_capture, decode, coordinate, conform, repair, maintain, simulate, environment,
 ):  # fmt: skip
     verbs.register(app)
 

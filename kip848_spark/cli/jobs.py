@@ -193,15 +193,18 @@ def _ingest(
 
 
 def run_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str:
-    """The metrics of the last finished ``run`` of a lake."""
+    """The metrics of the last finished ``run`` of a lake, with the result of the last run that
+    audited."""
     from kip848_spark.lake.conditions import Condition
+    from kip848_spark.lake.ledger import Ledger
     from kip848_spark.spark.jobs.audit import agreement_rows
 
     agreement: list[dict[str, Any]] = []
     findings: dict[str, int] = {}
-    if run is not None:
-        agreement = agreement_rows(lake, run.run_id)
-        own = Condition("run_id", "equals", run.run_id)
+    audited, _ = Ledger(lake).last_audited()
+    if audited is not None:
+        agreement = agreement_rows(lake, audited)
+        own = Condition("run_id", "equals", audited)
         found = lake.columns("findings", ["severity"], [own])["severity"]
         findings = {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
     return metrics_text(run, agreement, findings, exit_code, now_seconds())

@@ -131,6 +131,35 @@ def commit_actions(
     )
 
 
+def compact(place: Place) -> int:
+    """Merges small files, in one commit, and returns how many were merged. Raises DeltaError."""
+    metrics = (
+        DeltaFolder.at(place)
+        .open()
+        .optimize.compact(
+            post_commithook_properties=_HOOKS,
+            commit_properties=CommitProperties(max_commit_retries=0),
+        )
+    )
+    return int(metrics["numFilesRemoved"])
+
+
+def vacuum(place: Place, hours: int, keep: Sequence[int]) -> int:
+    """Deletes the files that were removed from the table more than ``hours`` ago, or that no commit
+    names, unless one of the versions ``keep`` needs them. Returns their number. Raises DeltaError.
+    """
+    table = DeltaFolder.at(place).open()
+    deleted = table.vacuum(
+        hours,
+        dry_run=False,
+        enforce_retention_duration=False,
+        full=True,
+        keep_versions=list(keep),
+        post_commithook_properties=_HOOKS,
+    )
+    return len(deleted)
+
+
 def restore(place: Place, version: int) -> None:
     """Restores the rows, columns and properties of ``version``, in a commit of its own. Raises
     DeltaError if a file of that version is gone."""

@@ -101,7 +101,7 @@ def run_ingest(
             )
             if dialect == AUTO:
                 progress(f"the dialect is {choice.variant}: {choice.evidence}")
-            plan = _plan(source.name, identity, ranges, choice.variant, last, lake)
+            plan = plan_run(source.name, identity, ranges, choice.variant, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         opened = sum(extent.open for extent in extents.values())
         stale = then_replay and last is not None and last.replayed_through != last.run_id
@@ -135,7 +135,7 @@ def run_ingest(
         if then_replay and then_audit:
             request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
             live = _audit(source, lake, plan, request, steps)
-        done = _finish(ledger, plan, steps)
+        done = finish_run(ledger, plan, steps)
         return RunOutcome(done, True, recovered, opened, live, readiness)
 
 
@@ -148,19 +148,19 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
         lake.upgrade()
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
-        recovered = _undo(ledger, unfinished) if unfinished else None
+        recovered = undo_run(ledger, unfinished) if unfinished else None
         check_counts(lake)
         last = ledger.last()
         if last is None or last.replayed_through == last.run_id:
             return RunOutcome(last, False, recovered)
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
         plan = _replay(lake, replace(plan, counts=RecordCounts()), last, steps)
         _judge_readiness(lake, plan, steps)
-        return RunOutcome(_finish(ledger, plan, steps), True, recovered)
+        return RunOutcome(finish_run(ledger, plan, steps), True, recovered)
 
 
 @in_prepared_session
@@ -182,7 +182,7 @@ def run_audit(
         lake.upgrade()
         ledger = Ledger(lake)
         unfinished = ledger.unfinished()
-        recovered = _undo(ledger, unfinished) if unfinished else None
+        recovered = undo_run(ledger, unfinished) if unfinished else None
         check_counts(lake)
         last = ledger.last()
         if last is None or last.replayed_through != last.run_id:
@@ -195,7 +195,7 @@ def run_audit(
             if request.assignors is None:
                 request = replace(request, assignors=_assignors(cluster_facts(source)))
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
@@ -209,7 +209,7 @@ def run_audit(
             with steps.step(LIVE, "comparing with the running cluster"):
                 live = check_live(lake, source, plan, request.groups)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
-        return RunOutcome(_finish(ledger, plan, steps), True, recovered, live=live)
+        return RunOutcome(finish_run(ledger, plan, steps), True, recovered, live=live)
 
 
 @in_prepared_session
@@ -233,7 +233,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         if (unfinished := ledger.unfinished()) is not None:
             unsound = count_mismatch(lake, unfinished)
             if unsound is None:
-                _undo(ledger, unfinished)
+                undo_run(ledger, unfinished)
             else:  # to restore its versions would bring the damage back
                 ledger.delete(unfinished)
         with steps.step("check", "looking for damage"):
@@ -242,17 +242,17 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
             return RepairResult()
         last = split_finished_runs(lake)[0][-1]
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = _plan("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
         removed, dropped = repair(lake, plan, progress)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
-        _finish(ledger, plan, steps)
+        finish_run(ledger, plan, steps)
         return RepairResult(tuple(found), removed, dropped)
 
 
-def _plan(
+def plan_run(
     source: str,
     identity: TopicIdentity,
     ranges: tuple[OffsetRange, ...],
@@ -307,7 +307,7 @@ def _recover(
     there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
     same = unfinished.source == source.name and unfinished.identity == identity
     if not there or not same:
-        return None, _undo(ledger, unfinished)
+        return None, undo_run(ledger, unfinished)
     newest = ledger.lake.versions()
     ledger.restore(unfinished)
     # A plan of an earlier version of this program does not have the tables that were added since.
@@ -315,7 +315,7 @@ def _recover(
     return replace(unfinished, table_versions=versions), unfinished.run_id
 
 
-def _undo(ledger: Ledger, unfinished: Run) -> str:
+def undo_run(ledger: Ledger, unfinished: Run) -> str:
     ledger.restore(unfinished)
     ledger.delete(unfinished)
     return unfinished.run_id
@@ -374,7 +374,7 @@ def _judge_readiness(
         return judge_readiness(lake, plan, answered or {})
 
 
-def _finish(ledger: Ledger, plan: Run, steps: Steps) -> Run:
+def finish_run(ledger: Ledger, plan: Run, steps: Steps) -> Run:
     done = replace(
         plan,
         outcome=DONE,

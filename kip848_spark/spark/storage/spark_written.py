@@ -140,6 +140,20 @@ class SparkWrittenTables(LakeTables):
         with self._commit(table):
             writer.options(**(options or {})).save(self.location(table))
 
+    def compact(self, table: str) -> int:
+        with self._commit(table):
+            found = DeltaTable.forPath(self.spark, self.location(table)).optimize()
+            metrics = found.executeCompaction().select("metrics.numFilesRemoved").head()
+        return 0 if metrics is None else int(metrics[0])
+
+    def vacuum(self, table: str, hours: int, keep: Sequence[int]) -> int | None:
+        """As in `Upkeep`. Spark's VACUUM can't keep single versions, and shorter than the time of a
+        week it refuses."""
+        with self._translate_errors("written"):
+            DeltaTable.forPath(self.spark, self.location(table)).vacuum(max(hours, 7 * 24))
+        self._expected[table] = self._version(table)
+        return None
+
     # -- reading -------------------------------------------------------------------------------
 
     def rows(self, table: str) -> list[dict[str, Any]]:

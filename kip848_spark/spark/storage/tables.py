@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -27,6 +27,7 @@ from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.hadoop import folder_of
 from kip848_spark.spark.schemas import spark_schema
+from kip848_spark.spark.storage.upkeep import Upkeep
 from kip848_spark.wire.batches import Batches
 
 TableRow = Mapping[str, Any]
@@ -64,7 +65,7 @@ class TableJobResult:
     rows: Mapping[str, int] = field(default_factory=dict)
 
 
-class LakeTables(ABC):
+class LakeTables(Upkeep):
     """The tables of the lake at ``place``. Nothing is read or written before a method is called.
 
     `open_lake` creates one.

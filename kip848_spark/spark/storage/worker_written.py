@@ -197,6 +197,16 @@ class WorkerWrittenTables(LakeTables):
                 else:
                     delta_rs.commit(self._folder(name), version, own, mode)
 
+    def compact(self, table: str) -> int:
+        with self._commit(table):
+            return delta_rs.compact(self._folder(table))
+
+    def vacuum(self, table: str, hours: int, keep: Sequence[int]) -> int | None:
+        with self._translate_errors("written"):
+            deleted = delta_rs.vacuum(self._folder(table), hours, keep)
+        self._expected[table] = self._version(table)  # it commits twice
+        return deleted
+
     # -- reading -------------------------------------------------------------------------------
 
     def rows(self, table: str) -> list[dict[str, Any]]:

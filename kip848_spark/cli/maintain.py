@@ -1,0 +1,54 @@
+"""`maintain`: keeps a lake small and fast."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from kip848_spark.cli.display import out, print_json
+from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption, VerboseOption
+from kip848_spark.config.times import parse_time
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(maintain)
+
+
+def maintain(
+    lake: LakeOption = None,
+    retain: Annotated[
+        str,
+        typer.Option(
+            "--retain",
+            help="How long files stay that only older versions of a table need, such as 30d.",
+            metavar="TIME",
+        ),
+    ] = "30d",
+    config: ConfigOption = None,
+    json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Merge small files of a lake, and delete files that only old versions need.
+
+    The rows of the lake do not change. `sql --as-of` can no longer answer for runs whose files were
+    deleted; `groups --as-of` can. Run it once a week.
+    """
+    from kip848_spark.spark.maintenance import run_maintenance
+
+    now = datetime.now(UTC)
+    hours = int((now - parse_time(f"{retain} ago", "--retain", now=now)).total_seconds() // 3600)
+    invocation = Invocation.of(config, verbose=verbose, lake=lake)
+    invocation.lake_path()
+    with invocation.spark() as (session, display):
+        done = run_maintenance(invocation.lake(session), hours, display)
+    if json:
+        print_json(asdict(done))
+        return
+    merged = sum(done.merged.values())
+    out.print(f"{merged:,} small files were merged.")
+    known = [number for number in done.deleted.values() if number is not None]
+    if known:
+        out.print(f"{sum(known):,} files were deleted that only versions older than {retain} need.")

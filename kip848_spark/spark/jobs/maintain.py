@@ -1,0 +1,48 @@
+"""Maintenance: merges small files, and deletes files that only old versions of tables need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kip848_spark.lake.arrow_files import OPEN_COLUMN
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.steps import Steps
+from kip848_spark.spark.storage.tables import LakeTables
+
+_BY_DAY = ("offset_activity",)
+"""Tables of which a run replaces whole files, each with one value."""
+COMPACTED = tuple(
+    name
+    for name, table in TABLES.items()
+    if OPEN_COLUMN not in table.fields and name not in _BY_DAY
+)
+"""The tables whose files are merged. Those with open rows are left out: a run replaces the files of
+open rows, and would have to write merged ones again."""
+
+
+@dataclass(frozen=True)
+class UpkeepResult:
+    """The number of files that were merged and deleted, by table; None if it is not known."""
+
+    merged: Mapping[str, int]
+    deleted: Mapping[str, int | None]
+
+
+def compact_tables(lake: LakeTables, steps: Steps) -> dict[str, int]:
+    """Merges the small files of `COMPACTED`, and returns how many were merged by table."""
+    with steps.step("compact", "merging small files"):
+        return {name: lake.compact(name) for name in COMPACTED}
+
+
+def vacuum_tables(
+    lake: LakeTables, hours: int, kept: Sequence[Mapping[str, int]], steps: Steps
+) -> dict[str, int | None]:
+    """Deletes the files that only versions need which are older than ``hours``. The versions
+    ``kept`` of each table stay readable."""
+    deleted = {}
+    with steps.step("vacuum", "deleting files that no kept version needs"):
+        for name in TABLES:
+            versions = sorted({versions[name] for versions in kept if name in versions})
+            deleted[name] = lake.vacuum(name, hours, versions)
+    return deleted
