@@ -51,7 +51,7 @@ def test_every_mutant_of_the_reference_is_one_of_the_model() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_000)
-@pytest.mark.parametrize("config", configurations() + configurations(large=True), ids=lambda path: path.stem)
+@pytest.mark.parametrize("config", configurations(), ids=lambda path: path.stem)
 def test_model(config: Path) -> None:
     outcome = check(config, module=module(config), seconds=900)
     assert verdict(config, outcome) is None, outcome.output[-3_000:]
