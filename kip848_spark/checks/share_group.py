@@ -12,6 +12,7 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import (
     HEARTBEAT,
     INVALID_ORDER,
+    LEAVE,
     OperationPart,
     same_operation,
 )
@@ -31,6 +32,7 @@ from kip848_spark.checks.results import (
 from kip848_spark.checks.share_hashes import ShareHashes
 from kip848_spark.checks.share_operations import entries_of, split_share_operation
 from kip848_spark.checks.share_records import (
+    check_emptied_group,
     check_share_cause,
     check_share_order,
     check_share_record,
@@ -108,9 +110,9 @@ class ShareAudit:
         tally = self._counted if self.context.counts(entries[-1]) else Tally()
         tally.postponed = frozenset() if closed else frozenset(CHECKS)
         view.tally = tally
-        if self.context.release is None:
-            view.narrow(entries)
         for part in split_share_operation(entries):
+            if self.context.release is None:
+                view.narrow(part.entries)
             if self._past_gaps:
                 self._check_part(part)
             else:
@@ -153,6 +155,8 @@ class ShareAudit:
             self.mark_gap()
             return
         check_share_cause(view, part, causes)
+        if part.name == LEAVE:
+            check_emptied_group(view, part)
         if part.name == HEARTBEAT:
             changed = view.target_hash != hash_before
             for entry in entries_of(part, SHARE_TARGET_EPOCH):

@@ -69,6 +69,23 @@ def check_share_order(view: ShareView, part: OperationPart) -> None:
     view.tally.add_verified(ORDER)
 
 
+def check_emptied_group(view: ShareView, part: OperationPart) -> None:
+    """Checks the operation in which the last member leaves: from 4.4 on, it writes a target."""
+    if not view.complete or view.group is None or view.group.members:
+        return
+    written = bool(entries_of(part, SHARE_TARGET_EPOCH))
+    if any(release.empties_target == written for release in view.releases):
+        return
+    view.tally.add_disagreement(
+        ORDER,
+        "invalid_order",
+        part.entries[0],
+        "an order that a coordinator writes",
+        [_name(entry) for entry in part.entries],
+        member="",
+    )
+
+
 def _name(entry: LogEntry) -> str:
     return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
 

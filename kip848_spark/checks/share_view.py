@@ -53,21 +53,23 @@ class ShareView:
         self._clear()
 
     def narrow(self, entries: Iterable[LogEntry]) -> None:
-        """Leaves out releases that could not have written these records: a target with a time was
-        computed by 4.3 or later, one without a time by an earlier release, unless the group is
-        empty."""
-        for entry in entries:
-            if entry.kind != SHARE_TARGET_EPOCH or entry.value is None:
-                continue
-            timed = bool(entry.value.get("assignmentTimestamp"))
-            if not timed and not self.members:
-                continue
-            allowed = tuple(
-                release
-                for release in releases.ALL
-                if release.share_groups and release.assignment_interval == timed
-            )
-            self.releases = tuple(r for r in self.releases if r in allowed) or allowed
+        """Leaves out releases that could not have written the records of a part: a target with a
+        time was computed by 4.3 or later, one without by an earlier release, and the last member
+        leaves a target behind from 4.4 on."""
+        gone = {e.member for e in entries if e.kind == SHARE_CURRENT and e.value is None}
+        targets = [e.value for e in entries if e.kind == SHARE_TARGET_EPOCH and e.value]
+        if gone:
+            if self.complete and self.members.keys() <= gone:
+                self._keep({r for r in releases.ALL if r.empties_target == bool(targets)})
+        elif targets and self.members:
+            timed = bool(targets[0].get("assignmentTimestamp"))
+            self._keep({r for r in releases.ALL if r.assignment_interval == timed})
+
+    def _keep(self, wrote: set[Release]) -> None:
+        """Keeps the releases that may have written a record. If none could, the cluster was up- or
+        downgraded: then all that could."""
+        allowed = tuple(r for r in releases.ALL if r.share_groups and r in wrote)
+        self.releases = tuple(r for r in self.releases if r in allowed) or allowed
 
     # The group's state
 

@@ -89,6 +89,8 @@ class ShareGroup:
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, dict[str, dict[int, None]]] = {}
         self.share_state = ShareState()
+        self.has_share_state = False
+        """Whether there is a record of key 15, even one without topics."""
         self.name_counts: Counter[str] = Counter()
         self.metadata_deadline = 0
         self._order = TimelineOrder()

@@ -338,7 +338,7 @@ def forget_topic(shard: Shard, group: ShareGroup, topic: Topic) -> None:
 def delete_share_group(shard: Shard, group: ShareGroup) -> None:
     """DeleteGroups of an empty share group: first its share state, then the group."""
     state = group.share_state
-    if state.initializing or state.initialized or state.deleting:
+    if group.has_share_state:
         topics = {**state.initialized, **state.initializing}
         deleting = {topic_id: topic.name for topic_id, topic in topics.items()}
         shard.append(group.state_record(ShareState({}, {}, {**state.deleting, **deleting})))

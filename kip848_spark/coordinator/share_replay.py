@@ -129,11 +129,12 @@ def _share_state(state: PartitionState, key: Json, value: Json | None) -> None:
     """Key 15: the partitions with share state."""
     group_id = key["groupId"]
     if value is not None:
-        _group_for_value(state, group_id).share_state = share_state_of(value)
+        group = _group_for_value(state, group_id)
+        group.share_state, group.has_share_state = share_state_of(value), True
         return
     existing = _group_for_tombstone(state, group_id)
     if existing is not None:
-        existing.share_state = ShareState()
+        existing.share_state, existing.has_share_state = ShareState(), False
 
 
 def partitions_of(rows: list[Json]) -> dict[str, dict[int, None]]:

@@ -13,6 +13,7 @@ from tests.coordinator.conversation import NEVER, run_all
 from tests.coordinator.conversations.registry import ConversationFunction
 from tests.coordinator.share_conversations import SHARE_SCRIPTED, shares
 
+pytestmark = pytest.mark.slow
 Conversations = list[tuple[str, ConversationFunction]]
 RELEASES = ["4.3.1", "4.2.2", "4.4.0"]
 

@@ -194,9 +194,14 @@ def _is_same_target(log: Log, at: int) -> bool:
 
 
 def _is_used(log: Log, at: int) -> bool:
-    """Whether a later assignment of the member follows from this one."""
+    """Whether a later assignment of the member follows from the epochs of this one."""
+    before, own = _newest(log, at), log[at].value
+    if before is not None and own is not None and before["memberEpoch"] == own["memberEpoch"]:
+        return False
     later = next((e for e in log[at + 1 :] if e.key == log[at].key), None)
-    return later is not None and later.value is not None
+    if later is None or later.value is None or own is None:
+        return False
+    return bool(later.value["memberEpoch"] != own["memberEpoch"])
 
 
 SHARE_FAULTS["lost_member"] = _lost("10")
