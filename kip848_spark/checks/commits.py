@@ -38,7 +38,7 @@ class CommitChecker:
         self._audited = audited
         self._release_given = release_given
         self._committed: dict[str, str] = {}
-        """The newest topic id that commits of a topic name had."""
+        """By topic name: the newest topic id that a commit or a target had."""
         self._last: list[_Version] = []
         """The last two commits whose value versions depend on the release."""
 
@@ -88,7 +88,10 @@ class CommitChecker:
         if self._committed.get(name) == listed.topic_id:
             return True
         group = self._audited.consumer
-        return group is not None and any(listed.topic_id in t for t in group.targets.values())
+        shown = group is not None and any(listed.topic_id in t for t in group.targets.values())
+        if shown:
+            self._committed[name] = listed.topic_id  # so that the targets are searched only once
+        return shown
 
     def _check_tombstone(
         self, tally: Tally, entry: LogEntry, name: str, listed: Topic | None
