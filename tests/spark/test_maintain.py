@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.maintenance import run_maintenance
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
@@ -96,3 +97,18 @@ def _first_end(snapshot: LakeSnapshot) -> datetime:
 def test_files_stay_for_a_day(audited_lake: LakeTables) -> None:
     with pytest.raises(UsageError, match="at least 24 hours"):
         run_maintenance(audited_lake, 23)
+
+
+def test_a_table_that_spark_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark merges the files of its tables, and keeps those of the last week."""
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
+    lake._create(TABLES["gaps"])
+    for partition in range(3):
+        row = {"partition": partition, "first_offset": 1, "last_offset": 2, "cause": "unknown"}
+        lake.append_rows("gaps", [row], "run", None)
+    before = rows_of_files(f"{lake.path}/gaps")
+    assert lake.compact("gaps") == 3
+    assert len(DeltaTable(f"{lake.path}/gaps").file_uris()) == 1
+    assert lake.vacuum("gaps", 24, []) is None
+    assert rows_of_files(f"{lake.path}/gaps") == before
+    assert len(files(lake, "gaps")) == 4
