@@ -15,6 +15,7 @@ from tests.coordinator.conversations.registry import ConversationFunction
 from tests.streams_conversations import applications, broker_settings
 from tests.streams_scripts import SCRIPTS
 
+pytestmark = pytest.mark.slow
 RELEASES = ["4.2.2", "4.3.1", "4.4.0"]
 ATTEMPTS = 3
 """Sessions end by the clock, on a machine that may be busy: a difference caused by timing does not
