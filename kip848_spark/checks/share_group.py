@@ -32,6 +32,7 @@ from kip848_spark.checks.results import (
 from kip848_spark.checks.share_hashes import ShareHashes
 from kip848_spark.checks.share_operations import entries_of, split_share_operation
 from kip848_spark.checks.share_records import (
+    accept_other_share_assignor,
     check_emptied_group,
     check_share_cause,
     check_share_order,
@@ -99,6 +100,7 @@ class ShareAudit:
         at_end = self.context.coverage.is_end(self.partition, self._last)
         self._check_operation(closed=not at_end)
         self._counted.postponed = frozenset()
+        accept_other_share_assignor(self._view)
         self._hashes.finish(self._counted, self.context.counts)
         return self._counted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kip848_spark.checks.completed_target import BY_PROPERTIES
+from kip848_spark.checks.completed_target import BY_PROPERTIES, OTHER_ASSIGNOR
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import DELETE, INVALID_ORDER, LEAVE, OperationPart
 from kip848_spark.checks.record_order import report_orphan_tombstone, report_unknown_member
@@ -295,10 +295,13 @@ def check_share_target(
     verdict = compare_share_target(
         ShareTarget(group, before, view.existing, topics_changed, view.releases)
     )
+    seen = view.default_targets
     if verdict.fault is None:
+        seen.verified += len(group.members) > 1
         view.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return
     recorded = shares_of(group.targets)
+    found = len(view.tally.findings)
     view.tally.add_disagreement(
         TARGETS,
         "another_target",
@@ -306,6 +309,24 @@ def check_share_target(
         {"assignors": ["simple"], "targets": verdict.expected},
         {"fault": verdict.fault, "targets": recorded},
     )
+    if len(view.tally.findings) > found:
+        seen.contradicted.append((view.tally, view.tally.findings[-1]))
+
+
+_LEAST_CONTRADICTED = 3
+
+
+def accept_other_share_assignor(view: ShareView) -> None:
+    """Call this after the last record. If most targets are not those of Kafka's assignor, the
+    brokers have another one in ``group.share.assignors``: what it computes is not known."""
+    seen = view.default_targets
+    contradicted = len(seen.contradicted)
+    if contradicted < _LEAST_CONTRADICTED or contradicted <= seen.verified:
+        return
+    for tally, finding in seen.contradicted:
+        tally.findings.remove(finding)
+        tally.disagreed[TARGETS] -= 1
+        tally.add_unverifiable(TARGETS, OTHER_ASSIGNOR)
 
 
 def _not_initialized(view: ShareView, before: Targets) -> tuple[str, int, str] | None:

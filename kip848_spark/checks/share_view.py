@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kip848_spark.checks import release as releases
+from kip848_spark.checks.audited_group import DefaultTargets
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Tally
 from kip848_spark.checks.topics import KnownTopics
@@ -33,6 +34,8 @@ class ShareView:
         self.tally = Tally()
         self.complete = True
         """True if all of the group was read: what is not in the state does not exist."""
+        self.default_targets = DefaultTargets()
+        """Targets, of which none says which assignor has computed it."""
         self._topics = topics
         self._names: dict[str, str] = {}
         self._clear()
