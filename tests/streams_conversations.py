@@ -183,7 +183,8 @@ class _Application:
     release: str
     size: int = 0
     timed: bool = True
-    """Whether targets may have to wait: then the result depends on how fast requests follow."""
+    """Whether targets may have to wait: then the result depends on how fast requests follow. Then
+    members also change their process, which no real client does."""
     late: list[str] = field(default_factory=list)
     """Topics that do not exist yet."""
     grows: bool = False
@@ -245,15 +246,18 @@ class _Application:
         member.heartbeat(memberEpoch=member.epoch + self.rng.choice((3, -1)))
 
     def rejoin(self, member: StreamsClient) -> None:
-        member.join(processId=f"process-{self.rng.randint(0, 2)}")
+        process = f"process-{self.rng.randint(0, 2)}"
+        member.join(**({"processId": process} if self.timed else {}))
 
     def change(self, member: StreamsClient) -> None:
         changes: list[Json] = [
             {"rackId": self.rng.choice("ab")},
             {"clientTags": [{"key": "zone", "value": self.rng.choice("ab")}]},
             {"rebalanceTimeoutMs": self.rng.choice((200_000, 300_000))},
-            {"processId": f"process-{self.rng.randint(0, 2)}"},
         ]
+        process = f"process-{self.rng.randint(0, 2)}"
+        if self.timed:
+            changes.append({"processId": process})
         if "t1" not in self.late:  # else brokers fail to list the partitions of the endpoint
             changes.append({"userEndpoint": {"host": "here", "port": self.rng.choice((1, 2))}})
         member.heartbeat(**self.rng.choice(changes))

@@ -36,6 +36,9 @@ class AuditedStreams:
     """Members whose tombstones are being read, as they were before."""
     left_seen: set[tuple[str, str]] = field(default_factory=set)
     """Of `seen`, what was known of them."""
+    moved: bool = False
+    """Whether a member went to another process, which real clients do not do: what then blocks a
+    task depends on more than the records show."""
     computed: dict[str, Tasks] = field(default_factory=dict)
     """The newest target as it was computed, with members that have left since."""
     tasks_of_hash: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class AuditedStreams:
         self.seen.clear()
         self.tasks_of_hash.clear()
         self.computed = {}
+        self.moved = False
 
     def knows(self, kind: str, member: str = "") -> bool:
         """Whether the state has the newest record of a key, or there is none."""
@@ -92,6 +96,10 @@ class AuditedStreams:
                 self.left_seen = {entry.key} & self.seen
                 group.put_member(old._replace(assigned=Tasks(), pending=Tasks()))
             return
+        if entry.kind == streams.MEMBER and entry.value is not None and entry.key in self.seen:
+            before = group.members.get(entry.member)
+            process = entry.value["processId"]
+            self.moved = self.moved or (before is not None and before.process_id != process)
         self.seen.add(entry.key)
         group.replay(entry.kind, entry.member, entry.value)
         if entry.kind == streams.TARGET_EPOCH:

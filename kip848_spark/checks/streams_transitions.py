@@ -130,7 +130,7 @@ def _next(
 def _blocked(
     audited: AuditedStreams, member: StreamsMember, recorded: StreamsMember, *, in_place: bool
 ) -> Blocked:
-    if audited.complete:
+    if audited.complete and not audited.moved:
         return blocked_by(audited.group, member, in_place=in_place)
 
     def not_given(role: int, task: Task) -> bool:
@@ -202,7 +202,8 @@ def check_ownership(audited: AuditedStreams, entry: LogEntry) -> None:
             )
             return
     member = group.members.get(entry.member)
-    if member is None or (streams.MEMBER, entry.member) not in audited.seen:
+    reported = (streams.MEMBER, entry.member) in audited.seen
+    if member is None or audited.moved or not reported:
         _count(audited)
         return
     twice = _twice_in_process(audited, member, held)

@@ -64,6 +64,8 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     was_empty = not group.members
     order = group.walk_members()
     metadata = _metadata(old, request, client)
+    if epoch == JOIN and shard.release.streams_static_members:
+        metadata["userEndpoint"] = request.get("userEndpoint")
     shard.groups[group_id] = group
     if old is None or metadata != old.metadata:
         key = {"groupId": group_id, "memberId": member_id}
