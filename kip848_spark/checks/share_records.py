@@ -314,14 +314,17 @@ def check_share_target(
 
 
 _LEAST_CONTRADICTED = 3
+_MOST_VERIFIED = 4
+"""So many targets are contradicted for each one that is verified."""
 
 
 def accept_other_share_assignor(view: ShareView) -> None:
-    """Call this after the last record. If most targets are not those of Kafka's assignor, the
-    brokers have another one in ``group.share.assignors``: what it computes is not known."""
+    """Call this after the last record. If nearly all targets are not those of Kafka's assignor, the
+    brokers have another one in ``group.share.assignors``: what it computes is not known. One wrong
+    target is followed by others, since each depends on the last one."""
     seen = view.default_targets
     contradicted = len(seen.contradicted)
-    if contradicted < _LEAST_CONTRADICTED or contradicted <= seen.verified:
+    if contradicted < _LEAST_CONTRADICTED or contradicted <= _MOST_VERIFIED * seen.verified:
         return
     for tally, finding in seen.contradicted:
         tally.findings.remove(finding)
