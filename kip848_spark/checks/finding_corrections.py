@@ -145,6 +145,7 @@ def _fields(place: FindingAt) -> Values:
 _VALUES: dict[str, Callable[[FindingAt], Values]] = {
     "group_epoch": _expected_field("epoch"),
     "target_epoch": _expected_field("assignmentEpoch"),
+    "target_again": _expected_field("assignmentEpoch"),
     "generation_decreases": _expected_field("generation"),
     "upgrade_epoch": _expected_field("epoch"),
     "upgrade_target_epoch": _target_epoch_of_upgrade,

@@ -73,6 +73,7 @@ class StreamsAudit:
 
     def mark_gap(self) -> None:
         """Records may be missing here: nothing is known of the group any more."""
+        self._check_operation(closed=False)
         self._hashes.forget(self._audited)
         self._audited.begin_anew()
         self._audited.past_gaps = self._audited.complete = False

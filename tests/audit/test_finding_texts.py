@@ -81,10 +81,14 @@ def test_a_name_with_line_ends_adds_no_line() -> None:
 def test_the_text_of_an_injected_fault(name: str) -> None:
     """No raw JSON, and no topic id where the name is known."""
     for log, _, own in instances(name, FAULTS[name], FEW, real_logs()):
+        expressions = {e.record["key"]["data"]["regularExpression"] for e in own if e.kind == "16"}
         for finding in with_texts(audit(own, log.topics).findings, log.topics.names):
             lines = finding.explanation.split("\n")
             assert [line.startswith(part) for line, part in _parts(lines)] == [True] * 5
-            assert not any(sign in finding.explanation for sign in '{}["]'), finding.explanation
+            text = finding.explanation
+            for expression in expressions:
+                text = text.replace(expression, "")
+            assert not any(sign in text for sign in '{}["]'), text
             ids = set(ID.findall(finding.explanation))
             assert ids.isdisjoint(log.topics.names), finding.explanation
             expected, recorded = lines[1].removeprefix(EXPECTED), lines[2].removeprefix(RECORDED)

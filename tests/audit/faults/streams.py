@@ -247,9 +247,22 @@ def revocation_skipped(log: Log, rng: random.Random) -> Injection:
     return injection_at(log, at)
 
 
+def _first_move(log: Log) -> int:
+    """Where a member first goes to another process; the end of the log if none does."""
+    processes: dict[str, str] = {}
+    for at in values(log, MEMBER):
+        process = value_at(log, at)["processId"]
+        if processes.setdefault(log[at].member, process) != process:
+            return at
+    return len(log)
+
+
 @fault
 def wrong_member_state(log: Log, rng: random.Random) -> Injection:
-    at = pick(rng, [i for i in values(log, CURRENT) if value_at(log, i)["memberEpoch"] > 0])
+    """Not after a member went to another process: what then blocks a task is not in the records."""
+    end = _first_move(log)
+    places = [i for i in values(log, CURRENT) if i < end and value_at(log, i)["memberEpoch"] > 0]
+    at = pick(rng, places)
     value = value_at(log, at)
     value["state"] = pick(rng, [state for state in (1, 2, 3) if state != value["state"]])
     return injection_at(log, at)
