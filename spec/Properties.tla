@@ -145,7 +145,7 @@ IsQuiet ==
     /\ \A m \in Members :
           /\ wire[m] = Idle
           /\ IsUp(m) => client[m].applied /\ ~IsDue(m)
-          /\ ~ENABLED EndSession(m)
+          /\ ~SessionEnds(m)
 
 QuietGroupsHaveConverged == IsQuiet => Converged
 =============================================================================
