@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from kip848_spark.errors import EnvironmentFault
 from spec import scripts
 from spec.mutants import MUTANTS, check_mutant
 from spec.run import configurations, module, verdict
-from spec.tlc import check, find_jar
+from spec.tlc import FOLDER, check, find_jar, run_tlc
 from spec.traces import read_trace, read_value
 from tests.coordinator.mutants import MUTANTS as REFERENCE_MUTANTS
 from tests.spec.test_behaviours import settings
@@ -55,6 +57,21 @@ def test_every_mutant_of_the_reference_is_one_of_the_model() -> None:
 def test_model(config: Path) -> None:
     outcome = check(config, module=module(config), seconds=900)
     assert verdict(config, outcome) is None, outcome.output[-3_000:]
+
+
+@pytest.mark.slow
+def test_convergence_needs_every_fairness_condition(tmp_path: Path) -> None:
+    """A condition that convergence does not need might be one that always holds: then the model
+    would say nothing of that action."""
+    folder = tmp_path / "spec"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("*.py"))
+    source = (folder / "ConsumerGroup.tla").read_text()
+    conditions = re.findall(r"^ {10}/\\ \[\]<>.*\n", source, re.MULTILINE)
+    assert len(conditions) == 5
+    for condition in conditions:
+        (folder / "ConsumerGroup.tla").write_text(source.replace(condition, ""))
+        output = run_tlc("Models", folder / "Converges.cfg", (), 300, 1, folder)
+        assert "Temporal properties were violated" in output, condition
 
 
 @pytest.mark.long
