@@ -25,6 +25,7 @@ from kip848_spark.checks.audit_rows import (
     KeptRows,
     step_of,
 )
+from kip848_spark.checks.commits import BY_VERSION
 from kip848_spark.checks.completed_target import BY_PROPERTIES
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.finding_causes import Budget, with_causes
@@ -97,7 +98,7 @@ _MOST_TEXT = 500
 AUDIT_FAILED = "the audit itself failed on a group"
 COMPARED_AT_POINT_IN_TIME = "rows compared at an earlier offset"
 OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
-VERIFIED_BY = (BY_PROPERTIES, COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED)
+VERIFIED_BY = (BY_PROPERTIES, BY_VERSION, COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED)
 """Of the reasons in `agreement`, those that say how something was verified."""
 
 

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.test_own_process import SOURCE
 from tests.spark.s3 import KEY, REGION, SECRET, S3Server
 
+pytestmark = pytest.mark.slow
+
 
 def kip848(settings: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command in an environment without a word about a store, but for the secret."""

@@ -99,6 +99,7 @@ def test_files_stay_for_a_day(audited_lake: LakeTables) -> None:
         run_maintenance(audited_lake, 23)
 
 
+@pytest.mark.slow
 def test_a_table_that_spark_writes(spark: SparkSession, tmp_path: Path) -> None:
     """Spark merges the files of its tables, and keeps those of the last week."""
     lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
