@@ -47,7 +47,10 @@ LAKE = "lake"
 """The lake of README's first example, which all `sql` blocks query."""
 LAKES = (LAKE, "damaged-lake", "kip848")
 """All lakes that README makes: of the simulated cluster, the damaged capture and the broker."""
-ENVIRONMENT = {"KAFKA_PASSWORD": "secret", "STORE_KEY": "key", "STORE_SECRET": "secret"}
+ENVIRONMENT = dict.fromkeys(
+    ("KAFKA_PASSWORD", "KEY_PASSWORD", "OAUTH_SECRET", "OAUTH_JAAS", "STORE_KEY", "STORE_SECRET"),
+    "secret",
+)
 RUN_ID = re.compile(r"\d{8}T\d{6}\.\d+Z-[0-9a-f]+")
 MAKE = re.compile(r"^make ([a-z-]+)", re.MULTILINE)
 

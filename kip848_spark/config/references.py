@@ -11,7 +11,8 @@ from typing import ClassVar
 from kip848_spark.errors import UsageError
 
 _SECRET = re.compile(
-    r"password|secret|jaas|\.pem$|token|api\.key|account[._]key|storage_access_key", re.IGNORECASE
+    r"password|secret|jaas|\.pem$|token(?!\.endpoint)|api\.key|account[._]key|storage_access_key",
+    re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _MASK = "********"
