@@ -48,6 +48,8 @@ def start_groups(bootstrap: str, release: str, topic: str, stack: ExitStack) -> 
                 bootstrap, group, [topic], protocol="classic", assignor=assignor
             )
             stack.callback(consumer.close)
+            # One after the other: its sticky assignor sends user data from the second rebalance on.
+            consumer.wait_for_partitions()
     _start_kafka_python(bootstrap, topic, stack)
     return [*JAVA, *LIBRDKAFKA, KAFKA_PYTHON]
 

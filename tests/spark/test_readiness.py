@@ -100,7 +100,7 @@ def test_each_night_adds_its_verdicts_once(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline, "_finish", killed)
+        broken.setattr(pipeline, "finish_run", killed)
         with pytest.raises(KeyboardInterrupt):
             run_ingest(source(CAPTURE / COMMITTED), lake, then_replay=True)
     assert len({row["run_id"] for row in as_dicts(lake, "readiness")}) == 2
