@@ -94,27 +94,30 @@ def split_operation(entries: Sequence[LogEntry]) -> list[OperationPart]:
     letters = "".join(map(letter, entries))
     return [
         OperationPart(name, entries[begin:end], letters[begin:end])
-        for name, begin, end in _bounds(letters)
+        for name, begin, end in part_bounds(letters, _PARTS)
     ]
 
 
-@lru_cache(512)
-def _bounds(letters: str) -> tuple[tuple[str, int, int], ...]:
-    """The name of each part, the position of its first record, and the one after its last."""
+Orders = tuple[tuple[str, re.Pattern[str]], ...]
+"""The valid orders of records in a part, as patterns of letters, by the names of the parts."""
+
+
+@lru_cache(2048)
+def part_bounds(letters: str, orders: Orders) -> tuple[tuple[str, int, int], ...]:
+    """The name of each part, the position of its first record, and the one after its last. From the
+    first record that fits none of the ``orders`` on, the rest is one part: `INVALID_ORDER`."""
     bounds = []
     at = 0
     while at < len(letters):
-        name, end = _next(letters, at)
-        if name == INVALID_ORDER:
-            end = len(letters)
+        name, end = _next(letters, at, orders)
         bounds.append((name, at, end))
         at = end
     return tuple(bounds)
 
 
-def _next(letters: str, at: int) -> tuple[str, int]:
-    for name, pattern in _PARTS:
+def _next(letters: str, at: int, orders: Orders) -> tuple[str, int]:
+    for name, pattern in orders:
         found = pattern.match(letters, at)
         if found is not None and found.end() > at:
             return name, found.end()
-    return INVALID_ORDER, at
+    return INVALID_ORDER, len(letters)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.operations import DELETE, HEARTBEAT, INVALID_ORDER, LEAVE, REJOIN
+from kip848_spark.checks.operations import DELETE, HEARTBEAT, LEAVE, REJOIN, part_bounds
 from kip848_spark.checks.operations import OperationPart as Part
 from kip848_spark.coordinator import streams_group as streams
 
@@ -57,24 +56,5 @@ def split_operation(entries: Sequence[LogEntry]) -> list[StreamsPart]:
     )
     return [
         StreamsPart(name, entries[begin:end], letters[begin:end])
-        for name, begin, end in _bounds(letters)
+        for name, begin, end in part_bounds(letters, _PARTS)
     ]
-
-
-@lru_cache(512)
-def _bounds(letters: str) -> tuple[tuple[str, int, int], ...]:
-    bounds = []
-    at = 0
-    while at < len(letters):
-        name, end = _next(letters, at)
-        bounds.append((name, at, end))
-        at = end
-    return tuple(bounds)
-
-
-def _next(letters: str, at: int) -> tuple[str, int]:
-    for name, pattern in _PARTS:
-        found = pattern.match(letters, at)
-        if found is not None and found.end() > at:
-            return name, found.end()
-    return INVALID_ORDER, len(letters)
