@@ -14,12 +14,12 @@ from typing import Any
 
 from kip848_spark.conformance.records import (
     REPEATED,
-    ClassicGroup,
+    ClassicValue,
     Current,
     Epoch,
-    Record,
-    Subscription,
+    MemberValue,
     Trace,
+    TraceRecord,
 )
 from spec.scripts import sort_targets
 from spec.tlc import FOLDER, run_tlc
@@ -55,7 +55,7 @@ class _Translation:
     def text(self, prefix: str, text: str) -> str:
         return f'"{prefix}{self._texts.of((prefix, text))}"' if text else '""'
 
-    def name(self, record: Record) -> str:
+    def name(self, record: TraceRecord) -> str:
         """The member or expression of a record."""
         if record.key == 16:
             return self.text("r", record.name)
@@ -74,7 +74,7 @@ class _Translation:
         match value:
             case Epoch():
                 return f"[epoch |-> {value.epoch}, partitions |-> {self.hashes.of(value.known)}]"
-            case Subscription():
+            case MemberValue():
                 return (
                     f"[topics |-> {self.topics(value.topics)}, "
                     f"regex |-> {self.text('r', value.regex)}, "
@@ -82,7 +82,7 @@ class _Translation:
                     f"instance |-> {self.text('i', value.instance)}, "
                     f"votes |-> {self.text('a', value.votes)}]"
                 )
-            case ClassicGroup():
+            case ClassicValue():
                 members = ", ".join(f'"{self.members[m]}"' for m in sorted(value.members))
                 return f"[generation |-> {value.generation}, members |-> {{{members}}}]"
             case Current():
@@ -105,7 +105,7 @@ class _Translation:
                  for r in trace.records]  # fmt: skip
         for key, name, record in sort_targets(found):
             value = "0" if record is None else self.value(record.value)
-            named = self.name(Record(key, name, None))
+            named = self.name(TraceRecord(key, name, None))
             rows.append(
                 f"[key |-> {key}, member |-> {named}, "
                 f"deleted |-> {str(record is None).upper()}, value |-> {value}]"
@@ -123,7 +123,7 @@ class _Translation:
 def _members(trace: Trace) -> set[str]:
     members = {r.name for r in trace.records if r.key in (5, 7, 8)}
     for record in trace.records:
-        if isinstance(record.value, ClassicGroup):
+        if isinstance(record.value, ClassicValue):
             members |= record.value.members
     return members
 

@@ -7,15 +7,13 @@ ends at the same offset, and begins at another one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kip848_spark.checks.audit_rows import AuditStep
-from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.log_entries import JsonValue, LogEntry
 from kip848_spark.checks.operations import INVALID_ORDER, same_operation, split_operation
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.records import Record
-
-Json = Any
 
 
 class Correction(NamedTuple):
@@ -49,7 +47,7 @@ class Operation(NamedTuple):
         """Its records."""
         return [step.entry for step in self.steps[self.begin : self.end] if step.entry is not None]
 
-    def last_value(self, kind: str, member: str = "") -> tuple[LogEntry, Json] | None:
+    def last_value(self, kind: str, member: str = "") -> tuple[LogEntry, JsonValue] | None:
         """The newest record of a key at or before the end of the operation, with its value; None if
         there is none, or if it is a tombstone."""
         for step in reversed(self.steps[: self.end]):
@@ -58,7 +56,7 @@ class Operation(NamedTuple):
                 return None if entry.value is None else (entry, entry.value)
         return None
 
-    def next_value(self, kind: str) -> tuple[LogEntry, Json] | None:
+    def next_value(self, kind: str) -> tuple[LogEntry, JsonValue] | None:
         """The first value of a key of the group after the operation, as `last_value`."""
         for step in self.steps[self.end :]:
             entry = step.entry
@@ -66,10 +64,10 @@ class Operation(NamedTuple):
                 return None if entry.value is None else (entry, entry.value)
         return None
 
-    def newest_of(self, kind: str, *, before: bool = False) -> dict[str, Json]:
+    def newest_of(self, kind: str, *, before: bool = False) -> dict[str, JsonValue]:
         """The newest value of each key of a kind at the end of the operation, or ``before`` it, by
         member."""
-        found: dict[str, Json] = {}
+        found: dict[str, JsonValue] = {}
         for step in self.steps[: self.begin if before else self.end]:
             entry = step.entry
             if entry is not None and entry.kind == kind:
@@ -141,7 +139,7 @@ def is_valid(entries: Sequence[LogEntry]) -> bool:
     return all(part.name != INVALID_ORDER for part in split_operation(entries))
 
 
-def with_values(entry: LogEntry, values: Mapping[str, Json]) -> LogEntry:
+def with_values(entry: LogEntry, values: Mapping[str, JsonValue]) -> LogEntry:
     """The record with other values of some fields."""
     value = {**(entry.value or {}), **values}
     version = entry.record["value"] or {"version": "0"}

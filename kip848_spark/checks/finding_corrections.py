@@ -11,11 +11,9 @@ import orjson
 from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.corrected_log import Correction, Operation, tombstone_of, with_values
 from kip848_spark.checks.finding_phrases import nearest
-from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, JsonValue, LogEntry
 from kip848_spark.checks.results import Finding
 from kip848_spark.coordinator import records
-
-Json = Any
 
 _MOST_OPTIONS = 4
 """Of several assignments that were possible, those that are tried: the nearest to the recorded."""
@@ -32,8 +30,8 @@ class FindingAt(NamedTuple):
     at: int
     """The position of the record in the operation."""
     entry: LogEntry
-    expected: Json
-    recorded: Json
+    expected: JsonValue
+    recorded: JsonValue
 
 
 def corrections(findings: Sequence[Finding], steps: Sequence[AuditStep]) -> Iterator[Correction]:
@@ -66,7 +64,7 @@ def _of_findings(
 # Values of the record at which the finding is
 
 
-Values = Iterator[Mapping[str, Json]]
+Values = Iterator[Mapping[str, JsonValue]]
 """Fields of a record's value that are set."""
 
 
@@ -114,11 +112,11 @@ def _assignments(place: FindingAt) -> Values:
         }
 
 
-def _rows(partitions: Mapping[str, Sequence[int]], epochs: Mapping[Any, int]) -> list[Json]:
+def _rows(partitions: Mapping[str, Sequence[int]], epochs: Mapping[Any, int]) -> list[JsonValue]:
     """A list of a value of key 8. Partitions have assignment epochs if they are known."""
     rows = []
     for topic, numbers in partitions.items():
-        row: Json = {"topicId": topic, "partitions": list(numbers)}
+        row: JsonValue = {"topicId": topic, "partitions": list(numbers)}
         if all((topic, n) in epochs for n in numbers):
             row["assignmentEpochs"] = [epochs[topic, n] for n in numbers]
         rows.append(row)
@@ -231,11 +229,11 @@ def _own_targets(place: FindingAt) -> dict[str, int]:
     }
 
 
-def _partitions(share: Json) -> set[tuple[str, int]]:
+def _partitions(share: JsonValue) -> set[tuple[str, int]]:
     return {(topic, n) for topic, numbers in (share or {}).items() for n in numbers}
 
 
-def _target_value(share: Mapping[str, Sequence[int]]) -> Json:
+def _target_value(share: Mapping[str, Sequence[int]]) -> JsonValue:
     rows = [
         {"topicId": topic, "partitions": sorted(numbers)}
         for topic, numbers in share.items()
@@ -248,7 +246,7 @@ def _with_target(entry: LogEntry, share: Mapping[str, Sequence[int]]) -> LogEntr
     return with_values(entry, _target_value(share))
 
 
-def _target_record(place: FindingAt, member: str, share: Mapping[str, Sequence[int]]) -> Json:
+def _target_record(place: FindingAt, member: str, share: Mapping[str, Sequence[int]]) -> JsonValue:
     key = {"groupId": place.entry.group, "memberId": member}
     return records.record(records.TARGET_MEMBER, 0, key, _target_value(share))
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from kip848_spark.checks.log_entries import JsonValue
 from kip848_spark.coordinator import records
 from kip848_spark.insight.phrases import ranges
 
-Json = Any
-"""A value that was read from JSON."""
 TopicNames = Mapping[str, str]
 """Topic id to name."""
 Sides = tuple[str, str]
@@ -65,7 +64,7 @@ def partition(place: Sequence[Any], names: TopicNames) -> str:
     return f"{topic(place[0], names)}-{place[1]}"
 
 
-def places(value: Json, names: TopicNames) -> str:
+def places(value: JsonValue, names: TopicNames) -> str:
     """``orders(0-2) payments(1)``, from partitions by topic or from pairs; "" for none."""
     by_topic: dict[str, list[int]] = {}
     pairs = (
@@ -113,7 +112,7 @@ def kind_of(name: str) -> str:
     return f"tombstone of {shown}" if rest else shown
 
 
-def record_name(value: Json) -> str:
+def record_name(value: JsonValue) -> str:
     """What a record is: ``the assignment of member X``."""
     key, key_type = value["key"]["data"], str(value["key"]["type"])
     shown = f"the {kind_of(key_type)}"
@@ -127,24 +126,24 @@ def record_name(value: Json) -> str:
     return f"{shown} {key['regularExpression']}" if "regularExpression" in key else shown
 
 
-def record(value: Json, names: TopicNames) -> str:
+def record(value: JsonValue, names: TopicNames) -> str:
     """As `record_name`, with its partitions: ``the assignment of member X: orders(3)``."""
     held = _partitions_of(value["value"], names)
     return f"{record_name(value)}: {held}" if held else record_name(value)
 
 
-def _partitions_of(value: Json, names: TopicNames) -> str:
+def _partitions_of(value: JsonValue, names: TopicNames) -> str:
     data = (value or {}).get("data", value) or {}
     rows = [row for name in _PARTITION_FIELDS for row in data.get(name) or ()]
     return places([(_held(row), n) for row in rows for n in row["partitions"]], names)
 
 
-def _held(row: Json) -> str:
+def _held(row: JsonValue) -> str:
     """What the partitions of a row are of: a topic, or a subtopology."""
     return str(row["topicId"] if "topicId" in row else f"task {row['subtopologyId']}")
 
 
-def repeated(value: Json, names: TopicNames) -> str:
+def repeated(value: JsonValue, names: TopicNames) -> str:
     """The partitions that a record lists more than once."""
     data = value["value"]["data"]
     found: set[tuple[str, int]] = set()
@@ -160,7 +159,7 @@ def repeated(value: Json, names: TopicNames) -> str:
 # Two sides of which only the difference is shown
 
 
-def assignments(expected: Json, recorded: Json, names: TopicNames) -> Sides:
+def assignments(expected: JsonValue, recorded: JsonValue, names: TopicNames) -> Sides:
     """The fields that differ of two assignments of a member (`transitions.show_member`)."""
     sides: tuple[list[str], list[str]] = ([], [])
     for field in ("assigned", "pendingRevocation", "memberEpoch", "previousMemberEpoch", "state"):
@@ -172,7 +171,7 @@ def assignments(expected: Json, recorded: Json, names: TopicNames) -> Sides:
     return ", ".join(sides[0]), ", ".join(sides[1])
 
 
-def _assignment_field(field: str, value: Json, names: TopicNames) -> str:
+def _assignment_field(field: str, value: JsonValue, names: TopicNames) -> str:
     if field == "assigned":
         return places(value, names) or "no partition"
     if field == "pendingRevocation":
@@ -184,7 +183,7 @@ def _assignment_field(field: str, value: Json, names: TopicNames) -> str:
 
 
 def _add_assignment_epochs(
-    sides: tuple[list[str], list[str]], expected: Json, recorded: Json, names: TopicNames
+    sides: tuple[list[str], list[str]], expected: JsonValue, recorded: JsonValue, names: TopicNames
 ) -> None:
     """Adds the assignment epochs of partitions that both sides have, with different epochs."""
     both = [
@@ -201,10 +200,10 @@ def _add_assignment_epochs(
         side.extend(f"{places(of, names)} since epoch {at}" for at, of in sorted(by_epoch.items()))
 
 
-def nearest(options: Sequence[Json], recorded: Json) -> Json:
+def nearest(options: Sequence[JsonValue], recorded: JsonValue) -> JsonValue:
     """The one of several assignments that differs least from the recorded one."""
 
-    def distance(option: Json) -> tuple[int, int]:
+    def distance(option: JsonValue) -> tuple[int, int]:
         fields = sum(option[name] != recorded.get(name) for name in option)
         held = (
             {(one, n) for one, ns in side["assigned"].items() for n in ns}
@@ -216,7 +215,7 @@ def nearest(options: Sequence[Json], recorded: Json) -> Json:
     return min(options, key=distance)
 
 
-def targets(expected: Json, recorded: Json, names: TopicNames) -> Sides:
+def targets(expected: JsonValue, recorded: JsonValue, names: TopicNames) -> Sides:
     """The partitions of the members whose targets differ, by member."""
     differing = sorted(
         member
@@ -250,7 +249,9 @@ def members(expected: Sequence[str], recorded: Sequence[str], what: str) -> Side
     return ", ".join(sides[0]), ", ".join(sides[1])
 
 
-def fields(expected: Mapping[str, Json], recorded: Mapping[str, Json], names: TopicNames) -> Sides:
+def fields(
+    expected: Mapping[str, JsonValue], recorded: Mapping[str, JsonValue], names: TopicNames
+) -> Sides:
     """The fields that differ of two rows or records."""
     differing = [
         name
@@ -267,7 +268,7 @@ def fields(expected: Mapping[str, Json], recorded: Mapping[str, Json], names: To
     return first, second
 
 
-def value_text(value: Json, names: TopicNames) -> str:
+def value_text(value: JsonValue, names: TopicNames) -> str:
     """Any value of a finding in one line."""
     if isinstance(value, Mapping):
         return places(value, names) or "none"
@@ -278,5 +279,5 @@ def value_text(value: Json, names: TopicNames) -> str:
     return text(value)
 
 
-def _is_place(value: Json) -> bool:
+def _is_place(value: JsonValue) -> bool:
     return isinstance(value, list) and len(value) == 2 and isinstance(value[1], int)

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kip848_spark.checks import finding_phrases as phrases
-from kip848_spark.checks.finding_phrases import Json, Sides, TopicNames
+from kip848_spark.checks.finding_phrases import Sides, TopicNames
+from kip848_spark.checks.log_entries import JsonValue
 
 
 class Case(NamedTuple):
     """A finding, with its values as they were read from JSON."""
 
     member: str | None
-    expected: Json
-    recorded: Json
+    expected: JsonValue
+    recorded: JsonValue
     names: TopicNames
 
 
@@ -161,7 +162,7 @@ def _kinds(case: Case) -> Sides:
     return phrases.text(case.expected), phrases.words(found)
 
 
-def _kind(item: Json) -> str:
+def _kind(item: JsonValue) -> str:
     """A record, from its key type or from its key type and member."""
     if isinstance(item, list):
         return f"{phrases.kind_of(item[0])}{f' of {item[1]}' if item[1] else ''}"

@@ -15,8 +15,9 @@ import orjson
 
 from kip848_spark.checks import finding_phrases as phrases
 from kip848_spark.checks.finding_kinds import KINDS
-from kip848_spark.checks.finding_phrases import Json, TopicNames
+from kip848_spark.checks.finding_phrases import TopicNames
 from kip848_spark.checks.finding_sides import Case, sides_of
+from kip848_spark.checks.log_entries import JsonValue
 from kip848_spark.checks.results import Finding
 
 EXPECTED, RECORDED, MEANS, ACTION = "Expected: ", "Recorded: ", "Means: ", "To do: "
@@ -79,7 +80,7 @@ def _facts(case: Case) -> Facts:
     }
 
 
-def _is_plain(value: Json) -> bool:
+def _is_plain(value: JsonValue) -> bool:
     items = value if isinstance(value, list) else [value]
     return not any(isinstance(item, dict | list) for item in items)
 

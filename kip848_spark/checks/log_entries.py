@@ -8,6 +8,9 @@ from kip848_spark.coordinator import records
 from kip848_spark.coordinator.records import Record
 from kip848_spark.state import kinds
 
+JsonValue = Any
+"""A value that was read from JSON."""
+
 KEY_TYPES = {
     kinds.COMMIT: records.OFFSET,
     kinds.CLASSIC: records.CLASSIC_GROUP,

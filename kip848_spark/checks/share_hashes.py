@@ -21,7 +21,7 @@ _Topics = tuple[frozenset[str], Proven]
 
 
 @dataclass(frozen=True)
-class _PendingHash:
+class _PendingShareHash:
     entry: LogEntry
     names: frozenset[str]
     before: _Topics | None
@@ -46,7 +46,7 @@ class ShareHashes:
 
     def __init__(self, known: KnownTopics) -> None:
         self._prover = Prover(known)
-        self._pending: list[_PendingHash] = []
+        self._pending: list[_PendingShareHash] = []
         self._last: _Topics | None = None
 
     def check(
@@ -73,7 +73,7 @@ class ShareHashes:
         elif not self._prover.prove(recorded, names, counts):
             if shown is not None and _some_give(shown, recorded):
                 shown = None
-            self._pending.append(_PendingHash(entry, names, self._last, shown, asked))
+            self._pending.append(_PendingShareHash(entry, names, self._last, shown, asked))
             if len(self._pending) > _MOST_PENDING:
                 self._pending.pop(0)
                 tally.add_unverifiable(HASH, TOPICS_THEN)
@@ -86,7 +86,7 @@ class ShareHashes:
         tally.add_verified(HASH)
         return now[1]
 
-    def _decide(self, tally: Tally, pending: _PendingHash, now: _Topics | None) -> None:
+    def _decide(self, tally: Tally, pending: _PendingShareHash, now: _Topics | None) -> None:
         topics = {} if now is None else now[1]
         if now is not None and pending.shown is not None and pending.is_wrong(topics):
             self._disagree(tally, pending, pending.shown)
@@ -98,7 +98,7 @@ class ShareHashes:
             return
         self._disagree(tally, pending, topics)
 
-    def _disagree(self, tally: Tally, pending: _PendingHash, topics: Proven) -> None:
+    def _disagree(self, tally: Tally, pending: _PendingShareHash, topics: Proven) -> None:
         assert pending.entry.value is not None
         tally.add_disagreement(
             HASH,

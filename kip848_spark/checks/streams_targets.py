@@ -39,17 +39,17 @@ _MOST_ORDERS = 48
 """The most orders of members that are tried."""
 _LEAST_CONTRADICTED = 3
 
-Targets = dict[str, Tasks]
+TaskTargets = dict[str, Tasks]
 
 
 @dataclass(frozen=True)
 class _Case:
     """A target, with what it must be of."""
 
-    targets: Targets
-    old: Targets
+    targets: TaskTargets
+    old: TaskTargets
     """The targets before."""
-    assigned: Targets
+    assigned: TaskTargets
     """The tasks that members have."""
     processes: Mapping[str, str]
     """Member id to process id."""
@@ -60,7 +60,7 @@ class _Case:
     """Standby tasks of each stateful task; None if the setting is not known."""
 
 
-def check_target(audited: AuditedStreams, part: StreamsPart, old: Targets) -> None:
+def check_target(audited: AuditedStreams, part: StreamsPart, old: TaskTargets) -> None:
     """Checks the target that a part completes. Call this after the part's keys 20 and 21 are
     replayed. ``old``: the targets before."""
     at = part.of(streams.TARGET_EPOCH)[-1]
@@ -98,7 +98,7 @@ def check_target(audited: AuditedStreams, part: StreamsPart, old: Targets) -> No
         tally.add_verified(TARGETS)
         return
     counts, fault = _task_counts(audited)
-    expected: Targets | None = None
+    expected: TaskTargets | None = None
     exact = True
     if fault is None and any(counts.values()):
         fault, expected, exact = _compare(audited, _case_of(audited, part, old, counts))
@@ -130,11 +130,11 @@ def accept_another_assignor(audited: AuditedStreams) -> None:
         tally.add_unverifiable(TARGETS, ANOTHER_ASSIGNOR)
 
 
-def _shown(targets: Targets) -> dict[str, dict[str, list[int]]]:
+def _shown(targets: TaskTargets) -> dict[str, dict[str, list[int]]]:
     return {member: by_role(tasks) for member, tasks in targets.items()}
 
 
-def _shared(targets: Targets) -> tuple[Task, list[str]] | None:
+def _shared(targets: TaskTargets) -> tuple[Task, list[str]] | None:
     """An active task in two targets, and the members that have it; None if there is none."""
     owners: dict[Task, str] = {}
     for member, tasks in targets.items():
@@ -183,7 +183,7 @@ def _name(task: Task) -> str:
 
 
 def _case_of(
-    audited: AuditedStreams, part: StreamsPart, old: Targets, counts: Mapping[str, int]
+    audited: AuditedStreams, part: StreamsPart, old: TaskTargets, counts: Mapping[str, int]
 ) -> _Case:
     group = audited.group
     assert group.topology is not None
@@ -204,7 +204,7 @@ def _case_of(
     )
 
 
-def _compare(audited: AuditedStreams, case: _Case) -> tuple[str | None, Targets | None, bool]:
+def _compare(audited: AuditedStreams, case: _Case) -> tuple[str | None, TaskTargets | None, bool]:
     """What is wrong with a target, a right one, and whether it was compared for equality."""
     modern = all(release.streams_configs for release in audited.releases)
     fault = _copies_fault(case) or (_balance_fault(case) if modern else None)
@@ -216,7 +216,7 @@ def _compare(audited: AuditedStreams, case: _Case) -> tuple[str | None, Targets 
     reported = audited.any_release(lambda r: r.streams_roles_in_place) and any(
         tasks.standby for tasks in (*case.targets.values(), *case.old.values())
     )
-    first: Targets | None = None
+    first: TaskTargets | None = None
     ways = _ways(audited, case)
     for order in orders or (string_order(sorted(case.targets)),):
         for (rules, previous), standbys in itertools.product(ways, _standbys(case)):
@@ -230,7 +230,7 @@ def _compare(audited: AuditedStreams, case: _Case) -> tuple[str | None, Targets 
     return "is not the sticky assignor's", first, True
 
 
-def _ways(audited: AuditedStreams, case: _Case) -> list[tuple[StickyRules, Targets]]:
+def _ways(audited: AuditedStreams, case: _Case) -> list[tuple[StickyRules, TaskTargets]]:
     """The assignor's rules, with the tasks that it tries to keep, in each release."""
     found = {
         (r.streams_skips_own_process, r.streams_computes_processes, r.streams_previous_is_assigned)
@@ -251,7 +251,7 @@ def _standbys(case: _Case) -> Iterable[int]:
     return range(most, most + 3)
 
 
-def _spec(case: _Case, order: Iterable[str], previous: Targets, standbys: int) -> StickySpec:
+def _spec(case: _Case, order: Iterable[str], previous: TaskTargets, standbys: int) -> StickySpec:
     members = [
         StickyMember(member, case.processes[member], previous.get(member, Tasks()))
         for member in order

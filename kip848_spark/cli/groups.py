@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kip848_spark.lake.history import StateAt
     from kip848_spark.lake.snapshot import LakeSnapshot
 
-Group = dict[str, Any]
+GroupRow = dict[str, Any]
 
 STATES = (
     "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning",
@@ -146,7 +146,7 @@ def _states(text: str) -> set[str]:
     return found
 
 
-def _json_group(group: Group, kept: set[str]) -> Group:
+def _json_group(group: GroupRow, kept: set[str]) -> GroupRow:
     """A group with the requested lists. ``members`` is the list, ``member_count`` the number."""
     shown = {k: v for k, v in group.items() if k not in ("members_now", "offsets", "members")}
     shown["member_count"] = group["members"]
@@ -157,7 +157,7 @@ def _json_group(group: Group, kept: set[str]) -> Group:
     return shown
 
 
-def _list(found: Sequence[Group], json: bool) -> None:
+def _list(found: Sequence[GroupRow], json: bool) -> None:
     columns = ["group_id", "type", "state", "members", "epoch", "assignor", "updated_at"]
     if json:
         hidden = ("members_now", "offsets")
@@ -168,7 +168,7 @@ def _list(found: Sequence[Group], json: bool) -> None:
         )
 
 
-def _show_part(found: Sequence[Group], part: str, *, named: bool = False) -> None:
+def _show_part(found: Sequence[GroupRow], part: str, *, named: bool = False) -> None:
     """Prints one part of the groups' descriptions; ``named``: with a column of group ids."""
     rows = [
         {"group_id": group["group_id"], **row} if named else row
@@ -184,12 +184,12 @@ def _show_part(found: Sequence[Group], part: str, *, named: bool = False) -> Non
         )
 
 
-def _state(group: Group) -> list[Group]:
+def _state(group: GroupRow) -> list[GroupRow]:
     shown = ("type", "state", "epoch", "target_epoch", "assignor", "protocol", "members")
     return [{name: group[name] for name in shown}]
 
 
-def _members(group: Group) -> list[Group]:
+def _members(group: GroupRow) -> list[GroupRow]:
     return [
         {
             "member_id": m["member_id"],
@@ -206,7 +206,7 @@ def _members(group: Group) -> list[Group]:
     ]
 
 
-def _offsets(group: Group) -> list[Group]:
+def _offsets(group: GroupRow) -> list[GroupRow]:
     shown = ("topic", "topic_partition", "committed_offset", "metadata", "commit_timestamp")
     return [{name: offset[name] for name in shown} for offset in group["offsets"]]
 
@@ -214,7 +214,7 @@ def _offsets(group: Group) -> list[Group]:
 _PARTS = {"state": _state, "members": _members, "offsets": _offsets}
 
 
-def _places(places: Sequence[Group]) -> str | None:
+def _places(places: Sequence[GroupRow]) -> str | None:
     """``foo(0-24,30) bar(3)``; a topic whose name is not known is shown by its id."""
     topics: dict[str, list[int]] = {}
     for place in places:

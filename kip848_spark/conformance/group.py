@@ -15,9 +15,9 @@ from kip848_spark.conformance.records import (
     TARGET,
     TARGET_EPOCH,
     Current,
+    MemberValue,
     Partition,
-    Record,
-    Subscription,
+    TraceRecord,
 )
 
 NOTHING: Final = Current()
@@ -47,7 +47,7 @@ class Rules:
         self.own_pending_is_free = not first_patches
 
 
-class Group:
+class ModelGroup:
     """A group. `replay` takes its records one by one."""
 
     def __init__(self, rules: Rules) -> None:
@@ -60,7 +60,7 @@ class Group:
     def _clear(self) -> None:
         self.epoch = self.target_epoch = self._rules.first_epoch
         self.known = 0
-        self.members: dict[str, Subscription] = {}
+        self.members: dict[str, MemberValue] = {}
         self.target: dict[str, frozenset[Partition]] = {}
         self.current: dict[str, Current] = {}
         self.resolved: dict[str, frozenset[str]] = {}
@@ -73,13 +73,13 @@ class Group:
         fresh = self.epoch == self.target_epoch == self._rules.first_epoch
         return fresh and not (self.members or self.target or self.current or self.resolved)
 
-    def replay(self, records: Iterable[Record]) -> Group:
+    def replay(self, records: Iterable[TraceRecord]) -> ModelGroup:
         """Takes further records. Returns the same group."""
         for record in records:
             self._replay_one(record)
         return self
 
-    def _replay_one(self, record: Record) -> None:
+    def _replay_one(self, record: TraceRecord) -> None:
         key, name, value = record.key, record.name, record.value
         if key == CURRENT:
             self._count(self.current.pop(name, NOTHING), -1)
@@ -115,6 +115,19 @@ class Group:
     def target_of(self, member: str) -> frozenset[Partition]:
         """TargetOf"""
         return self.target.get(member, NO_PARTITIONS)
+
+    def targets_of(self, members: Iterable[str]) -> set[Partition]:
+        """The partitions of these members' targets."""
+        return {partition for member in members for partition in self.target_of(member)}
+
+    def copy(self) -> ModelGroup:
+        """A group in the same state that can be changed alone. Classic members are left out."""
+        copied = ModelGroup(self._rules)
+        copied.epoch, copied.target_epoch, copied.known = self.epoch, self.target_epoch, self.known
+        copied.members, copied.target = dict(self.members), dict(self.target)
+        copied.current, copied.resolved = dict(self.current), dict(self.resolved)
+        copied.owners = self.owners.copy()
+        return copied
 
     def uses(self, regex: str, but: Iterable[str] = ()) -> bool:
         """Whether a member subscribes to this expression, other than ``but``."""

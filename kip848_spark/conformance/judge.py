@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kip848_spark.conformance.group import Group, Rules
-from kip848_spark.conformance.operations import Allowed, Operations
-from kip848_spark.conformance.records import RELEASES, Record, Trace
+from kip848_spark.conformance.group import ModelGroup, Rules
+from kip848_spark.conformance.log_matcher import Allowed, LogMatcher
+from kip848_spark.conformance.operations import operation_ends
+from kip848_spark.conformance.records import RELEASES, Trace, TraceRecord
 
 
 class Verdict(NamedTuple):
@@ -47,11 +48,11 @@ def judge(trace: Trace, release: str | None = None) -> Verdict:
     return best
 
 
-def _judge(log: tuple[Record, ...], release: str) -> Verdict:
+def _judge(log: tuple[TraceRecord, ...], release: str) -> Verdict:
     rules = Rules(release)
     # Where operations may begin, and since which record the group has not been forgotten.
     reached: dict[int, set[int]] = {0: {0}}
-    groups: dict[int, Group] = {0: Group(rules)}
+    groups: dict[int, ModelGroup] = {0: ModelGroup(rules)}
     last, furthest = 0, 0
     allowed: list[Allowed] = []
     for at, record in enumerate(log):
@@ -60,16 +61,16 @@ def _judge(log: tuple[Record, ...], release: str) -> Verdict:
             last = at
         # An empty group may be forgotten (docs/kafka-facts.md#epoch-restarts-without-a-tombstone).
         if any(_may_be_forgotten(groups[start]) for start in since):
-            groups[at] = Group(rules)
+            groups[at] = ModelGroup(rules)
             since = {*since, at}
         for start in since:
-            operations = Operations(rules, groups[start], log, at)
-            for end in operations.ends():
+            matcher = LogMatcher(rules, groups[start], log, at)
+            for end in operation_ends(matcher):
                 reached.setdefault(end, set()).add(start)
-            if operations.furthest > furthest or (furthest == operations.furthest == at):
-                furthest, allowed = operations.furthest, []
-            if operations.furthest == furthest:
-                allowed += operations.allowed
+            if matcher.furthest > furthest or (furthest == matcher.furthest == at):
+                furthest, allowed = matcher.furthest, []
+            if matcher.furthest == furthest:
+                allowed += matcher.allowed
         if not reached:
             break
         needed = set().union(*reached.values())
@@ -83,5 +84,5 @@ def _judge(log: tuple[Record, ...], release: str) -> Verdict:
     return Verdict(release, last, place, tuple(unique.values()))
 
 
-def _may_be_forgotten(group: Group) -> bool:
+def _may_be_forgotten(group: ModelGroup) -> bool:
     return not group.members and group.generation < 0 and not group.is_empty

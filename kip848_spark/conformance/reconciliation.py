@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kip848_spark.conformance.group import Group, Rules
+from kip848_spark.conformance.group import ModelGroup, Rules
 from kip848_spark.conformance.records import (
     STABLE,
     STATIC_LEAVE,
@@ -24,7 +24,7 @@ _REPORTS = ((False, False), (True, True), (True, False))
 list is empty; it is what the member was assigned."""
 
 
-class Goal(NamedTuple):
+class StepInput(NamedTuple):
     """What a member is reconciled with."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Goal(NamedTuple):
 
 
 def outcomes(
-    rules: Rules, group: Group, before: Current, goal: Goal, recorded: Current | None
+    rules: Rules, group: ModelGroup, before: Current, given: StepInput, recorded: Current | None
 ) -> Iterator[Current]:
     """What the member can have after one request; ``before`` itself: no record is written.
     ``recorded`` selects the topics that can count as not subscribed.
@@ -45,26 +45,26 @@ def outcomes(
     if before.epoch == STATIC_LEAVE:
         return
     masks = [frozenset[str]()]
-    if goal.may_mask:
-        masks += _masks(rules, group, before, goal, recorded)
+    if given.may_mask:
+        masks += _masks(rules, group, before, given, recorded)
     for acknowledges_pending, acknowledges_lost in _REPORTS:
         for mask in masks:
             yield from _reconcile(
-                rules, group, before, goal, acknowledges_pending, acknowledges_lost, mask
+                rules, group, before, given, acknowledges_pending, acknowledges_lost, mask
             )
 
 
 def _masks(
-    rules: Rules, group: Group, before: Current, goal: Goal, recorded: Current | None
+    rules: Rules, group: ModelGroup, before: Current, given: StepInput, recorded: Current | None
 ) -> list[frozenset[str]]:
     """The sets of topics that can count as not subscribed. A topic of which something is assigned
     afterwards can't. The largest set waits for no other partition, the smallest one for all."""
     after = before if recorded is None else recorded
     kept = {topic for topic, _ in after.assigned}
-    largest = {topic for topic, _ in (*goal.target, *before.assigned)} - kept
+    largest = {topic for topic, _ in (*given.target, *before.assigned)} - kept
     would_have = {
         p[0]
-        for p in goal.target
+        for p in given.target
         if p in before.assigned or (after.state != UNREVOKED and _is_free(rules, group, before, p))
     }
     return [frozenset(largest), frozenset(largest & would_have)]
@@ -72,16 +72,16 @@ def _masks(
 
 def _reconcile(
     rules: Rules,
-    group: Group,
+    group: ModelGroup,
     before: Current,
-    goal: Goal,
+    given: StepInput,
     acknowledges_pending: bool,
     acknowledges_lost: bool,
     mask: frozenset[str],
 ) -> Iterator[Current]:
-    drops = goal.changed and rules.masks_lost_topics
+    drops = given.changed and rules.masks_lost_topics
     epoch = before.epoch
-    if before.state == STABLE and epoch == goal.epoch:
+    if before.state == STABLE and epoch == given.epoch:
         if drops:
             yield from _unsubscribe(rules, before, mask, acknowledges_lost)
         else:
@@ -94,11 +94,11 @@ def _reconcile(
             else:
                 yield before
             return
-        epoch = min(epoch + rules.epochs_after_revocation, goal.epoch)
-    yield _step(rules, group, before, goal, epoch, acknowledges_lost, mask)
+        epoch = min(epoch + rules.epochs_after_revocation, given.epoch)
+    yield _step(rules, group, before, given, epoch, acknowledges_lost, mask)
 
 
-def _is_free(rules: Rules, group: Group, before: Current, partition: Partition) -> bool:
+def _is_free(rules: Rules, group: ModelGroup, before: Current, partition: Partition) -> bool:
     if not group.owners[partition]:
         return True
     return rules.own_pending_is_free and partition in before.pending
@@ -106,25 +106,25 @@ def _is_free(rules: Rules, group: Group, before: Current, partition: Partition) 
 
 def _step(
     rules: Rules,
-    group: Group,
+    group: ModelGroup,
     before: Current,
-    goal: Goal,
+    given: StepInput,
     epoch: int,
     acknowledged: bool,
     mask: frozenset[str],
 ) -> Current:
     """OneStep: revoke first, then move to the target epoch and take what is free."""
-    target = goal.target
+    target = given.target
     if mask:
         target = frozenset(p for p in target if p[0] not in mask)
     kept = {p: at for p, at in before.assigned.items() if p in target}
     lost = {p: at for p, at in before.assigned.items() if p not in target}
     if lost and not acknowledged:
         return Current(epoch, before.epoch, UNREVOKED, kept, lost)
-    gained = goal.epoch if rules.has_partition_epochs else 0
+    gained = given.epoch if rules.has_partition_epochs else 0
     free = {p: gained for p in target if p not in kept and _is_free(rules, group, before, p)}
     state = STABLE if len(kept) + len(free) == len(target) else UNRELEASED
-    return Current(goal.epoch, before.epoch, state, kept | free, {})
+    return Current(given.epoch, before.epoch, state, kept | free, {})
 
 
 def _unsubscribe(

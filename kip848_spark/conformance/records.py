@@ -14,7 +14,7 @@ STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PA
 STATES = {0: STABLE, 1: UNREVOKED, 2: UNRELEASED}
 STATIC_LEAVE = -2
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 Partition = tuple[str, int]
 """A topic id and a partition's number."""
 REPEATED: Partition = ("", -1)
@@ -25,7 +25,7 @@ class NotModelledError(Exception):
     """The group has records that the model leaves out."""
 
 
-class Subscription(NamedTuple):
+class MemberValue(NamedTuple):
     """What a member's record of key 5 says, as far as decisions depend on it."""
 
     topics: frozenset[str] = frozenset()
@@ -57,14 +57,14 @@ class Current(NamedTuple):
     pending: Mapping[Partition, int] = {}
 
 
-class ClassicGroup(NamedTuple):
+class ClassicValue(NamedTuple):
     """Key 2: a classic group. The model only knows its generation and who is in it."""
 
     generation: int
     members: frozenset[str]
 
 
-class Record(NamedTuple):
+class TraceRecord(NamedTuple):
     """A record; ``value`` is None for a tombstone. ``timestamp`` is in ms since the epoch."""
 
     key: int
@@ -78,7 +78,7 @@ class Record(NamedTuple):
 class Trace(NamedTuple):
     """The records of a group in offset order, and the releases that may have written them."""
 
-    records: tuple[Record, ...]
+    records: tuple[TraceRecord, ...]
     releases: tuple[str, ...]
 
 
@@ -89,11 +89,11 @@ _IGNORED = frozenset({"0", "1", "9"})
 _MODELLED = frozenset({"2", "3", "5", "6", "7", "8", "16"})
 
 
-def trace_of(lines: Iterable[Json]) -> Trace:
+def trace_of(lines: Iterable[JsonObject]) -> Trace:
     """The trace of one group. ``lines``: its records in the form of ``kip848 dump``, in the order
     of their offsets. Raises NotModelledError.
     """
-    found: list[Record] = []
+    found: list[TraceRecord] = []
     releases = set(RELEASES)
     metadata, is_consumer = 0, False
     for line in lines:
@@ -114,7 +114,7 @@ def trace_of(lines: Iterable[Json]) -> Trace:
             releases &= _writers(kind, value)
             value = _model_value(kind, value, metadata)
         place = line.get("offset", -1), line.get("timestamp", -1)
-        found.append(Record(int(kind), name, value, *place))
+        found.append(TraceRecord(int(kind), name, value, *place))
     if found and not is_consumer:
         raise NotModelledError("it is a classic group")
     return Trace(tuple(found), tuple(name for name in RELEASES if name in releases))
@@ -124,7 +124,7 @@ _ALL, _40, _43 = set(RELEASES), {"4.0", "4.0.0"}, {"4.3", "4.4"}
 _FROM_41 = _ALL - _40
 
 
-def _writers(kind: str, value: Json) -> set[str]:
+def _writers(kind: str, value: JsonObject) -> set[str]:
     """The releases that write such a value (docs/kafka-facts.md#telling-the-release-from-a-log)."""
     if kind == "3" and value.get("metadataHash"):
         return _FROM_41
@@ -135,15 +135,15 @@ def _writers(kind: str, value: Json) -> set[str]:
     return _ALL
 
 
-def _model_value(kind: str, value: Json, metadata: int) -> Any:
+def _model_value(kind: str, value: JsonObject, metadata: int) -> Any:
     match kind:
         case "2":
             members = frozenset(row["memberId"] for row in value["members"])
-            return ClassicGroup(value["generation"], members)
+            return ClassicValue(value["generation"], members)
         case "3":
             return Epoch(value["epoch"], value.get("metadataHash") or metadata)
         case "5":
-            return Subscription(
+            return MemberValue(
                 frozenset(value["subscribedTopicNames"] or ()),
                 value["subscribedTopicRegex"] or "",
                 value.get("classicMemberMetadata") is not None,
@@ -165,7 +165,7 @@ def _model_value(kind: str, value: Json, metadata: int) -> Any:
     )
 
 
-def _partitions(rows: Iterable[Json]) -> dict[Partition, int]:
+def _partitions(rows: Iterable[JsonObject]) -> dict[Partition, int]:
     """The partitions of a value with their assignment epochs (0 where there is none)."""
     found: dict[Partition, int] = {}
     for row in rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kip848_spark.conformance.operations import Allowed
+from kip848_spark.conformance.log_matcher import Allowed
 from kip848_spark.conformance.records import (
     CLASSIC,
     CURRENT,
@@ -14,12 +14,12 @@ from kip848_spark.conformance.records import (
     REGEX,
     TARGET,
     TARGET_EPOCH,
-    ClassicGroup,
+    ClassicValue,
     Current,
     Epoch,
+    MemberValue,
     Partition,
-    Record,
-    Subscription,
+    TraceRecord,
 )
 
 _KINDS = {
@@ -33,7 +33,7 @@ _KINDS = {
 }
 
 
-def describe(record: Record | Allowed) -> str:
+def describe(record: TraceRecord | Allowed) -> str:
     """A record in words, with its key type: ``8, the current assignment of c1: epoch 3, …``."""
     subject = _KINDS[record.key].format(record.name or "a member")
     return f"{record.key}, {subject}: {_value(record.value)}"
@@ -56,13 +56,13 @@ def _value(value: Any) -> str:
                     f"assignment epochs {', '.join(map(str, sorted(set(epochs.values()))))}"
                 )
             return ", ".join(parts)
-        case Subscription():
+        case MemberValue():
             subscribed = [*sorted(value.topics), *([f"/{value.regex}/"] if value.regex else [])]
             parts = [f"subscribed to {', '.join(subscribed) or 'nothing'}"]
             parts += ["classic protocol"] if value.classic else []
             parts += [f"instance id {value.instance}"] if value.instance else []
             return ", ".join(parts)
-        case ClassicGroup():
+        case ClassicValue():
             return (
                 f"generation {value.generation}, members {', '.join(sorted(value.members)) or '-'}"
             )

@@ -33,7 +33,7 @@ PENDING_ROLES = tuple(f"{role}PendingRevocation" for role in ROLES)
 Task = tuple[str, int]
 """Subtopology id and partition."""
 TaskSet = frozenset[Task]
-AssignmentEpochs = Mapping[Task, int]
+TaskEpochs = Mapping[Task, int]
 """Of active tasks: the target epoch at which the member got each."""
 
 
@@ -78,7 +78,7 @@ class Tasks(NamedTuple):
 
 
 NO_TASKS = Tasks()
-_NO_EPOCHS: AssignmentEpochs = {}
+_NO_EPOCHS: TaskEpochs = {}
 
 
 class StreamsMember(NamedTuple):
@@ -93,7 +93,7 @@ class StreamsMember(NamedTuple):
     assigned: Tasks = NO_TASKS
     pending: Tasks = NO_TASKS
     """Tasks pending revocation: the member still holds them and must give them up."""
-    since: AssignmentEpochs = _NO_EPOCHS
+    since: TaskEpochs = _NO_EPOCHS
 
     @property
     def process_id(self) -> str:
@@ -316,7 +316,7 @@ def epochs_of(value: Json, epoch: int) -> dict[Task, int]:
 # Records
 
 
-def task_rows(tasks: TaskSet, since: AssignmentEpochs | None = None) -> list[Json]:
+def task_rows(tasks: TaskSet, since: TaskEpochs | None = None) -> list[Json]:
     """Tasks as records and responses list them. ``since``: with assignment epochs."""
     numbers: dict[str, list[int]] = {}
     for subtopology, number in sorted(tasks):

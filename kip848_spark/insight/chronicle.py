@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, Place, place
+from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, TopicPartition, place
 from kip848_spark.wire.tables import Row
 
 KNOWN, CREATED, DELETED, EPOCH = "known", "created", "deleted", "epoch"
@@ -42,7 +42,7 @@ class Event:
     offset: int
     kind: str
     member_id: str | None = None
-    partitions: tuple[Place, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
     epoch: int | None = None
 
 
@@ -180,7 +180,7 @@ def _of_partitions(rows: Sequence[Row]) -> Iterator[Event]:
 def _present(
     members: Sequence[Row], assignments: Sequence[Row], since: datetime
 ) -> Iterator[Event]:
-    owned: dict[str, list[Place]] = {}
+    owned: dict[str, list[TopicPartition]] = {}
     for row in assignments:
         if row["role"] in (ASSIGNED, PENDING) and _holds(row, since):
             owned.setdefault(row["member_id"], []).append(place(row))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from kip848_spark.wire.tables import Row
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 """A partition of a topic: the topic's name, and the number."""
 
 ASSIGNED, PENDING, TARGET = "assigned", "pending_revocation", "target"
@@ -21,12 +21,12 @@ class Unowned:
     """A time without owner of a partition that had one before. ``end`` is None if there is no
     owner yet."""
 
-    place: Place
+    place: TopicPartition
     start: datetime
     end: datetime | None
 
 
-def place(row: Row) -> Place:
+def place(row: Row) -> TopicPartition:
     """The partition of a row. A topic whose name is not known is named by its id."""
     return row["topic"] or row["topic_id"] or "?", row["topic_partition"]
 
@@ -42,7 +42,7 @@ def holds_after(row: Row, offset: int) -> bool:
     return row["from_offset"] <= offset and (row["to_offset"] is None or row["to_offset"] > offset)
 
 
-def owned_before(rows: Iterable[Row], member_id: str, time: datetime) -> list[Place]:
+def owned_before(rows: Iterable[Row], member_id: str, time: datetime) -> list[TopicPartition]:
     """The partitions that a member owned just before a time, sorted."""
     return sorted(
         {
@@ -55,7 +55,9 @@ def owned_before(rows: Iterable[Row], member_id: str, time: datetime) -> list[Pl
     )
 
 
-def given_up(rows: Iterable[Row], member_id: str, start: datetime, end: datetime) -> list[Place]:
+def given_up(
+    rows: Iterable[Row], member_id: str, start: datetime, end: datetime
+) -> list[TopicPartition]:
     """The partitions that a member had to give up between two times, sorted."""
     return sorted(
         {
@@ -75,7 +77,7 @@ def times_without_owner(
     """The times within ``start`` and ``end`` (None: no end) in which a partition had no owner after
     it had one, the longest first. As in ``unowned_ms`` of the table `rebalances`, a member does not
     own a partition that it was told to give up."""
-    owners: dict[Place, list[Row]] = {}
+    owners: dict[TopicPartition, list[Row]] = {}
     for row in rows:
         if row["role"] == ASSIGNED:
             owners.setdefault(place(row), []).append(row)

@@ -18,7 +18,7 @@ from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import (
     TARGET,
-    Place,
+    TopicPartition,
     Unowned,
     given_up,
     held_before,
@@ -82,7 +82,7 @@ class RebalanceStory:
     headline: str
     lines: tuple[Line, ...]
     departures: tuple[Departure, ...] = ()
-    given_up: tuple[Place, ...] = ()
+    given_up: tuple[TopicPartition, ...] = ()
     unowned: tuple[Unowned, ...] = ()
 
 

@@ -103,7 +103,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return found
 
 
-class _Reader:
+class _ResponseReader:
     """Reads the fields of an answer, in their order. Raises IndexError or struct.error where the
     bytes end too early."""
 
@@ -149,7 +149,7 @@ class _Reader:
 
 
 def _features(answer: bytes) -> BrokerFeatures:
-    fields = _Reader(answer)
+    fields = _ResponseReader(answer)
     fields.number("i")  # correlation id
     if fields.number("h"):
         raise ValueError("the broker refuses the request")
@@ -165,7 +165,7 @@ def _features(answer: bytes) -> BrokerFeatures:
 
 def _levels(array: bytes, *, newest_first: bool) -> Iterable[tuple[str, int]]:
     """Features and their newest levels."""
-    fields = _Reader(array)
+    fields = _ResponseReader(array)
     for _ in range(fields.length()):
         name = fields.text()
         levels = fields.number("h"), fields.number("h")

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from kip848_spark.lake.delta_folder import DeltaFolder, Place
+from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
 from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
@@ -65,7 +65,7 @@ class WriteTarget:
     """
 
     table: str
-    folder: Place
+    folder: TableFolder
     fields: Mapping[str, pa.DataType]
     constants: Mapping[str, str | None]
     stats: Sequence[str]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kip848_spark.errors import LakeError, NotFoundError, UsageError, near
 from kip848_spark.insight.chronicle import EVENTS, Event, Ownership, events, owners
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.ownership import ASSIGNED, PENDING, Place
+from kip848_spark.insight.ownership import ASSIGNED, PENDING, TopicPartition
 from kip848_spark.lake.history import has_history, of_groups
 from kip848_spark.lake.rebalances import name_topics, require_group
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
@@ -58,7 +58,7 @@ class PartitionChronicle:
     """The owners of a partition in one group."""
 
     group_id: str
-    place: Place
+    place: TopicPartition
     owners: Sequence[Ownership]
     names: MemberNames
 
@@ -106,7 +106,7 @@ def group_chronicle(
     return GroupChronicle(group, found, MemberNames(members), known_from)
 
 
-def parse_partition(text: str) -> Place:
+def parse_partition(text: str) -> TopicPartition:
     """The topic and number in ``TOPIC:P``. Raises UsageError."""
     topic, colon, number = text.rpartition(":")
     if not colon or not topic or not number.isdecimal():
@@ -116,7 +116,7 @@ def parse_partition(text: str) -> Place:
 
 def partition_chronicles(
     snapshot: LakeSnapshot,
-    place: Place,
+    place: TopicPartition,
     group_id: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -172,7 +172,7 @@ def _topic_ids(snapshot: LakeSnapshot, topic: str) -> list[str]:
 
 
 def _nobody(
-    snapshot: LakeSnapshot, place: Place, of_topic: pc.Expression, group_id: str | None
+    snapshot: LakeSnapshot, place: TopicPartition, of_topic: pc.Expression, group_id: str | None
 ) -> NotFoundError:
     topic, number = place
     whose = f"The group {group_id}" if group_id else "No group"

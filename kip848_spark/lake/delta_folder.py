@@ -36,7 +36,7 @@ class DeltaFolder:
         return cls(lake.child(table), dict(options))
 
     @classmethod
-    def at(cls, place: Place) -> DeltaFolder:
+    def at(cls, place: TableFolder) -> DeltaFolder:
         """``place``, of which a text is a folder of this machine."""
         return cls(place) if isinstance(place, str) else place
 
@@ -60,5 +60,5 @@ class DeltaFolder:
         return f"{'' if self.folder is None else 'file:'}{self.uri}/{name}"
 
 
-Place = DeltaFolder | str
+TableFolder = DeltaFolder | str
 """The folder of a Delta table; a text is a folder of this machine."""

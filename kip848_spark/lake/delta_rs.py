@@ -23,7 +23,7 @@ from deltalake.transaction import (
 from kip848_spark.lake import statistics
 from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.conditions import Condition, all_of
-from kip848_spark.lake.delta_folder import DeltaFolder, Place
+from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
 from kip848_spark.lake.replacement import ReplacedRows, replace_files
 from kip848_spark.lake.tables import TableDefinition
 
@@ -33,7 +33,7 @@ _HOOKS = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=F
 """Old log entries stay, as the property `KEEP_VERSIONS` of the tables says."""
 
 
-def create_table(place: Place, table: TableDefinition) -> None:
+def create_table(place: TableFolder, table: TableDefinition) -> None:
     """Creates an empty table. Raises DeltaError if there is a table."""
     folder = DeltaFolder.at(place)
     DeltaTable.create(
@@ -45,7 +45,7 @@ def create_table(place: Place, table: TableDefinition) -> None:
     )
 
 
-def is_plain(place: Place, table: TableDefinition) -> bool:
+def is_plain(place: TableFolder, table: TableDefinition) -> bool:
     """True if the table is as `create_table` creates it, or as an earlier version of this program
     did: it has no other columns, no partitions, and no feature that a reader or writer of its files
     would have to support."""
@@ -59,12 +59,12 @@ def is_plain(place: Place, table: TableDefinition) -> bool:
     )
 
 
-def column_names(place: Place) -> list[str]:
+def column_names(place: TableFolder) -> list[str]:
     """The names of the columns of the newest version."""
     return [field.name for field in DeltaFolder.at(place).open().schema().fields]
 
 
-def field_paths(place: Place) -> list[str]:
+def field_paths(place: TableFolder) -> list[str]:
     """The names of the columns of the newest version, and the fields of their structs, as
     ``column.field``."""
     paths = []
@@ -74,27 +74,29 @@ def field_paths(place: Place) -> list[str]:
     return paths
 
 
-def add_columns(place: Place, table: TableDefinition, names: Sequence[str]) -> None:
+def add_columns(place: TableFolder, table: TableDefinition, names: Sequence[str]) -> None:
     """Adds the columns ``names`` of ``table``, which are null in all rows, in a commit of its own.
     Of a struct that the table has, adds the fields that are missing. Raises DeltaError."""
     added = Schema.from_arrow(pa.schema([table.schema.field(name) for name in names]))
     DeltaFolder.at(place).open().alter.add_columns(added.fields, post_commithook_properties=_HOOKS)
 
 
-def table_properties(place: Place) -> dict[str, str]:
+def table_properties(place: TableFolder) -> dict[str, str]:
     """The table properties of the newest version."""
     configuration = DeltaFolder.at(place).open().metadata().configuration
     return {name: value for name, value in configuration.items() if value is not None}
 
 
-def set_properties(place: Place, properties: Mapping[str, str]) -> None:
+def set_properties(place: TableFolder, properties: Mapping[str, str]) -> None:
     """Sets table properties, in a commit of its own."""
     DeltaFolder.at(place).open().alter.set_table_properties(
         dict(properties), post_commithook_properties=_HOOKS
     )
 
 
-def commit(place: Place, version: int, files: Sequence[DataFile], mode: str = "append") -> None:
+def commit(
+    place: TableFolder, version: int, files: Sequence[DataFile], mode: str = "append"
+) -> None:
     """Adds ``files`` to the table, or replaces all its files by them (``overwrite``), in the commit
     that follows ``version``. Raises DeltaError if another commit follows ``version`` already."""
     commit_actions(place, version, _add_actions(files), mode)
@@ -118,7 +120,10 @@ def _add_actions(files: Sequence[DataFile]) -> list[AddAction]:
 
 
 def commit_actions(
-    place: Place, version: int, actions: Sequence[AddAction | RemoveAction], mode: str = "append"
+    place: TableFolder,
+    version: int,
+    actions: Sequence[AddAction | RemoveAction],
+    mode: str = "append",
 ) -> None:
     """As `commit`, with Delta ``actions`` in place of files."""
     table = DeltaFolder.at(place).open(version)
@@ -131,7 +136,7 @@ def commit_actions(
     )
 
 
-def compact(place: Place) -> int:
+def compact(place: TableFolder) -> int:
     """Merges small files, in one commit, and returns how many were merged. Raises DeltaError."""
     metrics = (
         DeltaFolder.at(place)
@@ -144,7 +149,7 @@ def compact(place: Place) -> int:
     return int(metrics["numFilesRemoved"])
 
 
-def vacuum(place: Place, hours: int, keep: Sequence[int]) -> int:
+def vacuum(place: TableFolder, hours: int, keep: Sequence[int]) -> int:
     """Deletes the files that were removed from the table more than ``hours`` ago, or that no commit
     names, unless one of the versions ``keep`` needs them. Returns their number. Raises DeltaError.
     """
@@ -160,25 +165,25 @@ def vacuum(place: Place, hours: int, keep: Sequence[int]) -> int:
     return len(deleted)
 
 
-def restore(place: Place, version: int) -> None:
+def restore(place: TableFolder, version: int) -> None:
     """Restores the rows, columns and properties of ``version``, in a commit of its own. Raises
     DeltaError if a file of that version is gone."""
     DeltaFolder.at(place).open().restore(version, post_commithook_properties=_HOOKS)
 
 
-def statistics_corrections(place: Place, table: TableDefinition) -> list[AddAction]:
+def statistics_corrections(place: TableFolder, table: TableDefinition) -> list[AddAction]:
     """See `statistics.statistics_corrections`."""
     return statistics.statistics_corrections(DeltaFolder.at(place).open(), table.stats_columns)
 
 
-def file_paths(place: Place) -> list[str]:
+def file_paths(place: TableFolder) -> list[str]:
     """The URIs of the data files of the newest version, for Spark."""
     folder = DeltaFolder.at(place)
     names = pa.table(folder.open().get_add_actions()).column("path").to_pylist()
     return [folder.spark_path(name) for name in names]
 
 
-def read_rows(place: Place, table: TableDefinition) -> list[dict[str, Any]]:
+def read_rows(place: TableFolder, table: TableDefinition) -> list[dict[str, Any]]:
     """All rows of a small table as plain values. Columns of ``table`` that it lacks are null."""
     dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
     schema = table.complete(dataset.schema)
@@ -187,7 +192,10 @@ def read_rows(place: Place, table: TableDefinition) -> list[dict[str, Any]]:
 
 
 def read_columns(
-    place: Place, table: TableDefinition, columns: Sequence[str], conditions: Sequence[Condition]
+    place: TableFolder,
+    table: TableDefinition,
+    columns: Sequence[str],
+    conditions: Sequence[Condition],
 ) -> pa.Table:
     """These columns of the rows that fulfil all conditions. Columns that the table lacks are
     null."""
@@ -196,13 +204,13 @@ def read_columns(
     return dataset.to_table(list(columns), filter=all_of(conditions), use_threads=False)
 
 
-def count_rows(place: Place) -> int:
+def count_rows(place: TableFolder) -> int:
     """The number of rows, from the statistics of the files."""
     return int(DeltaFolder.at(place).open().count())
 
 
 def max_by_key(
-    place: Place, column: str, key: Sequence[str], unless: str, value: str
+    place: TableFolder, column: str, key: Sequence[str], unless: str, value: str
 ) -> dict[tuple[Any, ...], Any]:
     """The largest ``column`` for each ``key`` (a tuple of column values), among the rows in which
     ``unless`` is not ``value``."""

@@ -14,7 +14,7 @@ from kip848_spark.errors import NotFoundError, near
 from kip848_spark.insight import rebalance_fields as fields
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.ownership import END, Place, owned_before
+from kip848_spark.insight.ownership import END, TopicPartition, owned_before
 from kip848_spark.insight.patterns import find_patterns
 from kip848_spark.insight.ranking import flapping_clients
 from kip848_spark.insight.story import CLASSIC
@@ -154,7 +154,7 @@ def _commits(
 
 
 def _last_commit(
-    commits: pa.Table, owned: Sequence[Place], before: int, at: datetime
+    commits: pa.Table, owned: Sequence[TopicPartition], before: int, at: datetime
 ) -> tuple[datetime | None, float | None]:
     """The time of the last commit of the partitions ``owned`` before an offset, and the median time
     in ms between two commits of one of them in the minutes before ``at``."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,8 +21,7 @@ from deltalake.transaction import RemoveAction
 
 from kip848_spark.lake.arrow_files import OPEN_COLUMN, DataFile, WriteTarget, open_writers
 from kip848_spark.lake.delta_folder import DeltaFolder
-
-BoolArray = npt.NDArray[np.bool_]
+from kip848_spark.wire.array_types import BoolArray
 
 
 @dataclass(frozen=True)

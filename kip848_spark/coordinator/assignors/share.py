@@ -27,7 +27,7 @@ from kip848_spark.coordinator.javahash import (
 Assignable = Mapping[str, Iterable[int]]
 """Topic id -> the partitions that may be assigned: those with initialized share state."""
 ShareAssignor = Callable[[AssignmentSpec, Assignable], GroupAssignment]
-TopicPartition = tuple[str, int]
+TopicIdPartition = tuple[str, int]
 
 _P = TypeVar("_P")
 
@@ -43,12 +43,12 @@ def assign_share(spec: AssignmentSpec, assignable: Assignable) -> GroupAssignmen
     return _assign_by_topic(spec, assignable)
 
 
-def partition_hash(partition: TopicPartition) -> int:
+def partition_hash(partition: TopicIdPartition) -> int:
     """The hash code of a topic id and partition."""
     return 31 * uuid_hash(partition[0]) + partition[1]
 
 
-def old_partitions(member: MemberSpec) -> list[TopicPartition]:
+def old_partitions(member: MemberSpec) -> list[TopicIdPartition]:
     """A member's old target in the order in which a broker iterates it."""
     return [
         (topic, number)
@@ -167,7 +167,7 @@ def _assign_together(spec: AssignmentSpec, assignable: Assignable) -> GroupAssig
         return {}
     available = [(topic, number) for topic in subscribed for number in assignable.get(topic, ())]
     sharing, wanted = wanted_counts(len(members), len(available))
-    division: _Division[TopicPartition] = _Division(
+    division: _Division[TopicIdPartition] = _Division(
         wanted, sharing, HashTable((), _initial_size(len(available)), partition_hash),
         {}, {}, [{} for _ in members],
     )  # fmt: skip
@@ -176,7 +176,7 @@ def _assign_together(spec: AssignmentSpec, assignable: Assignable) -> GroupAssig
             if partition[0] in subscribed:
                 division.keep(index, partition)
     for index in range(len(members)):
-        own: HashTable[TopicPartition] = HashTable(division.held[index], 16, partition_hash)
+        own: HashTable[TopicIdPartition] = HashTable(division.held[index], 16, partition_hash)
         division.drop_excess(index, list(own))
     for partition in available:
         division.add_partition(partition)
@@ -191,7 +191,7 @@ def _assign_together(spec: AssignmentSpec, assignable: Assignable) -> GroupAssig
     }
 
 
-def _result(old: list[str], held: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def _result(old: list[str], held: Iterable[TopicIdPartition]) -> dict[str, list[int]]:
     """A member's target, with its topics in a broker's order; a topic of the old one stays even
     without partitions.
     """

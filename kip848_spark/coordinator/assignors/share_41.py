@@ -13,14 +13,14 @@ from collections.abc import Iterable
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, GroupAssignment
 from kip848_spark.coordinator.assignors.share import (
     Assignable,
-    TopicPartition,
+    TopicIdPartition,
     old_partitions,
     partition_hash,
 )
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.javahash import HashTable, string_hash, string_order
 
-_Held = dict[str, dict[TopicPartition, None]]
+_Held = dict[str, dict[TopicIdPartition, None]]
 
 
 def assign_share_41(spec: AssignmentSpec, assignable: Assignable) -> GroupAssignment:
@@ -37,18 +37,18 @@ def assign_share_41(spec: AssignmentSpec, assignable: Assignable) -> GroupAssign
     return result
 
 
-def _partitions(topics: Iterable[str], assignable: Assignable) -> list[TopicPartition]:
+def _partitions(topics: Iterable[str], assignable: Assignable) -> list[TopicIdPartition]:
     return [(topic, number) for topic in topics for number in assignable.get(topic, ())]
 
 
-def _by_hash(member_id: str, partitions: list[TopicPartition]) -> TopicPartition:
+def _by_hash(member_id: str, partitions: list[TopicIdPartition]) -> TopicIdPartition:
     return partitions[abs(string_hash(member_id)) % len(partitions)]
 
 
-def _current(spec: AssignmentSpec) -> list[tuple[TopicPartition, list[str]]]:
+def _current(spec: AssignmentSpec) -> list[tuple[TopicIdPartition, list[str]]]:
     """Partitions of the old target with their holders, in a broker's order."""
-    holders: dict[TopicPartition, list[str]] = {}
-    table: HashTable[TopicPartition] = HashTable((), 16, partition_hash)
+    holders: dict[TopicIdPartition, list[str]] = {}
+    table: HashTable[TopicIdPartition] = HashTable((), 16, partition_hash)
     for member in spec.members:
         for partition in old_partitions(member):
             table.compute(partition)
@@ -63,7 +63,7 @@ def _homogeneous(spec: AssignmentSpec, assignable: Assignable) -> _Held:
     if not partitions:
         return held
     most = math.ceil(len(partitions) / len(spec.members))
-    given: set[TopicPartition] = set()
+    given: set[TopicIdPartition] = set()
     for member_id, own in held.items():
         chosen = _by_hash(member_id, partitions)
         own[chosen] = None
@@ -93,7 +93,7 @@ def _homogeneous(spec: AssignmentSpec, assignable: Assignable) -> _Held:
 def _mixed(spec: AssignmentSpec, assignable: Assignable) -> _Held:
     held: _Held = {member.member_id: {} for member in spec.members}
     subscribers: dict[str, list[str]] = {}
-    hashed: set[TopicPartition] = set()
+    hashed: set[TopicIdPartition] = set()
     for member in spec.members:
         partitions = _partitions(member.topics, assignable)
         for topic in member.topics:
