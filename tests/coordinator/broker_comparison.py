@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.config import NUMBERS
 from kip848_spark.local.broker import Broker
+from tests.coordinator.generated_ids import GeneratedIds
 from tests.coordinator.normalize import (
     Difference,
     Json,
@@ -84,7 +85,7 @@ class BrokerComparison:
         self._probes = 0
         self.reordered = 0
         self.topic_ids: dict[str, str] = {}
-        self._alias: dict[str, str] = {}
+        self._ids = GeneratedIds()
         self._connections: dict[tuple[str, str], Connection] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._ticket = 0
@@ -186,7 +187,7 @@ class BrokerComparison:
         ticket = self._ticket
         version = VERSIONS[api] if version is None else version
         connection = self._connection(where.split(":", maxsplit=1)[0], client)
-        number = connection.send(api, version, self._for_broker(request))
+        number = connection.send(api, version, self._ids.for_broker(request))
         waiting = _Waiting(connection, number, f"{where} {client} {api} {_summarize(request)}")
         self._waiting[ticket] = waiting
         early = self._force_generated_id(api, request, client, version, waiting)
@@ -305,21 +306,11 @@ class BrokerComparison:
         if waiting.answer is None:
             return
         if " DescribeGroups " in waiting.where:
-            self._match_members(reference, waiting.answer)
+            self._ids.match_members(reference, waiting.answer)
         mine, theirs = reference.get("memberId"), waiting.answer.get("memberId")
         same = reference["errorCode"] == waiting.answer["errorCode"] if mine else False
         if mine and theirs and mine != theirs and same:
-            self._alias[theirs] = mine
-
-    def _match_members(self, reference: Json, broker: Json) -> None:
-        """Map ids of members whose JoinGroup is not answered yet."""
-        for ours, theirs in zip(reference["groups"], broker["groups"], strict=True):
-            ids = {m["memberId"]: m["clientId"] for m in ours["members"]}
-            for member in theirs["members"]:
-                who = member["clientId"]
-                if self._rename_ids(member["memberId"]) not in ids and who in ids.values():
-                    made = next(mine for mine in ids if ids[mine] == who)
-                    self._alias[member["memberId"]] = made
+            self._ids.equate(theirs, mine)
 
     def _compare(self, ticket: int, reference: Json) -> None:
         waiting = self._waiting.pop(ticket, None)
@@ -331,33 +322,12 @@ class BrokerComparison:
             return
         if " ShareGroup" in waiting.where:
             broker, reference = sort_partitions(broker), sort_partitions(reference)
-        theirs = plain(_only_own_group(self._rename_ids(broker), waiting.where))
+        theirs = plain(_only_own_group(self._ids.for_reference(broker), waiting.where))
         mine = plain(_only_own_group(reference, waiting.where), theirs)
         if theirs != mine and without_order(theirs) == without_order(mine):
             self.reordered += 1
         elif theirs != mine:
             self.differences.append(Difference(waiting.where, theirs, mine))
-
-    def _rename_ids(self, value: Any) -> Any:
-        if not self._alias:
-            return value
-        if isinstance(value, dict):
-            return {key: self._rename_ids(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._rename_ids(item) for item in value]
-        return self._alias.get(value, value) if isinstance(value, str) else value
-
-    def _for_broker(self, value: Any) -> Any:
-        back = {mine: theirs for theirs, mine in self._alias.items()}
-
-        def renamed(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: renamed(item) for key, item in value.items()}
-            if isinstance(value, list):
-                return [renamed(item) for item in value]
-            return back.get(value, value) if isinstance(value, str) else value
-
-        return renamed(value) if back else value
 
     # Records
 
@@ -379,7 +349,7 @@ class BrokerComparison:
             if dumped.key is None or str(dumped.group).startswith("probe-"):
                 continue
             record = {"key": dumped.key, "value": dumped.payload}
-            logged.setdefault(dumped.group, []).append(self._rename_ids(record))
+            logged.setdefault(dumped.group, []).append(self._ids.for_reference(record))
         self.tick()
         count = 0
         for group in sorted({*logged, *self.records}):
