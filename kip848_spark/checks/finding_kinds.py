@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kip848_spark.checks.finding_kind import FindingKind
+from kip848_spark.checks.finding_kind import COMPARE_REPLICAS, FindingKind
 from kip848_spark.checks.finding_kinds_commits import COMMIT_KINDS
 from kip848_spark.checks.finding_kinds_share import SHARE_KINDS
 from kip848_spark.checks.finding_kinds_streams import STREAMS_KINDS
@@ -28,10 +28,6 @@ _RESTART_MEMBER = (
     "Restart the consumer of this member, so that it joins again and gets a new assignment."
 )
 _RESTART_ONE = "Restart one consumer of the group, so that the coordinator computes a new target."
-_COMPARE = (
-    "Compare the records around this offset with another replica of the partition. If they are the "
-    "same there, look for a second program that writes to __consumer_offsets."
-)
 _REPORT = "Report this, with the records of the group: `kip848 capture` writes them to a file."
 _FENCED = (
     "The coordinator rejects heartbeats and commits of members whose epoch it does not know: they "
@@ -70,7 +66,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "When the partition of __consumer_offsets gets a new leader, or its leader restarts, the "
         "broker fails to load it, and no group of this partition has a coordinator any more.",
         "Do not restart the group's coordinator, and do not move this partition, before you know "
-        "where the record comes from. " + _COMPARE,
+        "where the record comes from. " + COMPARE_REPLICAS,
     ),
     (LOADING, "audit_failed"): FindingKind(
         "This program failed while it checked the group, at this record or soon after it.",
@@ -82,41 +78,42 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "The records of this operation are in an order that no coordinator writes.",
         "A record was lost, added or moved. After a restart, the coordinator may know another "
         "state of the group than its consumers.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (ORDER, "duplicate_record"): FindingKind(
         "The same key occurs twice in one operation.",
         "The second record replaces the first. If it belongs to another member or group, that one "
         "lacks it.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (ORDER, "mixed_tombstones"): FindingKind(
         "The tombstones of a leaving member name different members.",
         "After a restart, the coordinator may keep a member that has left, and its partitions stay "
         "unread until the session of that member times out.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (ORDER, "other_instance"): FindingKind(
         "Member {member} replaces a static member that has another instance id.",
         "A static member loses its partitions to a consumer that is not its successor.",
-        "Check that each consumer has a group.instance.id of its own. " + _COMPARE,
+        "Check that each consumer has a group.instance.id of its own. " + COMPARE_REPLICAS,
     ),
     (ORDER, "no_change"): FindingKind(
         "This record repeats what is recorded already: {record}.",
         "None, if the record was only appended twice. If a record before it is lost, the group "
         "had another state in between.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (ORDER, "unknown_member"): FindingKind(
         "The log has {record}, but that member never joined the group.",
         "The partitions of a member that does not exist are not read by anybody.",
-        "If the group has partitions without an owner, restart one of its consumers. " + _COMPARE,
+        "If the group has partitions without an owner, restart one of its consumers. "
+        + COMPARE_REPLICAS,
     ),
     (ORDER, "repeated_partition"): FindingKind(
         "A partition occurs twice in {record}.",
         "The record is damaged, or no coordinator wrote it. Its other partitions may be wrong as "
         "well.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (ORDER, "same_instance"): FindingKind(
         "Two members have the instance id {instanceId}.",
@@ -128,13 +125,13 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "This tombstone deletes something that does not exist: {record}.",
         "None, if the tombstone was appended twice. If the record that it deletes is lost, the "
         "group had another state before.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (ORDER, "classic_tombstone"): FindingKind(
         "The tombstone of a classic group deletes a consumer group.",
         _LOST_ON_LOADING,
         "Do not restart the group's coordinator before you know where the record comes from. "
-        + _COMPARE,
+        + COMPARE_REPLICAS,
     ),
     (ORDER, "unmatched_topic"): FindingKind(
         "The regular expression {expression} was resolved to topics that it does not match.",
@@ -145,13 +142,13 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "A regular expression without subscribers was not deleted: {recorded}.",
         "None for the consumers now. The coordinator keeps the topics of an expression that nobody "
         "subscribes to.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     # -- epochs ----------------------------------------------------------------------------------
     (EPOCHS, "group_epoch"): FindingKind(
         "The group epoch {recorded} does not follow the epoch before it.",
         _FENCED,
-        "Check for members that rejoin without a reason at this time. " + _COMPARE,
+        "Check for members that rejoin without a reason at this time. " + COMPARE_REPLICAS,
     ),
     (EPOCHS, "target_epoch"): FindingKind(
         "The target assignment is marked with epoch {recorded}, which is not the group epoch.",
@@ -178,7 +175,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
     (CAUSES, "no_cause"): FindingKind(
         "The group epoch rises to {epoch} without a cause.",
         "The group rebalanced although nothing had changed: its consumers may have paused for it.",
-        "If this happens again, compare the times with the brokers' logs. " + _COMPARE,
+        "If this happens again, compare the times with the brokers' logs. " + COMPARE_REPLICAS,
     ),
     (CAUSES, "no_new_epoch"): FindingKind(
         "The group changed ({causes}), but its epoch did not rise.",
@@ -197,7 +194,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "The metadata hash is not the hash of the group's topics ({topics}).",
         "At the next heartbeat the coordinator takes the topics for changed, and rebalances the "
         "group without need.",
-        "Check that all brokers run the same version. " + _COMPARE,
+        "Check that all brokers run the same version. " + COMPARE_REPLICAS,
     ),
     # -- targets ---------------------------------------------------------------------------------
     (TARGETS, "partition_in_two_targets"): FindingKind(
@@ -209,7 +206,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "The members of the target assignment are not the members of the group.",
         "A member without a target gets no partitions; the target of a member that does not exist "
         "is read by nobody.",
-        "Restart the consumer of that member. " + _COMPARE,
+        "Restart the consumer of that member. " + COMPARE_REPLICAS,
     ),
     (TARGETS, "another_target"): FindingKind(
         "The target assignment {fault}.",
@@ -252,7 +249,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
     (MIGRATION, "nothing_to_upgrade"): FindingKind(
         "The group was converted to the consumer protocol, but there was no classic group.",
         "The members of the classic group, if there was one, are fenced and join again.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (MIGRATION, "upgrade_epoch"): FindingKind(
         "The group was converted to the consumer protocol with an epoch below its generation.",
@@ -314,12 +311,12 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "A record of a classic group replaces a consumer group that was not deleted.",
         _LOST_ON_LOADING,
         "Do not restart the group's coordinator before you know where the record comes from. "
-        + _COMPARE,
+        + COMPARE_REPLICAS,
     ),
     (MIGRATION, "generation_decreases"): FindingKind(
         "The classic generation falls to {recorded}.",
         "Members that have a higher generation are fenced and join again.",
-        "Check that the group's consumers have joined again. " + _COMPARE,
+        "Check that the group's consumers have joined again. " + COMPARE_REPLICAS,
     ),
     (MIGRATION, "downgrade"): FindingKind(
         "The group was converted back to the classic protocol with another generation or other "
@@ -338,18 +335,18 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "{field} is a time at which the coordinator cannot have made this decision.",
         "After a restart, the coordinator counts from this time: offsets may expire too early or "
         "too late, or the next target or resolution may have to wait.",
-        "Compare the clocks of the brokers that led this partition. " + _COMPARE,
+        "Compare the clocks of the brokers that led this partition. " + COMPARE_REPLICAS,
     ),
     (VALUE_TIMES, "expressions_resolved_apart"): FindingKind(
         "The regular expressions of one resolution have different times or versions.",
         "Members may be assigned topics of an older state of the cluster.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     (VALUE_TIMES, "resolved_too_soon"): FindingKind(
         "The regular expressions of the group were resolved again too soon.",
         "None for the consumers. The coordinator waits for more than ten seconds, so another "
         "program may have written the record.",
-        _COMPARE,
+        COMPARE_REPLICAS,
     ),
     # -- live ------------------------------------------------------------------------------------
     (LIVE, "cluster_differs"): FindingKind(
