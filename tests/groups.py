@@ -58,6 +58,7 @@ _FILES = {
         "tests/spark/test_sampling.py",
         "tests/spark/test_standalone.py",
         "tests/spark/test_storage.py",
+        "tests/spark/test_storage_faults.py",
         "tests/spark/test_two_writers.py",
     ),
 }
