@@ -136,11 +136,12 @@ def audit(
     ``since`` restricts the audit to decisions recorded since that time (UTC). ``release`` is the
     Kafka release to audit by, such as ``4.1``; without one it follows from the records.
     ``assignors`` is the brokers' setting ``group.consumer.assignors``, of which the first one is
-    the default: the targets of other assignors than Kafka's own are not judged. See `run`
+    the default. A custom assignor is named ``module:Class``, see docs/coordinator.md; the targets
+    of one that is only named are not judged. See `run`
     for ``spark``. Raises LakeError if something was ingested and not replayed, NotFoundError if
     there is no such group, and UsageError if there is no such release or ``assignors`` is empty.
     """
-    from kip848_spark.coordinator.config import assignor_names
+    from kip848_spark.coordinator.assignors import find_assignors
     from kip848_spark.coordinator.releases import find_release
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import AuditRequest
@@ -150,7 +151,7 @@ def audit(
     if release is not None:
         find_release(release)
     names = None if groups is None else list(groups)
-    known = None if assignors is None else assignor_names(assignors)
+    known = None if assignors is None else find_assignors(assignors)
     request = AuditRequest(names, utc_time(since, "since"), release, assignors=known)
     with _tables(lake, spark) as tables:
         if names is not None:

@@ -6,14 +6,15 @@ the last gap, and with a flag that says whether those are all there are (`Audite
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass, field
 
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Finding, Tally
 from kip848_spark.checks.state import Reference
 from kip848_spark.checks.topics import KnownTopics, Prover
 from kip848_spark.coordinator import records
+from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.releases import Release
@@ -45,12 +46,16 @@ class AuditedGroup:
     releases: tuple[Release, ...]
     """Every release that may have written the operation that is being checked."""
     tally: Tally
-    default_assignor: str | None = None
-    """The assignor of groups in which no member asks for one; None if it is not known."""
+    configured: InitVar[Mapping[str, Assignor | None] | None] = None
+    """The brokers' setting ``group.consumer.assignors``; None if it is not known."""
     past_gaps: bool = True
     """True once the log cleaner cannot have removed a record that still matters."""
     complete: bool = True
     """True if all of the group was read: what is not in the state does not exist."""
+    default_assignor: str | None = field(init=False, default=None)
+    """The assignor of groups in which no member asks for one; None if it is not known."""
+    assignors: Mapping[str, Assignor] = field(init=False)
+    """By name, the assignors whose targets can be judged."""
     reference: Reference = field(init=False)
     prover: Prover = field(init=False)
     seen: set[tuple[str, str]] = field(default_factory=set)
@@ -67,7 +72,12 @@ class AuditedGroup:
     generation: int | None = None
     """The newest generation on record while the group was a classic one."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, configured: Mapping[str, Assignor | None] | None) -> None:
+        self.assignors = ASSIGNORS
+        if configured is not None:
+            self.default_assignor = next(iter(configured))
+            given = {name: one for name, one in configured.items() if one is not None}
+            self.assignors = {**ASSIGNORS, **given}
         self.reference = Reference(self.group_id, self.releases)
         self.prover = Prover(self.known_topics)
         self.default_targets = DefaultTargets()

@@ -67,6 +67,7 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
     shares = targets.shares_of(group.targets)
     names = targets.assignors(group, audited.default_assignor)
     by_kafka = set(names) <= ASSIGNORS.keys()
+    judged = set(names) <= audited.assignors.keys()
     shared = targets.overlap(shares)
     if shared is not None and audited.complete and by_kafka:  # others may give partitions twice
         audited.tally.add_disagreement(
@@ -91,7 +92,7 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
             member=min(missing),
         )
         return
-    if not by_kafka:
+    if not judged:
         audited.tally.add_unverifiable(TARGETS, OTHER_ASSIGNOR)
         return
     topics = audited.prover.proven
@@ -99,9 +100,9 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         audited.tally.add_unverifiable(TARGETS, TOPICS_UNKNOWN)
         return
     rules = uniform_rules(audited.releases)
-    verdict = targets.compare(
-        audited.shard, group, shares, before.group, before.targets, topics, names, rules
-    )
+    given = targets.Given(before.group, before.targets, topics)
+    possible = {name: audited.assignors[name] for name in names}
+    verdict = targets.compare(audited.shard, group, shares, given, possible, rules)
     if verdict.gives_back is not None:
         audited.set_releases(with_uniform_rule(audited.releases, verdict.gives_back))
     by_default = len(group.members) > 1 and not targets.has_votes(group)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.coordinator.assignors import Assignor
 
 BUCKETS = 10_000
 """A sample of groups is all groups whose bucket is below some number."""
@@ -30,9 +31,10 @@ class AuditContext:
     coverage: Coverage
     topics: KnownTopics
     release: str | None = None
-    assignors: tuple[str, ...] | None = None
-    """The brokers' setting ``group.consumer.assignors``: the first one computes the targets of
-    groups in which no member asks for an assignor. None if it is not known."""
+    assignors: Mapping[str, Assignor | None] | None = None
+    """The brokers' setting ``group.consumer.assignors`` (`find_assignors`): the first one computes
+    the targets of groups in which no member asks for an assignor. None if it is not known. The
+    targets of an assignor whose value is None are not judged."""
     since_ms: int | None = None
     """Verdicts on operations before this time (ms since the epoch) are not counted. The operations
     are replayed all the same."""

@@ -80,8 +80,9 @@ class GroupAudit:
         self.group_id = group_id
         self._counted = Tally()
         candidates = releases.candidates(context.release)
-        default = None if context.assignors is None else context.assignors[0]
-        self.audited = AuditedGroup(group_id, context.topics, candidates, Tally(), default)
+        self.audited = AuditedGroup(
+            group_id, context.topics, candidates, Tally(), context.assignors
+        )
         self.hashes = HashChecker(self.audited)
         given = context.release is not None
         self._commits = CommitChecker(self.audited, release_given=given)

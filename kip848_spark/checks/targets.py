@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kip848_spark.checks.topics import Proven
-from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
+from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, Assignor, MemberSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
 from kip848_spark.coordinator.shard import Shard
@@ -83,29 +83,36 @@ def assignors(group: ConsumerGroup, default: str | None = None) -> list[str]:
     return sorted(name for name, count in votes.items() if count == most)
 
 
+class Given(NamedTuple):
+    """What the assignor was given, beside the group's members."""
+
+    before: GroupSnapshot
+    """The group before the operation."""
+    old: dict[str, dict[str, dict[int, None]]]
+    """Its target before the operation."""
+    topics: Proven
+    """The topics that it subscribes to."""
+
+
 def compare(
     shard: Shard,
     group: ConsumerGroup,
     recorded: MemberShares,
-    before: GroupSnapshot,
-    old: dict[str, dict[str, dict[int, None]]],
-    topics: Proven,
-    names: list[str],
+    given: Given,
+    possible: Mapping[str, Assignor],
     rules: tuple[bool, ...] = (True,),
 ) -> TargetVerdict:
-    """Compares the ``recorded`` target with the one that an assignor in ``names`` computes.
-
-    ``before`` and ``old``: the group and its target before the operation; ``topics``: the topics
-    that the group subscribes to; ``rules``: those of the uniform assignor that are possible
+    """Compares the ``recorded`` target with the one that each of the ``possible`` assignors
+    computes. ``rules``: those of the uniform assignor that are possible
     (`Release.uniform_gives_back`).
     """
-    given = list(_specifications(shard, group, before, old, topics))
-    specs = [replace(spec, gives_back=rule) for rule in rules for spec in given]
+    inputs = list(_specifications(shard, group, given))
+    specs = [replace(spec, gives_back=rule) for rule in rules for spec in inputs]
     expected: MemberShares | None = None
     matched: set[bool | None] = set()
     for spec in specs:
-        for name in names:
-            shares = _compute(name, spec)
+        for name, assignor in possible.items():
+            shares = shares_of(assignor(spec))
             if shares == recorded:
                 if len(rules) == 1:
                     return TargetVerdict(None, exact=True)
@@ -113,9 +120,12 @@ def compare(
             expected = expected or shares
     if matched:
         return TargetVerdict(None, exact=True, gives_back=_only_rule(matched, specs, recorded))
-    fault: str | None = "is not the range assignor's"
-    if "uniform" in names:
-        faults = [_property_fault(replace(given[0], gives_back=rule), recorded) for rule in rules]
+    custom = {name: one for name, one in possible.items() if name not in ASSIGNORS}
+    if custom and _matches_in_any_order(custom, inputs, recorded):
+        return TargetVerdict(None, exact=True)
+    fault: str | None = f"is not the {next(iter(custom), 'range')} assignor's"
+    if "uniform" in possible:
+        faults = [_property_fault(replace(inputs[0], gives_back=rule), recorded) for rule in rules]
         fault = next((one for one in faults if one is None), faults[0])
     if fault is None:
         in_any_order = _matched_rules(specs, recorded)
@@ -137,11 +147,29 @@ def _matched_rules(
         return None
     matched: set[bool | None] = set()
     for members, spec in itertools.product(orders, specs):
-        if spec.gives_back not in matched:
-            order = tuple(sorted(spec.members, key=lambda m: members.index(m.member_id)))
-            if _compute("uniform", replace(spec, members=order)) == recorded:
-                matched.add(spec.gives_back)
+        if spec.gives_back in matched:
+            continue
+        if shares_of(ASSIGNORS["uniform"](_reordered(spec, members))) == recorded:
+            matched.add(spec.gives_back)
     return matched
+
+
+def _matches_in_any_order(
+    custom: Mapping[str, Assignor], specs: Sequence[AssignmentSpec], recorded: MemberShares
+) -> bool:
+    """Whether a custom assignor computes the target, given the members in some order that the
+    broker's hash table may have had."""
+    orders = _member_orders(specs[0]) or ()
+    return any(
+        shares_of(assignor(_reordered(spec, members))) == recorded
+        for members, spec, assignor in itertools.product(orders, specs, custom.values())
+    )
+
+
+def _reordered(spec: AssignmentSpec, members: list[str]) -> AssignmentSpec:
+    return replace(
+        spec, members=tuple(sorted(spec.members, key=lambda m: members.index(m.member_id)))
+    )
 
 
 def _only_rule(
@@ -157,19 +185,10 @@ def _only_rule(
     return only
 
 
-def _compute(name: str, spec: AssignmentSpec) -> MemberShares:
-    return shares_of(ASSIGNORS[name](spec))
-
-
-def _specifications(
-    shard: Shard,
-    group: ConsumerGroup,
-    before: GroupSnapshot,
-    old: dict[str, dict[str, dict[int, None]]],
-    topics: Proven,
-) -> Iterator[AssignmentSpec]:
+def _specifications(shard: Shard, group: ConsumerGroup, given: Given) -> Iterator[AssignmentSpec]:
     """The inputs that the assignor may have been given: the members' subscriptions are the current
     ones, but whether they count as equal may be as before the operation."""
+    before, old, topics = given
     for name in shard.topics.names():
         if topics.get(name) != shard.topics.named(name):
             shard.topics.delete(name)
@@ -190,12 +209,17 @@ def _specifications(
 def _orders(spec: AssignmentSpec) -> list[list[str]] | None:
     """Every order in which the broker may iterate over the members, whatever its hash tables'
     history. None if there are too many, or if topics or partitions may have more than one order."""
-    members = [member.member_id for member in spec.members]
     topics = list(spec.partitions)
     if uuid_order(topics) != uuid_order(topics[::-1]):
         return None
     if any(count > _MOST_SORTED for count in spec.partitions.values()):
         return None
+    return _member_orders(spec)
+
+
+def _member_orders(spec: AssignmentSpec) -> list[list[str]] | None:
+    """Every order of the members alone; None if there are too many."""
+    members = [member.member_id for member in spec.members]
     buckets: dict[int, list[str]] = {}
     mask = grown_size(16, len(members)) - 1
     for member in string_order(members):

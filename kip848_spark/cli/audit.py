@@ -59,7 +59,8 @@ def audit(
         str | None,
         typer.Option(
             "--assignors",
-            help="The brokers' group.consumer.assignors; the first one is the default.",
+            help="The brokers' group.consumer.assignors, the default first; a Python class "
+            "as module:Class.",
             metavar="NAMES",
         ),
     ] = None,
@@ -72,7 +73,7 @@ def audit(
 
     The exit code is 1 if anything disagrees. What can't be checked is counted with the reason.
     """
-    from kip848_spark.coordinator.config import assignor_names
+    from kip848_spark.coordinator.assignors import find_assignors
     from kip848_spark.coordinator.releases import release_note
     from kip848_spark.lake.groups import check_groups
     from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows, findings_rows
@@ -88,7 +89,7 @@ def audit(
         list(group) if group else None,
         parse_time_option("--since", since),
         release,
-        assignors=None if assignors is None else assignor_names(assignors.split(",")),
+        assignors=None if assignors is None else find_assignors(assignors.split(",")),
     )
     place = invocation.place()
     without_spark = place.folder is not None and place.suits_delta_rs

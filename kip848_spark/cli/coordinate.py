@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from kip848_spark.cli.display import err
+from kip848_spark.cli.options import AssignorsOption
 from kip848_spark.errors import UsageError
 
 
@@ -34,6 +35,7 @@ def coordinate(
         list[str] | None,
         typer.Option("--config", help="A broker setting. May be repeated.", metavar="K=V"),
     ] = None,
+    assignors: AssignorsOption = None,
 ) -> None:
     """Run the reference coordinator on a script of requests, topic changes and clock ticks.
 
@@ -50,6 +52,8 @@ def coordinate(
         if not sign:
             raise UsageError(f"{text!r} is not a broker setting.", "Write --config name=value.")
         settings[name.strip()] = value.strip()
+    if assignors is not None:
+        settings["group.consumer.assignors"] = assignors
     if str(script) == "-":
         lines = sys.stdin
     else:

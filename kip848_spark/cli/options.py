@@ -56,6 +56,15 @@ DialectOption = Annotated[
     str | None,
     typer.Option("--dialect", help="Record layouts: shipped, kip, kip-draft or auto.", metavar="D"),
 ]
+AssignorsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--assignors",
+        help="The broker's assignors, the default first: uniform, range, or a Python class as "
+        "module:Class.",
+        metavar="NAMES",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 AsOfOption = Annotated[
     str | None,

@@ -9,6 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kip848_spark.cli.display import err, printable
+from kip848_spark.cli.options import AssignorsOption
 
 _RELEASE = "4.3"
 
@@ -43,6 +44,7 @@ def simulate(
             "--groups", help="The number of groups. Default: one per 25,000 records.", metavar="G"
         ),
     ] = None,
+    assignors: AssignorsOption = None,
     compact: Annotated[
         bool, typer.Option("--compact", help="Compact the log, as the log cleaner does.")
     ] = False,
@@ -67,7 +69,13 @@ def simulate(
     if release != _RELEASE and (note := release_note(release)):
         err.print(note)
     plan = simulation.plan_cluster(
-        profile, records, seed, release=release, partitions=partitions, groups=groups
+        profile,
+        records,
+        seed,
+        release=release,
+        partitions=partitions,
+        groups=groups,
+        assignors=assignors,
     )
     columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:

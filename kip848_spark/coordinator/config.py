@@ -8,8 +8,9 @@ survive its deletion (KIP-848 "Rejected Alternatives").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor, find_assignors
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.group_settings import (
     BROKER_DEFAULTS,
@@ -55,13 +56,9 @@ NUMBERS: dict[str, tuple[int, int]] = {  # name: default, minimum
     **BROKER_DEFAULTS,
 }
 _LISTS: dict[str, tuple[str, frozenset[str]]] = {
-    ASSIGNORS_SETTING: ("uniform,range", frozenset({"uniform", "range"})),
+    ASSIGNORS_SETTING: ("uniform,range", frozenset()),
     MIGRATION: ("bidirectional", frozenset({"bidirectional", "upgrade", "downgrade", "disabled"})),
     PROTOCOLS: ("classic,consumer", frozenset({"classic", "consumer", "share", "streams"})),
-}
-_BUILTIN = {
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 CLASSIC_JOIN_TIMEOUT_MS = 300_000
 """A new classic member must complete its first join within this time."""
@@ -73,16 +70,6 @@ _BY_BROKER_SETTING = {
 }
 
 
-def assignor_names(listed: Iterable[str]) -> tuple[str, ...]:
-    """The names of assignors as ``group.consumer.assignors`` lists them: those of Kafka's own
-    classes are ``uniform`` and ``range``. Raises UsageError if there is none.
-    """
-    names = tuple(_BUILTIN.get(name.strip(), name.strip()) for name in listed if name.strip())
-    if not names:
-        raise UsageError("no assignor is named", "Write them as in --assignors uniform,range.")
-    return names
-
-
 class BrokerConfig:
     """The settings of one broker, and the settings of groups that override them."""
 
@@ -90,6 +77,7 @@ class BrokerConfig:
         self.release = release
         self._numbers = {name: default for name, (default, _) in NUMBERS.items()}
         self._lists = {name: default for name, (default, _) in _LISTS.items()}
+        self._assignors: dict[str, Assignor] = dict(ASSIGNORS)
         self._groups: dict[str, dict[str, int | str]] = {}
         for name, value in (settings or {}).items():
             self._set(name, str(value))
@@ -101,8 +89,9 @@ class BrokerConfig:
         elif name in _LISTS:
             words = [w.strip() for w in value.split(",") if w.strip()]
             if name == ASSIGNORS_SETTING:
-                words = [_BUILTIN.get(w, w) for w in words]
-            elif name == MIGRATION:
+                self._set_assignors(words)
+                return
+            if name == MIGRATION:
                 words = [w.lower() for w in words]
             known = _LISTS[name][1]
             if not words or not set(words) <= known or (name == MIGRATION and len(words) > 1):
@@ -110,6 +99,16 @@ class BrokerConfig:
             self._lists[name] = ",".join(words)
         else:
             raise UsageError(f"{name!r} is not a broker setting of the group coordinator")
+
+    def _set_assignors(self, listed: list[str]) -> None:
+        self._assignors = {}
+        for name, assignor in find_assignors(listed).items():
+            if assignor is None:
+                raise UsageError(
+                    f"{ASSIGNORS_SETTING}: there is no assignor {name!r}",
+                    f"Use {' or '.join(sorted(ASSIGNORS))}, or a Python class as module:Class.",
+                )
+            self._assignors[name] = assignor
 
     def _check_ranges(self) -> None:
         """A broker does not start unless min <= value <= max (KIP-848 "Broker Configurations")."""
@@ -176,7 +175,19 @@ class BrokerConfig:
     @property
     def assignors(self) -> list[str]:
         """The server-side assignors on offer; the first one is the default."""
-        return self._lists[ASSIGNORS_SETTING].split(",")
+        return list(self._assignors)
+
+    def assignor(self, name: str) -> Assignor:
+        """The server-side assignor of that name. Raises UsageError if a member of a loaded log asks
+        for one that is not on offer.
+        """
+        found = self._assignors.get(name)
+        if found is None:
+            raise UsageError(
+                f"A member asks for the assignor {name!r}, which the broker does not have.",
+                f"Name it in {ASSIGNORS_SETTING}.",
+            )
+        return found
 
     @property
     def consumer_protocol(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kip848_spark.coordinator import records
-from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, MemberSpec
+from kip848_spark.coordinator.assignors import AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.javahash import (
     HashTable,
@@ -149,7 +149,7 @@ def update_target(
     known = [member_id for member_id in before.member_order if member_id in group.members]
     joined = [member_id for member_id in group.members if member_id not in set(known)]
     order = string_order(known + joined)
-    assign = ASSIGNORS[preferred_assignor(shard, group, before, requester)]
+    assign = shard.config.assignor(preferred_assignor(shard, group, before, requester))
     homogeneous = group.homogeneous() if refreshed else before.homogeneous
     result = assign(specification(shard, group, order, homogeneous))
     for member_id in order:
@@ -174,14 +174,26 @@ def specification(
         if names not in ids:
             ids[names] = _topic_ids(shard, group, member)
         members.append(
-            MemberSpec(member_id, member.instance_id, ids[names], group.target_of(member_id))
+            MemberSpec(
+                member_id,
+                member.instance_id,
+                ids[names],
+                group.target_of(member_id),
+                member.rack_id,
+            )
         )
-    partitions = {}
+    topics = {}
     for topic_id in {topic_id: None for found in ids.values() for topic_id in found}:
         topic = shard.topics.with_id(topic_id)
         assert topic is not None
-        partitions[topic_id] = topic.partitions
-    return AssignmentSpec(tuple(members), partitions, homogeneous, shard.release.uniform_gives_back)
+        topics[topic_id] = topic
+    return AssignmentSpec(
+        tuple(members),
+        {topic_id: topic.partitions for topic_id, topic in topics.items()},
+        homogeneous,
+        shard.release.uniform_gives_back,
+        topics,
+    )
 
 
 def _topic_ids(shard: Shard, group: ConsumerGroup, member: Member) -> dict[str, None]:

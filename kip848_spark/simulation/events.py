@@ -115,7 +115,7 @@ def regex(group: SimulatedGroup) -> None:
 
 def assignor(group: SimulatedGroup) -> None:
     """The application requests another assignor."""
-    group.assignor = group.partition.rng.choice(("range", "uniform"))
+    group.assignor = group.partition.rng.choice(group.partition.assignor_names)
 
 
 def stop(group: SimulatedGroup) -> None:

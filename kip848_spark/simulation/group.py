@@ -53,7 +53,9 @@ class SimulatedGroup:
         self.subscription_overrides: dict[int, tuple[str, ...]] = {}
         """Topics of clients, by number, that do not subscribe to the group's usual topics."""
         self.regex: str | None = None
-        self.assignor: str | None = partition.rng.choice((None, None, None, "range", "uniform"))
+        self.assignor: str | None = partition.rng.choice(
+            (None, None, None, *partition.assignor_names)
+        )
         self.clients: list[SimulatedClient] = []
         self.busy_until = 0
         self._names = 0

@@ -70,6 +70,7 @@ class PartitionInterface(Protocol):
     now: int
     rng: random.Random
     coordinator: Coordinator
+    assignor_names: tuple[str, ...]
     positions: ReadPositions
     invariants: Invariants | None
     topic_names: dict[str, str]

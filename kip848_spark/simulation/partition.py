@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kip848_spark.coordinator import Client, Coordinator, Step
+from kip848_spark.coordinator.config import ASSIGNORS_SETTING
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, Json, Record
@@ -57,7 +58,11 @@ class SimulatedPartition:
         self.log = log
         self.positions = positions
         self.rng = random.Random(f"partition {plan.seed} {number} {plan.profile.name}")
-        self.config = {"offsets.retention.minutes": str(plan.profile.retention_minutes)}
+        self.config = {
+            "offsets.retention.minutes": str(plan.profile.retention_minutes),
+            ASSIGNORS_SETTING: plan.assignors,
+        }
+        self.assignor_names = plan.assignor_names
         self.coordinator_seed = self.rng.randrange(1 << 30)
         self.coordinator = Coordinator(plan.release, self.config, self.coordinator_seed)
         self.invariants = Invariants(plan.release) if check else None

@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from kip848_spark.coordinator.assignors import find_assignors
+from kip848_spark.coordinator.config import ASSIGNORS_SETTING, BrokerConfig
 from kip848_spark.coordinator.javahash import string_hash
 from kip848_spark.coordinator.releases import LINES, find_release
 from kip848_spark.errors import UsageError
@@ -25,6 +27,8 @@ MOST_GROUPS = 500
 SOON, SLOW_START = 1_000, 20_000
 """All groups start within this time (ms): lower and upper limit."""
 DAY = 86_400_000
+
+DEFAULT_ASSIGNORS = "uniform,range"
 
 _WORDS = (
     *("orders", "payments", "audit-log", "clickstream", "inventory.eu", "ledger", "shipments"),
@@ -78,6 +82,13 @@ class ClusterPlan:
     topics: tuple[TopicEvent, ...]
     """The topics that exist at the start."""
     groups: tuple[GroupPlan, ...]
+    assignors: str = DEFAULT_ASSIGNORS
+    """The brokers' setting ``group.consumer.assignors``."""
+
+    @property
+    def assignor_names(self) -> tuple[str, ...]:
+        """What members may ask for, sorted."""
+        return tuple(sorted(find_assignors(self.assignors.split(","))))
 
     @property
     def used_partitions(self) -> list[int]:
@@ -155,11 +166,13 @@ def plan_cluster(
     partitions: int = 50,
     groups: int | None = None,
     busiest: float = 0.0,
+    assignors: str | None = None,
 ) -> ClusterPlan:
     """Plan the cluster of a seed.
 
     ``busiest`` is the approximate share (below 1) of all records in one partition, whose groups
-    then commit more often; 0 leaves the intervals as they are. Raises UsageError.
+    then commit more often; 0 leaves the intervals as they are. ``assignors`` is the brokers'
+    ``group.consumer.assignors``, with custom ones as ``module:Class``. Raises UsageError.
     """
     traits = find_profile(profile)
     if find_release(release).name == "kip":
@@ -190,7 +203,11 @@ def plan_cluster(
     plans = tuple(_group(rng, traits, number, topics) for number in range(count))
     if busiest:
         plans = _with_busiest(plans, partitions, busiest)
-    return ClusterPlan(traits, release, seed, records, partitions, topics, plans)
+    plan = ClusterPlan(traits, release, seed, records, partitions, topics, plans)
+    if assignors is None:
+        return plan
+    BrokerConfig(find_release(release), {ASSIGNORS_SETTING: assignors})  # raises if there is none
+    return replace(plan, assignors=assignors)
 
 
 def _group(

@@ -24,7 +24,7 @@ from kip848_spark.simulation.cluster import SimulatedCluster, run_to_end, start_
 from kip848_spark.simulation.log import TOPIC, Log
 from kip848_spark.simulation.partition import SimulatedPartition, TraceEntry
 from kip848_spark.simulation.partition_run import PartitionResult, PartitionRun
-from kip848_spark.simulation.plan import START, ClusterPlan
+from kip848_spark.simulation.plan import DEFAULT_ASSIGNORS, START, ClusterPlan
 
 TRUTH = "_truth"
 GROUP_WORK = 4
@@ -86,6 +86,8 @@ def simulate(
     records = sum(result.records for result in results.values())
     tables["topics"] = _topics(plan, end.quiet_since)
     content = hashlib.blake2b(f"{plan.profile.name} {plan.release} {plan.partitions}".encode())
+    if plan.assignors != DEFAULT_ASSIGNORS:
+        content.update(plan.assignors.encode())
     for name, rows in tables.items():
         lines = b"".join(orjson.dumps(row) + b"\n" for row in rows)
         (out / TRUTH / f"{name}.jsonl").write_bytes(lines)
@@ -94,6 +96,7 @@ def simulate(
     about = {
         "profile": plan.profile.name,
         "release": plan.release,
+        "assignors": plan.assignors,
         "seed": plan.seed,
         "partitions": plan.partitions,
         "groups": len(plan.groups),

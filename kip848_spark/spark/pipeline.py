@@ -9,7 +9,7 @@ from typing import Any
 
 from kip848_spark.checks.live_comparison import LiveComparison
 from kip848_spark.checks.results import LIVE
-from kip848_spark.coordinator.assignors import ASSIGNORS
+from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor, find_assignors
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import (
@@ -332,12 +332,12 @@ def _ask_cluster(lake: LakeTables, source: RecordSource, plan: Run, steps: Steps
         return cluster_facts(source)
 
 
-def _assignors(answered: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _assignors(answered: Mapping[str, Any]) -> Mapping[str, Assignor | None] | None:
     """The brokers' setting ``group.consumer.assignors`` if its default is a custom assignor, so
     that its targets are not judged. Otherwise None: with the default that the brokers have now,
     the audit would reject targets of another one of Kafka's that they had before."""
     names = tuple(answered.get("assignors") or ())
-    return names if names and names[0] not in ASSIGNORS else None
+    return find_assignors(names) if names and names[0] not in ASSIGNORS else None
 
 
 def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: Steps) -> Run:

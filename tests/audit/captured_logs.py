@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from kip848_spark.checks.context import AuditContext
@@ -12,6 +12,7 @@ from kip848_spark.checks.group import GroupAudit
 from kip848_spark.checks.log_entries import LogEntry, log_entry
 from kip848_spark.checks.results import Tally
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.coordinator.assignors import Assignor
 from tests.audit.raw_records import entries_of, topics_of
 from tests.captures import COMMITTED, DUMP, LIVE, read_dump
 from tests.conftest import CAPTURED as RELEASES
@@ -82,7 +83,7 @@ def audit(
     known: KnownTopics,
     coverage: Coverage | None = None,
     release: str | None = None,
-    assignors: tuple[str, ...] | None = None,
+    assignors: Mapping[str, Assignor | None] | None = None,
 ) -> Tally:
     """What the audit of these records comes to."""
     context = AuditContext(coverage or Coverage(), known, release, assignors)

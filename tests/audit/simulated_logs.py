@@ -40,15 +40,21 @@ class SimulatedLog:
         return Coverage.of(self.holes, self.ends)
 
 
-def simulated_log(seed: int) -> SimulatedLog:
+def simulated_log(seed: int, assignors: str | None = None) -> SimulatedLog:
     """The cluster of that seed: of another profile, release, size and state of cleaning than its
-    neighbours'."""
+    neighbours'. ``assignors``: the brokers' setting, if it is not Kafka's default."""
     rng = random.Random(f"simulated {seed}")
     profile, release, compact = KINDS[seed % len(KINDS)]
     groups = rng.randint(1, 5)
     records = groups * rng.randint(1_000, 4_000)
     plan = plan_cluster(
-        profile, records, seed, release=release, partitions=rng.randint(1, 3), groups=groups
+        profile,
+        records,
+        seed,
+        release=release,
+        partitions=rng.randint(1, 3),
+        groups=groups,
+        assignors=assignors,
     )
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "capture"

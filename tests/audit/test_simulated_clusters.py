@@ -8,9 +8,11 @@ from collections.abc import Hashable, Iterator
 
 import pytest
 
+from kip848_spark.checks.completed_target import OTHER_ASSIGNOR
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.results import STATE, Tally
+from kip848_spark.checks.results import STATE, TARGETS, Tally
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.coordinator.assignors import find_assignors
 from tests.audit.captured_logs import audit
 from tests.audit.log_cuts import begun_at, cleaned, cut_at, read_twice
 from tests.audit.simulated_logs import KINDS, SimulatedLog, simulated_log
@@ -31,6 +33,25 @@ def _few() -> Iterator[int]:
 @pytest.mark.parametrize("seed", _few())
 def test_a_simulated_cluster(seed: int) -> None:
     no_alarm(simulated_log(seed))
+
+
+def test_a_cluster_with_a_custom_assignor() -> None:
+    """Judged exactly if the class is given, and not at all by its name alone. Kafka's default
+    would have computed other targets."""
+    setting = "tests.audit.one_takes_all:OneTakesAll,uniform,range"
+    cluster = simulated_log(6, setting)  # migrations, release 4.2
+    given = find_assignors(setting.split(","))
+    exact = clean(
+        audit(cluster.log, cluster.topics, cluster.coverage, assignors=given), cluster.name
+    )
+    assert (TARGETS, OTHER_ASSIGNOR) not in exact.unverifiable
+    named = find_assignors(["one-takes-all", "uniform", "range"])
+    by_name = audit(cluster.log, cluster.topics, cluster.coverage, assignors=named)
+    clean(by_name, cluster.name)
+    assert by_name.unverifiable[TARGETS, OTHER_ASSIGNOR] > 0
+    other = find_assignors(["uniform", "range"])
+    wrong = audit(cluster.log, cluster.topics, cluster.coverage, assignors=other)
+    assert {finding.check for finding in wrong.findings} == {TARGETS}
 
 
 @pytest.mark.long

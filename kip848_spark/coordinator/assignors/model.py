@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kip848_spark.coordinator.javahash import (
@@ -14,6 +14,7 @@ from kip848_spark.coordinator.javahash import (
     table_size,
     uuid_order,
 )
+from kip848_spark.coordinator.topics import Topic
 
 Assignment = dict[str, dict[int, None]]
 """Topic id -> partitions, in order of insertion."""
@@ -30,6 +31,7 @@ class MemberSpec(NamedTuple):
     """Topic ids in the order in which a broker iterates the names."""
     target: Assignment
     """Its partitions in the last target, which a sticky assignor keeps."""
+    rack_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class AssignmentSpec:
     homogeneous: bool
     gives_back: bool = True
     """Whether ``uniform`` leaves extra partitions with their owners (not in 4.0.0)."""
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    """Every subscribed topic by its id: only custom assignors see more than its partitions."""
 
 
 Assignor = Callable[[AssignmentSpec], GroupAssignment]

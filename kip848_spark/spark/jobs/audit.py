@@ -6,12 +6,14 @@ offsets and the names of topics, is small and sent to every task.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -29,6 +31,7 @@ from kip848_spark.checks.group_task import (
 )
 from kip848_spark.checks.results import CHECKS, Tally
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.coordinator.assignors import Assignor, CustomAssignor
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collect_rows
@@ -50,7 +53,8 @@ _COUNTED_AT_ONCE = 1_000
 class AuditRequest:
     """What to audit: some groups (all if None), verdicts since a time, one release.
 
-    ``assignors`` is the brokers' setting ``group.consumer.assignors``; None if it is not known.
+    ``assignors`` is the brokers' setting ``group.consumer.assignors`` (`find_assignors`); None if
+    it is not known.
     With ``after``, a run id, the audit checks only groups with records of later runs, and counts
     only verdicts on those records; ``offsets`` is then the first offset of each partition that
     those runs read.
@@ -61,7 +65,7 @@ class AuditRequest:
     release: str | None = None
     after: str | None = None
     offsets: Mapping[int, int] = field(default_factory=dict)
-    assignors: tuple[str, ...] | None = None
+    assignors: Mapping[str, Assignor | None] | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -74,6 +78,7 @@ def audit(
 ) -> None:
     """Audits the lake, and adds the rows of ``run`` to `agreement` and `findings`. ``count`` counts
     the rows that the tasks have checked."""
+    _send_code(request.assignors)
     offsets = points_in_time(run) if request.after is None else {}
     buckets = sampled_buckets(lake, run) if offsets else 0
     runs = lake.rows("runs")
@@ -110,6 +115,15 @@ def audit(
 
 
 # The context of the checks
+
+
+def _send_code(assignors: Mapping[str, Assignor | None] | None) -> None:
+    """Sends the modules of custom assignors to the workers with each task, since they may not be
+    installed there."""
+    for assignor in (assignors or {}).values():
+        if isinstance(assignor, CustomAssignor):
+            module = sys.modules[type(assignor.assignor).__module__]
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
