@@ -9,7 +9,7 @@ from tests.coordinator.conversations import SCRIPTED
 
 ROOT = Path(__file__).parents[2]
 CODE = ROOT / "kip848_spark" / "coordinator"
-TESTS = [ROOT / "tests" / "coordinator", ROOT / "kip848_spark"]
+TESTS = [ROOT / "tests" / "coordinator", ROOT / "tests", ROOT / "kip848_spark"]
 NO_RULES = {
     *("__init__.py", "faults.py", "model.py", "records.py", "script.py", "shard.py", "timers.py"),
     *("consumer_protocol.py", "javahash.py", "releases.py", "partition_state.py"),
