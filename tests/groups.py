@@ -53,6 +53,7 @@ _FILES = {
         "tests/spark/test_progress.py",
         "tests/spark/test_readiness.py",
         "tests/spark/test_repair.py",
+        "tests/spark/test_retention.py",
         "tests/spark/test_run.py",
         "tests/spark/test_same_source.py",
         "tests/spark/test_sampling.py",

@@ -39,12 +39,14 @@ class Coverage:
         gaps: Iterable[tuple[int, int]],
         ends: Mapping[int, int],
         restarts: Iterable[tuple[int, int]] = (),
+        kept_from: Mapping[int, int] | None = None,
     ) -> Coverage:
         """Builds the coverage of a lake; the arguments may be in any order.
 
         ``gaps``: (partition, last offset) of each gap that may hide a control record.
         ``ends``: the last offset read, by partition. ``restarts``: (partition, first offset) of
-        each run that read the partition, but the first.
+        each run that read the partition, but the first. ``kept_from``: by partition, the offset
+        before which the lake has kept only the newest record of each key.
         """
         starts_of: dict[int, list[int]] = {}
         for partition, offset in restarts:
@@ -55,6 +57,9 @@ class Coverage:
             at = bisect_right(starts, gap_end)
             first = starts[at - 1] if at else 0
             last[partition, first] = max(last.get((partition, first), 0), gap_end)
+        for partition, offset in (kept_from or {}).items():
+            if offset > 0:
+                last[partition, 0] = max(last.get((partition, 0), 0), offset - 1)
         ranges: dict[int, list[SuspectRange]] = {}
         for (partition, first), gap_end in sorted(last.items()):
             ranges.setdefault(partition, []).append(SuspectRange(first, gap_end, first > 0))

@@ -27,26 +27,37 @@ def maintain(
             metavar="TIME",
         ),
     ] = "30d",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            help="Remove the history that is older than this, such as 400d. By default, all stays.",
+            metavar="TIME",
+        ),
+    ] = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Merge small files of a lake, and delete files that only old versions need.
 
-    The rows of the lake do not change. `sql --as-of` can no longer answer for runs whose files were
-    deleted; `groups --as-of` can. Run it once a week.
+    Run it once a week. Without --keep, the rows of the lake do not change. `sql --as-of` can no
+    longer answer for runs whose files were deleted; `groups --as-of` can.
     """
     from kip848_spark.spark.maintenance import run_maintenance
 
     now = datetime.now(UTC)
     hours = int((now - parse_time(f"{retain} ago", "--retain", now=now)).total_seconds() // 3600)
+    since = None if keep is None else parse_time(f"{keep} ago", "--keep", now=now)
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
     with invocation.spark() as (session, display):
-        done = run_maintenance(invocation.lake(session), hours, display)
+        done = run_maintenance(invocation.lake(session), hours, display, since)
     if json:
         print_json(asdict(done))
         return
+    if since is not None:
+        out.print(f"{sum(done.removed.values()):,} rows were removed that are older than {keep}.")
     merged = sum(done.merged.values())
     out.print(f"{merged:,} small files were merged.")
     known = [number for number in done.deleted.values() if number is not None]

@@ -244,5 +244,17 @@ COMMENTS: dict[str, dict[str, str]] = {
             "Number of offsets behind the last stable offset, which open transactions hold back, "
             "by partition; null if the run did not read from a cluster"
         ),
+        "kept_since": (
+            "Time from which on the history is complete (UTC): `maintain --keep` has removed older "
+            "history, in this run or before; null if it never has"
+        ),
+        "kept_from": (
+            "Offset before which `maintain --keep` has left only the newest record of each key, by "
+            "partition; null if it never has"
+        ),
+        "removed": (
+            "Number of rows of records that this run has removed, by the run that had read them; "
+            "null if there are none"
+        ),
     },
 }

@@ -6,6 +6,7 @@ Delta's log; here it takes milliseconds. Spark sees the commit at once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -110,6 +111,18 @@ def commit_replacement(
     removed, remaining = replace_files(version, replaced, target)
     if removed or files:
         commit_actions(target.folder, version, [*removed, *_add_actions([*remaining, *files])])
+
+
+def commit_rewrite(
+    place: Place, version: int, names: Sequence[str], files: Sequence[DataFile]
+) -> None:
+    """Replaces the data files ``names`` by ``files``, in the commit that follows ``version``.
+    Raises DeltaError if another commit follows ``version`` already."""
+    found = pa.table(DeltaFolder.at(place).open(version).get_add_actions())
+    old = found.filter(pc.is_in(found["path"], value_set=pa.array(names, pa.string())))
+    now = round(time.time() * 1000)
+    removed = [RemoveAction(row["path"], True, now, row["size_bytes"]) for row in old.to_pylist()]
+    commit_actions(place, version, [*removed, *_add_actions(files)])
 
 
 def _add_actions(files: Sequence[DataFile]) -> list[AddAction]:

@@ -154,14 +154,19 @@ class StateAt:
         return len(pc.unique(found["group_id"])), _earliest(found)
 
     def first_known(self) -> datetime | None:
-        """The earliest time of which anything is known (UTC)."""
+        """The earliest time of which anything is known (UTC): maintenance may have removed the
+        history before it."""
         found = self.snapshot.select(GROUP_HISTORY, None, ["valid_from"])
-        return _earliest(found)
+        return self._kept(_earliest(found))
+
+    def _kept(self, first: datetime | None) -> datetime | None:
+        kept = self.snapshot.run.kept_since
+        return first if first is None or kept is None else max(first, kept.astimezone(UTC))
 
     def _first_known(self, partition: int) -> datetime:
         here = pc.field("partition") == partition
         found = self.snapshot.select(GROUP_HISTORY, here, ["valid_from"])
-        first = _earliest(found)
+        first = self._kept(_earliest(found))
         assert first is not None, "a group of the partition has an interval"
         return first
 

@@ -8,7 +8,8 @@ versions and repeats the plan. Readers see the tables as the last finished run l
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -66,6 +67,12 @@ class Run:
     durations_ms: Mapping[str, int] = field(default_factory=dict)
     open_offsets: Mapping[int, int] | None = None
     """By partition, the offsets behind the last stable one; None if no cluster was asked."""
+    kept_since: datetime | None = None
+    """Maintenance has removed older history, in this run or before; None if it never has."""
+    kept_from: Mapping[int, int] | None = None
+    """By partition: of the records before this offset, only the newest one of each key is there."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """The number of rows of `records` that this run has removed, by the run that had read them."""
 
     @property
     def is_empty(self) -> bool:
@@ -104,6 +111,9 @@ class Run:
             "finished_at": self.finished_at,
             "durations_ms": dict(self.durations_ms),
             "open_offsets": None if self.open_offsets is None else dict(self.open_offsets),
+            "kept_since": self.kept_since,
+            "kept_from": None if self.kept_from is None else dict(self.kept_from),
+            "removed": dict(self.removed) or None,
         }
 
     @classmethod
@@ -133,7 +143,20 @@ class Run:
             finished_at=row["finished_at"],
             durations_ms=row["durations_ms"],
             open_offsets=row.get("open_offsets"),
+            kept_since=row.get("kept_since"),
+            kept_from=row.get("kept_from"),
+            removed=row.get("removed") or {},
         )
+
+
+def removed_records(runs: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """The number of rows of `records` that finished runs have removed, by the run that had read
+    them. ``runs`` are rows of the table `runs`."""
+    found: Counter[str] = Counter()
+    for row in runs:
+        if row["outcome"] == DONE:
+            found.update(row.get("removed") or {})
+    return found
 
 
 class LedgerTables(Protocol):

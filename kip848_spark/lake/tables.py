@@ -224,6 +224,9 @@ TABLES: dict[str, TableDefinition] = {
                 "finished_at": TIMESTAMP,
                 "durations_ms": _COUNTS,
                 "open_offsets": _OFFSETS,
+                "kept_since": TIMESTAMP,
+                "kept_from": _OFFSETS,
+                "removed": _COUNTS,
             },
         ),
     )

@@ -270,6 +270,8 @@ def plan_run(
         table_versions=lake.versions(),
         started_at=now,
         replayed_through=last.replayed_through if last else None,
+        kept_since=last.kept_since if last else None,
+        kept_from=last.kept_from if last else None,
     )
 
 

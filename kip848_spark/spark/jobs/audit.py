@@ -128,7 +128,8 @@ def _send_code(assignors: Mapping[str, Assignor | None] | None) -> None:
 
 def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
     """Where control records may be missing: the table `gaps`, without the gaps that transactions
-    left. ``runs``: the rows of that table, in which ``run`` may not be finished."""
+    left, and what maintenance has removed. ``runs``: the rows of that table, in which ``run`` may
+    not be finished."""
     gaps = lake.max_by_key("gaps", "last_offset", ("partition", "run_id"), "cause", TRANSACTION)
     ends: dict[int, int] = {}
     restarts: set[tuple[int, int]] = set()
@@ -138,7 +139,8 @@ def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
             ends[part.partition] = max(ends.get(part.partition, -1), part.end - 1)
             if 0 < part.start < part.end:
                 restarts.add((part.partition, part.start))
-    return Coverage.of(((key[0], last) for key, last in gaps.items()), ends, restarts)
+    hidden = [(key[0], last) for key, last in gaps.items()]
+    return Coverage.of(hidden, ends, restarts, run.kept_from or {})
 
 
 def known_topics(lake: LakeTables) -> KnownTopics:

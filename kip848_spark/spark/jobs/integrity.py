@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
-from kip848_spark.lake.ledger import DONE, Run
+from kip848_spark.lake.ledger import DONE, Run, removed_records
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.state import kinds
 
@@ -23,14 +23,19 @@ def check_counts(lake: LakeTables, unfinished: Run | None = None) -> None:
 
 def count_mismatch(lake: LakeTables, unfinished: Run | None = None) -> str | None:
     """Describes the difference that `check_counts` raises; None if there is none."""
-    expected = sum(row["records_read"] or 0 for row in lake.rows("runs") if row["outcome"] == DONE)
+    runs = lake.rows("runs")
+    expected = sum(row["records_read"] or 0 for row in runs if row["outcome"] == DONE)
+    removed = removed_records(runs).total()
+    expected -= removed
     if unfinished is None:
         found = lake.count("records")
     else:
         found = lake.read("records", unfinished.table_versions["records"]).count()
     if found == expected:
         return None
-    return f"its finished runs have read {expected:,} records, but records has {found:,} rows"
+    less = f", of which maintenance has removed {removed:,}" if removed else ""
+    read = expected + removed
+    return f"its finished runs have read {read:,} records{less}, but records has {found:,} rows"
 
 
 def find_damage(lake: LakeTables) -> list[str]:

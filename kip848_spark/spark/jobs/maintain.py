@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kip848_spark.lake.arrow_files import OPEN_COLUMN
 from kip848_spark.lake.tables import TABLES
@@ -23,10 +23,12 @@ open rows, and would have to write merged ones again."""
 
 @dataclass(frozen=True)
 class UpkeepResult:
-    """The number of files that were merged and deleted, by table; None if it is not known."""
+    """By table: the number of files that were merged and deleted (None if it is not known), and of
+    rows that were removed because of their age."""
 
     merged: Mapping[str, int]
     deleted: Mapping[str, int | None]
+    removed: Mapping[str, int] = field(default_factory=dict)
 
 
 def compact_tables(lake: LakeTables, steps: Steps) -> dict[str, int]:

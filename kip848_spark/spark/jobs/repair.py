@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
-from kip848_spark.lake.ledger import Ledger, Run
+from kip848_spark.lake.ledger import Ledger, Run, removed_records
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.jobs.ingest import control_records
@@ -20,6 +20,7 @@ from kip848_spark.spark.jobs.integrity import (
     split_finished_runs,
 )
 from kip848_spark.spark.jobs.replay import replay
+from kip848_spark.spark.jobs.retention import Cut, remove_closed_rows
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 
@@ -73,6 +74,8 @@ def repair(
     for name in _INCREMENTAL_TABLES:
         lake.overwrite(name, lake.read(name).limit(0))
     replay(lake, plan, None)
+    if plan.kept_since is not None:
+        remove_closed_rows(lake, Cut(plan.kept_since, plan.kept_from or {}))
     for run in others:
         Ledger(lake).delete(run)
     return before - lake.count("records"), tuple(run.run_id for run in others)
@@ -92,10 +95,11 @@ def _deduplicate(rows: DataFrame, windows: DataFrame) -> DataFrame:
 
 
 def _require_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> None:
+    removed = removed_records(lake.rows("runs"))
     there = {row["run_id"]: row["count"] for row in once.groupBy("run_id").count().collect()}
     for run in runs:
         read = run.counts.records_read if run.counts else 0
-        lost = read - there.get(run.run_id, 0)
+        lost = read - removed[run.run_id] - there.get(run.run_id, 0)
         if lost:
             raise LakeError(
                 f"The lake {lake.path} can't be repaired: of {read:,} records that run "

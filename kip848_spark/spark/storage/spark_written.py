@@ -26,6 +26,7 @@ from kip848_spark.spark.storage.tables import (
     WriteMode,
     with_constants,
 )
+from kip848_spark.spark.storage.upkeep import Rewrite
 
 
 class SparkWrittenTables(LakeTables):
@@ -153,6 +154,14 @@ class SparkWrittenTables(LakeTables):
             DeltaTable.forPath(self.spark, self.location(table)).vacuum(max(hours, 7 * 24))
         self._expected[table] = self._version(table)
         return None
+
+    def rewrite(self, table: str, rewrite: Rewrite) -> dict[str, int]:
+        """As in `Upkeep`. All rows of the table are written again."""
+        with self._translate_errors("read"):
+            found = rewrite.count(table, self.read(table))
+        if found:
+            self._write(table, rewrite.apply(table, self.read(table)), "overwrite")
+        return {run_id: int(number) for run_id, number in found}
 
     # -- reading -------------------------------------------------------------------------------
 

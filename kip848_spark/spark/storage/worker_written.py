@@ -16,6 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.lake import delta_rs
@@ -40,6 +41,7 @@ from kip848_spark.spark.storage.tables import (
     TableRow,
     WriteMode,
 )
+from kip848_spark.spark.storage.upkeep import FILE, Rewrite
 from kip848_spark.wire.batches import Batches, BatchFunction
 
 _REPORT = pa.schema({"file": DATA_FILE_TYPE, "report": pa.string()})
@@ -222,6 +224,30 @@ class WorkerWrittenTables(LakeTables):
     def count(self, table: str) -> int:
         with self._translate_errors("read"):
             return delta_rs.count_rows(self._folder(table))
+
+    def rewrite(self, table: str, rewrite: Rewrite) -> dict[str, int]:
+        """As in `Upkeep`. Only files that have affected rows are written again."""
+        folder = self._folder(table)
+        if not delta_rs.file_paths(folder):
+            return {}
+        with self._translate_errors("read"):
+            rows = self.read(table).withColumn(FILE, F.col("_metadata.file_path"))
+            found = rewrite.count(table, rows, FILE)
+        if not found:
+            return {}
+        names = sorted({str(file).rsplit("/", 1)[1] for file, *_ in found})
+        paths = [folder.spark_path(name) for name in names]
+        writer = _table_writer(self._target(table), rewrite.split_by)
+        with self._translate_errors("written"):
+            touched = self.spark.read.schema(spark_schema(TABLES[table])).parquet(*paths)
+            changed = rewrite.apply(table, touched)
+            files = self._written(map_in_arrow(changed, writer, _REPORT).collect())
+        with self._commit(table) as version:
+            delta_rs.commit_rewrite(folder, version, names, files)
+        done: dict[str, int] = {}
+        for _, run_id, number in found:
+            done[run_id] = done.get(run_id, 0) + int(number)
+        return done
 
     def max_by_key(
         self, table: str, column: str, key: Sequence[str], unless: str, value: str
