@@ -114,7 +114,7 @@ def commit_replacement(
 
 
 def commit_rewrite(
-    place: Place, version: int, names: Sequence[str], files: Sequence[DataFile]
+    place: TableFolder, version: int, names: Sequence[str], files: Sequence[DataFile]
 ) -> None:
     """Replaces the data files ``names`` by ``files``, in the commit that follows ``version``.
     Raises DeltaError if another commit follows ``version`` already."""
