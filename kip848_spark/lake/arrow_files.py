@@ -61,7 +61,8 @@ class WriteTarget:
     """Where rows are written: the ``folder`` of a table, its ``fields`` (Arrow types by column),
     and the text columns that have the same value in all rows (``constants``).
 
-    ``stats`` names the columns with statistics, ``codec`` is Parquet's compression codec.
+    ``stats`` names the columns with statistics, ``codec`` is Parquet's compression codec. With
+    ``file_bytes``, a file of a folder of this machine ends when it has that size.
     """
 
     table: str
@@ -70,6 +71,7 @@ class WriteTarget:
     constants: Mapping[str, str | None]
     stats: Sequence[str]
     codec: str = "snappy"
+    file_bytes: int | None = None
 
 
 def parquet_codec(spark_codec: str) -> str:
@@ -127,8 +129,12 @@ class TableWriter:
             )
         self._open.write_batch(batch)
         self._rows += count
-        if self._rows >= FILE_ROWS:
+        if self._rows >= FILE_ROWS or self._is_large():
             self._finish()
+
+    def _is_large(self) -> bool:
+        limit = self.target.file_bytes
+        return limit is not None and self._files_of_table().get_file_info(self._name).size >= limit
 
     def start_file(self) -> None:
         """Finishes the open file: further rows go to another one."""

@@ -114,6 +114,22 @@ class HadoopFolder:
         with _os_errors():
             self._system.delete(self._at(name), False)
 
+    def sizes(self) -> dict[str, int]:
+        """The sizes in bytes of all entries, by name."""
+        found = self._call("listStatus", self._at("")) or ()
+        return {status.getPath().getName(): int(status.getLen()) for status in found}
+
+    def move(self, name: str, to: str) -> None:
+        """Moves a file to the URI ``to``, where no file is. Raises OSError."""
+        with _os_errors():
+            if not self._system.rename(self._at(name), self._path(to)):
+                raise OSError(f"{self.uri}/{name} can't be moved to {to}")
+
+    def remove_all(self) -> None:
+        """Removes the folder with everything in it, if it exists. Raises OSError."""
+        with _os_errors():
+            self._system.delete(self._at(""), True)
+
     def _at(self, name: str) -> Any:
         return self._path(f"{self.uri}/{name}" if name else self.uri)
 

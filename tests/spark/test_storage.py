@@ -10,15 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.location import Location
-from kip848_spark.spark.storage import worker_written
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.storage import staged_files, worker_written
 from kip848_spark.spark.storage.opening import WRITER, open_lake
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
-from kip848_spark.spark.storage.staged_rows import stage_rows
 from kip848_spark.spark.storage.tables import WriteMode
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 from kip848_spark.wire.batches import Batches
@@ -52,28 +53,52 @@ class TwoTables:
             )  # fmt: skip
             even = [n for n in numbers.to_pylist() if n % 2 == 0]
             writers["topics"].write(
-                {"topic": pa.array([str(n) for n in even]), "topic_id": pa.nulls(len(even)),
-                 "partitions": pa.array(even, pa.int32()), "racks": pa.nulls(len(even))}
+                {"topic": pa.array([str(n) for n in even]), "topic_id": pa.nulls(len(even), pa.string()),
+                 "partitions": pa.array(even, pa.int32()), "racks": pa.nulls(len(even), TABLES["topics"].fields["racks"])}
             )  # fmt: skip
         return [{"total": total}]
 
 
+@pytest.mark.parametrize("altered", [False, True], ids=["plain", "altered"])
 def test_a_job_runs_once_for_all_tables_that_spark_writes(
-    spark: SparkSession, tmp_path: Path
+    altered: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each table was a run of the whole job once, 13 in a replay."""
+    """Each table was a run of the whole job once, 13 in a replay. A table that another program has
+    altered does not get files that lack what the table demands."""
+    monkeypatch.setattr(staged_files, "FILE_BYTES", 100_000)
+    lake = open_lake(spark, str(tmp_path / "a [lake]"), by_spark=True)
+    lake.create()
+    if altered:
+        for table in ("gaps", "topics", "rewinds"):
+            place = lake.location(table)
+            spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES "
+                      "(delta.enableChangeDataFeed = true)")  # fmt: skip
+    before = lake.versions()
     runs = tmp_path / "runs"
     rows = spark.range(0, 120_001, numPartitions=1)
-    with stage_rows(TwoTables(str(runs)), rows) as staged:
-        assert staged.counts == {"gaps": 120_001, "topics": 60_001, "rewinds": 0}
-        assert staged.reports == [{"total": 120_001}]
-        gaps = staged.of("gaps").toPandas()
-        topics = staged.of("topics").toPandas()
-        assert staged.of("rewinds").count() == 0
+    written = lake.run_job(TwoTables(str(runs)), rows, "run-1", "cluster")
+    assert dict(written.rows) == {"gaps": 120_001, "topics": 60_001, "rewinds": 0}
+    assert written.reports == [{"total": 120_001}]
+    gaps = lake.read("gaps").orderBy("first_offset").toPandas()
+    topics = lake.read("topics").orderBy("partitions").toPandas()
+    assert lake.read("rewinds").count() == 0
     assert gaps["last_offset"].tolist() == list(range(120_001))
-    assert set(gaps["cause"]) == {"unknown"}
+    assert {*gaps["cause"], *gaps["run_id"], *gaps["cluster_id"]} == {
+        "unknown", "run-1", "cluster",
+    }  # fmt: skip
     assert topics["partitions"].tolist() == list(range(0, 120_001, 2))
     assert len(runs.read_text().splitlines()) == 1
+    lake.run_job(TwoTables(str(runs)), spark.range(0, 3, numPartitions=1), "run-2", "cluster")
+    assert lake.read("gaps").count() == 120_004
+    assert sorted(row["topic"] for row in lake.rows("topics")) == ["0", "2"]
+    assert lake.versions()["gaps"] == before["gaps"] + 2
+    assert lake.files.names("_kip848_staged") == []
+    # What delta-rs lists is what Spark lists: sizes and names of the files are right.
+    names = {file.name for file in Path(tmp_path / "a [lake]" / "topics").glob("*.parquet")}
+    for add in pa.table(DeltaTable(str(tmp_path / "a [lake]" / "topics")).get_add_actions())[
+        "path"
+    ].to_pylist():
+        assert add in names
 
 
 def test_nothing_is_committed_that_the_driver_does_not_see(

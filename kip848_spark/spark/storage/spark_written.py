@@ -3,7 +3,9 @@ program has altered."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +14,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from kip848_spark.lake.arrow_files import WriteTarget, parquet_codec
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
+from kip848_spark.spark.hadoop import HadoopFolder
 from kip848_spark.spark.schemas import spark_schema
-from kip848_spark.spark.storage.staged_rows import stage_rows
+from kip848_spark.spark.storage.delta_transactions import DeltaTransactions
+from kip848_spark.spark.storage.staged_files import StagedFiles, stage_files
 from kip848_spark.spark.storage.tables import (
     LakeTables,
     TableJob,
@@ -27,6 +32,12 @@ from kip848_spark.spark.storage.tables import (
     with_constants,
 )
 from kip848_spark.spark.storage.upkeep import Rewrite
+
+_STAGED = "_kip848_staged"
+"""The folder of the lake that has the files of a job until the tables have them."""
+_MOVES_AT_ONCE = 8
+_GLOB = re.compile(r"[][*?{}\\]")
+"""Characters that Spark treats as a pattern in a path."""
 
 
 class SparkWrittenTables(LakeTables):
@@ -44,11 +55,49 @@ class SparkWrittenTables(LakeTables):
     def run_job(
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
     ) -> TableJobResult:
-        with stage_rows(job, rows) as staged:
+        targets = [self._target(name, run_id, cluster_id) for name in job.modes]
+        staging = HadoopFolder(self.spark, self.location(_STAGED))
+        with (
+            self._translate_errors("written"),
+            stage_files(job, rows, targets, staging) as staged,
+        ):
             for table, mode in job.modes.items():
-                frame = with_constants(table, staged.of(table), run_id, cluster_id)
-                self._write(table, frame, mode)
-            return TableJobResult(staged.reports, staged.counts)
+                self._take_over(table, staged, mode)
+        counts = {name: sum(file.rows for file in staged.of(name)) for name in job.modes}
+        return TableJobResult([dict(row) for row in staged.reports], counts)
+
+    def _target(self, table: str, run_id: str, cluster_id: str | None) -> WriteTarget:
+        codec = self.spark.conf.get("spark.sql.parquet.compression.codec")
+        return WriteTarget(
+            table=table,
+            folder="",
+            fields=TABLES[table].fields,
+            constants={"run_id": run_id, "cluster_id": cluster_id},
+            stats=TABLES[table].stats_columns,
+            codec=parquet_codec(codec or ""),
+        )
+
+    def _take_over(self, table: str, staged: StagedFiles, mode: WriteMode) -> None:
+        """Adds the staged files of a table to it as they are, or, if another program has altered
+        the table, their rows."""
+        files = staged.of(table)
+        transactions = DeltaTransactions(self.spark, self.location(table))
+        if not transactions.is_plain(TABLES[table]):
+            self._write(table, self._staged_rows(table, staged), mode)
+            return
+        if mode == "replace_open":
+            self._delete_open_rows(table)
+        with self._commit(table), ThreadPoolExecutor(_MOVES_AT_ONCE) as pool:
+            folder = self.location(table)
+            for _ in pool.map(lambda file: staged.move(file, folder), files):
+                pass
+            transactions.commit(files, overwrite=mode == "overwrite")
+
+    def _staged_rows(self, table: str, staged: StagedFiles) -> DataFrame:
+        schema = spark_schema(TABLES[table])
+        if paths := [_GLOB.sub(r"\\\g<0>", staged.path(file)) for file in staged.of(table)]:
+            return self.spark.read.schema(schema).parquet(*paths)
+        return self.spark.createDataFrame([], schema)
 
     def _restore(self, table: str, version: int) -> None:
         DeltaTable.forPath(self.spark, self.location(table)).restoreToVersion(version)
@@ -134,12 +183,15 @@ class SparkWrittenTables(LakeTables):
         self, table: str, rows: DataFrame, mode: WriteMode, options: Mapping[str, str] | None = None
     ) -> None:
         if mode == "replace_open":
-            with self._commit(table):
-                DeltaTable.forPath(self.spark, self.location(table)).delete(OPEN_ROWS.sql)
+            self._delete_open_rows(table)
             mode = "append"
         writer = rows.select(*TABLES[table].fields).write.format("delta").mode(mode)
         with self._commit(table):
             writer.options(**(options or {})).save(self.location(table))
+
+    def _delete_open_rows(self, table: str) -> None:
+        with self._commit(table):
+            DeltaTable.forPath(self.spark, self.location(table)).delete(OPEN_ROWS.sql)
 
     def compact(self, table: str) -> int:
         with self._commit(table):
