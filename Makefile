@@ -38,11 +38,13 @@ model: install ## the TLA+ models of the protocol, checked by TLC: some minutes
 fuzz: install ## five million damaged records through the codec
 	$(BIN)/python -m tests.wire.fuzz
 
-bench: install ## ingest beside writing the raw bytes, the audit beside ingest: the ratios; the simulation
+bench: install ## ingest and a night beside writing the raw bytes, the audit beside ingest; the simulation
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.audit
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks.night
+	$(BIN)/python -m benchmarks.night --s3 --records 1000000
 	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records

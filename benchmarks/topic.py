@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -61,49 +62,73 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
     transactions.
 
     Raises RuntimeError if the broker did not accept all of them."""
-    admin = admin_client(bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "linger.ms": 20,
-        "queue.buffering.max.messages": 500_000,
-        "queue.buffering.max.kbytes": 512_000,
-    }
-    plain = Producer(settings, logger=LOG)
-    transactional = Producer({**settings, "transactional.id": f"{topic}-filler"}, logger=LOG)
-    transactional.init_transactions(30)
-    failed: list[object] = []
+    TopicFiller(bootstrap, topic, partitions, records, now_ms).send(records)
 
-    def delivered(error: object, _: object) -> None:
+
+class TopicFiller:
+    """Creates ``topic`` and sends records to it, ``records`` in all, which end at ``now_ms``."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, records: int, now_ms: int
+    ) -> None:
+        admin_client(bootstrap).create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 512_000,
+        }
+        self._topic, self._records, self._now_ms = topic, records, now_ms
+        self._plain = Producer(settings, logger=LOG)
+        filler = {**settings, "transactional.id": f"{topic}-filler"}
+        self._transactional = Producer(filler, logger=LOG)
+        self._transactional.init_transactions(30)
+        self._messages = enumerate(_messages(partitions, records, now_ms))
+        self._transactions = 0
+        self._failed: list[object] = []
+
+    def send(self, records: int) -> None:
+        """Sends the next ``records`` records, including those of aborted transactions. Raises
+        RuntimeError if the broker did not accept all of them."""
+        in_transaction = False
+        for number, (partition, key, value) in islice(self._messages, records):
+            place = number % TRANSACTION_EVERY
+            if place < TRANSACTION and not in_transaction:
+                self._transactional.begin_transaction()
+                in_transaction = True
+            time = self._now_ms - SPAN_MS + number * SPAN_MS // self._records
+            producer = self._transactional if in_transaction else self._plain
+            while True:
+                try:
+                    producer.produce(
+                        self._topic, value, key, partition,
+                        on_delivery=self._delivered, timestamp=time,
+                    )  # fmt: skip
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            if number % 1000 == 0:
+                producer.poll(0)
+            if place == TRANSACTION - 1:
+                self._end_transaction()
+                in_transaction = False
+        if in_transaction:
+            self._end_transaction()
+        if self._plain.flush(60) or self._failed:
+            raise RuntimeError(f"the broker did not take all records: {self._failed[:1]}")
+
+    def _delivered(self, error: object, _: object) -> None:
         if error is not None:
-            failed.append(error)
+            self._failed.append(error)
 
-    transactions = 0
-    for number, (partition, key, value) in enumerate(_messages(partitions, records, now_ms)):
-        place = number % TRANSACTION_EVERY
-        if place == 0:
-            transactional.begin_transaction()
-        producer = transactional if place < TRANSACTION else plain
-        time = now_ms - SPAN_MS + number * SPAN_MS // records
-        while True:
-            try:
-                producer.produce(
-                    topic, value, key, partition, on_delivery=delivered, timestamp=time
-                )
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if number % 1000 == 0:
-            producer.poll(0)
-        if place == TRANSACTION - 1 or (place < TRANSACTION and number == records - 1):
-            transactions += 1
-            transactional.flush()  # otherwise an abort would drop the records that are still queued
-            if transactions % 5:
-                transactional.commit_transaction(30)
-            else:
-                transactional.abort_transaction(30)
-    if plain.flush(60) or failed:
-        raise RuntimeError(f"the broker did not take all records: {failed[:1]}")
+    def _end_transaction(self) -> None:
+        self._transactions += 1
+        # Otherwise an abort would drop the records that are still queued.
+        self._transactional.flush()
+        if self._transactions % 5:
+            self._transactional.commit_transaction(30)
+        else:
+            self._transactional.abort_transaction(30)
 
 
 def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:

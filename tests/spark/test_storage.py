@@ -52,9 +52,11 @@ class TwoTables:
                  "cause": cause}
             )  # fmt: skip
             even = [n for n in numbers.to_pylist() if n % 2 == 0]
+            none = pa.nulls(len(even), pa.string())
+            racks = pa.nulls(len(even), TABLES["topics"].fields["racks"])
             writers["topics"].write(
-                {"topic": pa.array([str(n) for n in even]), "topic_id": pa.nulls(len(even), pa.string()),
-                 "partitions": pa.array(even, pa.int32()), "racks": pa.nulls(len(even), TABLES["topics"].fields["racks"])}
+                {"topic": pa.array([str(n) for n in even]), "topic_id": none,
+                 "partitions": pa.array(even, pa.int32()), "racks": racks}
             )  # fmt: skip
         return [{"total": total}]
 
