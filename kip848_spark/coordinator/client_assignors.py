@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from kip848_spark.coordinator import records
+from kip848_spark.coordinator.client_side import AssignorResult
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.records import Json
@@ -71,28 +72,55 @@ def _versions_meet(members: list[Member], name: str) -> bool:
     )
 
 
+def gives_reason(request: Json) -> bool:
+    """Whether a heartbeat asks for a new assignment: an assignor gives a reason other than 0
+    (KIP-848 "Deprecate Enforcing Rebalances").
+    """
+    return any(row.get("reason") for row in request.get("clientAssignors") or ())
+
+
+def assignment_of(group: ConsumerGroup, member: Member) -> Json:
+    """The assignment in a heartbeat response as the KIP has it: partitions to use, partitions that
+    other members have not released yet, and what the assignor says.
+    """
+    target = group.target_of(member.member_id) if member.epoch == group.target_epoch else {}
+    waiting = {
+        topic: missing
+        for topic, numbers in order_partitions(target).items()
+        if (missing := [n for n in numbers if n not in member.assigned.get(topic, {})])
+    }
+    result = group.client_side.current_of(member.member_id)
+    return {
+        "error": result.error,
+        "assignedTopicPartitions": partition_rows(member.assigned),
+        "pendingTopicPartitions": partition_rows(waiting),
+        "metadataVersion": result.metadata_version,
+        "metadataBytes": result.metadata_bytes,
+    }
+
+
 def must_compute(shard: Shard, group: ConsumerGroup, member_id: str) -> bool:
     """Whether this member is the one that computes the group's assignment; chooses it if there is
     none.
     """
     if common_assignor(group) is None or group.target_epoch >= group.epoch:
-        group.chosen = None
+        group.client_side.chosen = None
         return False
-    if group.chosen is None or group.chosen not in group.members:
+    if group.client_side.chosen is None or group.client_side.chosen not in group.members:
         choose_member(shard, group, member_id)
-    return group.chosen == member_id
+    return group.client_side.chosen == member_id
 
 
 def choose_member(shard: Shard, group: ConsumerGroup, member_id: str) -> None:
     """Choose a member; the choice expires after its rebalance timeout."""
-    group.chosen = member_id
-    group.prepared_epoch = group.epoch
+    group.client_side.chosen = member_id
+    group.client_side.prepared_epoch = group.epoch
     group_id = group.group_id
 
     def give_up() -> None:
         current = shard.groups.get(group_id)
-        if isinstance(current, ConsumerGroup) and current.chosen == member_id:
-            current.chosen = None
+        if isinstance(current, ConsumerGroup) and current.client_side.chosen == member_id:
+            current.client_side.chosen = None
 
     timeout = group.members[member_id].rebalance_timeout
     shard.schedule(f"assignor-{group_id}", timeout, give_up)
@@ -108,7 +136,7 @@ def _check_chosen(shard: Shard, request: Json) -> tuple[ConsumerGroup, Member]:
     member = group.member(request["memberId"])
     if request["memberEpoch"] != member.epoch:
         raise GroupError("STALE_MEMBER_EPOCH", f"the member is at epoch {member.epoch}")
-    if group.chosen != member.member_id:
+    if group.client_side.chosen != member.member_id:
         raise GroupError("UNKNOWN_MEMBER_ID", "another member computes the assignment")
     return group, member
 
@@ -119,8 +147,8 @@ def prepare_assignment(shard: Shard, request: Json) -> Json:
     name = common_assignor(group)
     if name is None:
         raise GroupError("UNKNOWN_MEMBER_ID", "no client-side assignor is common to all members")
-    group.prepared_epoch = group.epoch
-    group.prepared_members = frozenset(group.members)
+    group.client_side.prepared_epoch = group.epoch
+    group.client_side.prepared_members = frozenset(group.members)
     topics = [t for t in sorted(group.topic_names()) if shard.topics.named(t) is not None]
     found = [shard.topics.named(topic) for topic in topics]
     return {
@@ -158,30 +186,41 @@ def _state(shard: Shard, group: ConsumerGroup, member: Member, name: str) -> Jso
 def install_assignment(shard: Shard, request: Json) -> Json:
     """Check the assignment against the state it was computed from, and make it the target."""
     group, _ = _check_chosen(shard, request)
-    if request["groupEpoch"] != group.prepared_epoch:
+    if request["groupEpoch"] != group.client_side.prepared_epoch:
         raise GroupError(
-            "INVALID_ASSIGNMENT", f"the assignment was requested for epoch {group.prepared_epoch}"
+            "INVALID_ASSIGNMENT",
+            f"the assignment was requested for epoch {group.client_side.prepared_epoch}",
         )
-    given = {
-        row["memberId"]: owned_partitions(row.get("partitions")) or {}
-        for row in request.get("members") or ()
-    }
-    _check(shard, group, given)
+    error = request.get("error", 0)
+    given, results = {}, {}
+    for row in request.get("members") or ():
+        given[row["memberId"]] = owned_partitions(row.get("partitions")) or {}
+        results[row["memberId"]] = AssignorResult.of(row)._replace(error=error)
+    _check(shard, group, given, complete=error == 0)
     for member_id in group.members:
         target = given.get(member_id, {})
-        if group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in target.items()}:
-            shard.append(records.target_member(group.group_id, member_id, order_partitions(target)))
-    shard.append(records.target_epoch(group.group_id, group.prepared_epoch, 0))
-    group.chosen = None
+        result = results.get(member_id, AssignorResult(error))
+        same = group.targets.get(member_id) == {t: dict.fromkeys(n) for t, n in target.items()}
+        if not same or group.client_side.target_of(member_id) != result:
+            ordered = order_partitions(target)
+            shard.append(records.target_member(group.group_id, member_id, ordered, result.fields()))
+    shard.append(records.target_epoch(group.group_id, group.client_side.prepared_epoch, 0))
+    group.client_side.chosen = None
     shard.timers.cancel(f"assignor-{group.group_id}")
     return {"throttleTimeMs": 0, "errorCode": "NONE", "errorMessage": None}
 
 
-def _check(shard: Shard, group: ConsumerGroup, given: dict[str, dict[str, set[int]]]) -> None:
+def _check(
+    shard: Shard,
+    group: ConsumerGroup,
+    given: dict[str, dict[str, set[int]]],
+    *,
+    complete: bool,
+) -> None:
     """Raise INVALID_ASSIGNMENT unless every partition is assigned once, to a member of the prepared
-    state.
+    state. An assignor that reports an error may leave partitions out.
     """
-    unknown = given.keys() - group.prepared_members
+    unknown = given.keys() - group.client_side.prepared_members
     if unknown:
         raise GroupError("INVALID_ASSIGNMENT", f"{sorted(unknown)} are not members")
     wanted = {
@@ -197,7 +236,7 @@ def _check(shard: Shard, group: ConsumerGroup, given: dict[str, dict[str, set[in
                 if (topic_id, number) in seen:
                     raise GroupError("INVALID_ASSIGNMENT", f"{topic_id}-{number} is assigned twice")
                 seen.add((topic_id, number))
-    if seen != wanted:
+    if not seen <= wanted or (complete and seen != wanted):
         raise GroupError(
             "INVALID_ASSIGNMENT", "the assignment does not cover exactly the group's partitions"
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kip848_spark.coordinator.client_side import ClientSide
 from kip848_spark.coordinator.faults import GroupError, ReplayError
 from kip848_spark.coordinator.javahash import TimelineOrder
 from kip848_spark.coordinator.records import Partitions, assigned_rows, record
@@ -161,10 +162,7 @@ class ConsumerGroup:
         self.name_counts: Counter[str] = Counter()
         self.regex_counts: Counter[str] = Counter()
         self.metadata_deadline = 0
-        self.chosen: str | None = None
-        """The member that computes the assignment (client-side mode, release ``kip`` only)."""
-        self.prepared_epoch = 0
-        self.prepared_members: frozenset[str] = frozenset()
+        self.client_side = ClientSide()
         self._order = TimelineOrder()
         self._regex_order = TimelineOrder()
 
@@ -362,20 +360,19 @@ class ConsumerGroup:
     def current_record(self, member: Member) -> dict[str, Any]:
         """Key 8 of a member."""
         with_epochs = self.release.partition_epochs
-        return record(
-            "8",
-            0,
-            {"groupId": self.group_id, "memberId": member.member_id},
-            {
-                "memberEpoch": member.epoch,
-                "previousMemberEpoch": member.previous_epoch,
-                "state": int(member.state),
-                "assignedPartitions": assigned_rows(member.assigned, with_epochs=with_epochs),
-                "partitionsPendingRevocation": assigned_rows(
-                    member.pending, with_epochs=with_epochs
-                ),
-            },
-        )
+        value = {
+            "memberEpoch": member.epoch,
+            "previousMemberEpoch": member.previous_epoch,
+            "state": int(member.state),
+            "assignedPartitions": assigned_rows(member.assigned, with_epochs=with_epochs),
+            "partitionsPendingRevocation": assigned_rows(member.pending, with_epochs=with_epochs),
+        }
+        if self.release.client_assignors:
+            at_target = member.epoch == self.target_epoch
+            results = self.client_side
+            found = (results.target_of if at_target else results.current_of)(member.member_id)
+            value |= found.fields()
+        return record("8", 0, {"groupId": self.group_id, "memberId": member.member_id}, value)
 
 
 def _same_ownership(old: Member, new: Member) -> bool:

@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from kip848_spark.coordinator.client_assignors import (
+    assignment_of,
     check_assignors,
     common_assignor,
+    gives_reason,
     must_compute,
 )
 from kip848_spark.coordinator.config import HEARTBEAT
@@ -55,7 +57,8 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     """Answer a heartbeat, and append the records that it causes."""
     validate(shard, request, version)
     if is_leave(request["memberEpoch"]):
-        return response(**leave(shard, request))
+        left = response(**leave(shard, request))
+        return left | ({"shouldComputeAssignment": False} if shard.release.client_assignors else {})
     epoch = request["memberEpoch"]
     owned = owned_partitions(request.get("topicPartitions"))
     member_id = request.get("memberId") or ""
@@ -92,6 +95,7 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
     bump = (
         names_changed
         or before.client_assignors != after.client_assignors
+        or gives_reason(request)
         or change is RegexChange.UPDATED_AND_RESOLVED
         or (group.epoch == 0 and shard.release.bumps_fresh_group)
         or (
@@ -128,6 +132,11 @@ def heartbeat(shard: Shard, request: Json, client: Client, version: int = 1) -> 
         else None,
     )
     if shard.release.client_assignors:
+        given = assignment_of(group, member)
+        if before.epoch != member.epoch:  # the assignor's metadata are new with each epoch
+            beside = given["error"] or given["metadataBytes"] or given["pendingTopicPartitions"]
+            include_assignment = include_assignment or bool(beside)
+        answer["assignment"] = given if include_assignment else None
         answer["shouldComputeAssignment"] = must_compute(shard, group, member_id)
     return answer
 

@@ -63,6 +63,10 @@ def joining_member(
         return holder, None
     if holder is None:
         return group.members.get(member_id) or Member(member_id), None
+    if shard.release.client_assignors and holder.member_id == member_id:
+        # "still used by another member": with a client-side assignor, the member's epoch stays 0
+        # until an assignment is installed.
+        return holder, None
     if not classic and holder.classic is None and holder.epoch != STATIC_LEAVE:
         raise GroupError(
             "UNRELEASED_INSTANCE_ID",
@@ -154,10 +158,13 @@ def fence(shard: Shard, group: ConsumerGroup, members: Sequence[Member]) -> None
 def replace_member(shard: Shard, group: ConsumerGroup, old: Member, new: Member) -> None:
     """A static member returns with a new id: it inherits target and assignment, at epoch 0."""
     target = order_partitions(group.target_of(old.member_id))
+    results = group.client_side
+    result = results.target_of(old.member_id).fields() if shard.release.client_assignors else None
+    results.current[new.member_id] = results.current_of(old.member_id)
     cancel_timers(shard, group.group_id, old.member_id)
     append_member_tombstones(shard, group, old)
     shard.append(group.member_record(new))
-    shard.append(records.target_member(group.group_id, new.member_id, target))
+    shard.append(records.target_member(group.group_id, new.member_id, target, result))
     shard.append(group.current_record(new))
 
 

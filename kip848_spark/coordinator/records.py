@@ -72,12 +72,15 @@ def target_epoch(group_id: str, epoch: int, timestamp: int) -> Record:
     return record(TARGET_EPOCH, 0, {"groupId": group_id}, value)
 
 
-def target_member(group_id: str, member_id: str, target: TargetPartitions) -> Record:
-    """Key 7: the target assignment of one member, in the given order."""
+def target_member(
+    group_id: str, member_id: str, target: TargetPartitions, result: Mapping[str, Any] | None = None
+) -> Record:
+    """Key 7: the target assignment of one member, in the given order. ``result``: what its
+    assignor says beside (release ``kip``).
+    """
     rows = [{"topicId": topic, "partitions": list(target[topic])} for topic in target]
-    return record(
-        TARGET_MEMBER, 0, {"groupId": group_id, "memberId": member_id}, {"topicPartitions": rows}
-    )
+    value = {"topicPartitions": rows} | dict(result or {})
+    return record(TARGET_MEMBER, 0, {"groupId": group_id, "memberId": member_id}, value)
 
 
 def assigned_rows(assigned: Partitions, *, with_epochs: bool) -> list[Json]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kip848_spark.coordinator.classic_group import EMPTY, STABLE, ClassicGroup, ClassicMember
+from kip848_spark.coordinator.client_side import AssignorResult
 from kip848_spark.coordinator.consumer_group import (
     LEAVE,
     NO_OWNER,
@@ -267,10 +268,13 @@ def _target_member(state: PartitionState, key: Json, value: Json | None) -> None
             member_id,
             {row["topicId"]: dict.fromkeys(row["partitions"]) for row in value["topicPartitions"]},
         )
+        if state.release.client_assignors:
+            group.client_side.targets[member_id] = AssignorResult.of(value)
         return
     existing = _group_for_tombstone(state, group_id)
     if existing is not None:
         existing.targets.pop(member_id, None)
+        existing.client_side.targets.pop(member_id, None)
 
 
 def _current(state: PartitionState, key: Json, value: Json | None) -> None:
@@ -284,11 +288,14 @@ def _current(state: PartitionState, key: Json, value: Json | None) -> None:
         if group is None or old is None:
             return
         group.put_member(old.with_assignment(LEAVE, LEAVE, MemberState.STABLE, {}, {}))
+        group.client_side.current.pop(member_id, None)
         return
     group = _group_for_value(state, group_id)
     epoch = value["memberEpoch"]
     member = group.members.get(member_id) or Member(member_id)
     with_epochs = state.release.partition_epochs
+    if state.release.client_assignors:
+        group.client_side.current[member_id] = AssignorResult.of(value)
     group.put_member(
         member.with_assignment(
             epoch,

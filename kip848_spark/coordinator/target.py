@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import AssignmentSpec, MemberSpec
+from kip848_spark.coordinator.client_side import NO_RESULT
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.javahash import (
     HashTable,
@@ -156,8 +157,11 @@ def update_target(
         new = result.get(member_id, {})
         fresh = member_id == requester and member_id not in known
         fresh = fresh and shard.release.repeats_copied_target
+        stale = group.client_side.target_of(member_id) != NO_RESULT  # a member had computed it
+        fresh = fresh or stale
         if fresh or group.targets.get(member_id) != {t: dict.fromkeys(n) for t, n in new.items()}:
-            shard.append(records.target_member(group.group_id, member_id, new))
+            beside = NO_RESULT.fields() if shard.release.client_assignors else None
+            shard.append(records.target_member(group.group_id, member_id, new, beside))
     timestamp = shard.now if shard.release.assignment_interval else 0
     shard.append(records.target_epoch(group.group_id, group.epoch, timestamp))
 

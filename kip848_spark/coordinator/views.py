@@ -139,6 +139,11 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
     if shard.release.describes_pending:
         for topic, numbers in member.pending.items():
             assigned.setdefault(topic, []).extend(numbers)
+    current = _with_names(shard, assigned)
+    target = _with_names(shard, order_partitions(group.target_of(member.member_id)))
+    if shard.release.client_assignors:
+        current |= group.client_side.current_of(member.member_id).fields()
+        target |= group.client_side.target_of(member.member_id).fields()
     return {
         "memberId": member.member_id,
         "instanceId": member.instance_id,
@@ -150,8 +155,8 @@ def _member(shard: Shard, group: ConsumerGroup, member: Member) -> Json:
             sorted(member.topic_names), copied_size(len(member.topic_names))
         ),
         "subscribedTopicRegex": member.regex,
-        "assignment": _with_names(shard, assigned),
-        "targetAssignment": _with_names(shard, order_partitions(group.target_of(member.member_id))),
+        "assignment": current,
+        "targetAssignment": target,
         "memberType": _CONSUMER if member.classic is None else _CLASSIC,
     }
 

@@ -101,7 +101,8 @@ class Clients:
         elif answer["errorCode"] == "NONE" and request["memberEpoch"] >= 0:
             self.epochs[name] = answer["memberEpoch"]
             if answer["assignment"] is not None:
-                rows = answer["assignment"]["topicPartitions"]
+                given = answer["assignment"]
+                rows = given.get("topicPartitions", given.get("assignedTopicPartitions"))
                 self.assigned[name] = {r["topicId"]: set(r["partitions"]) for r in rows}
         return answer
 

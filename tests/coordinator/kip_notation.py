@@ -6,8 +6,9 @@ import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
-from kip848_spark.coordinator import Client, Coordinator, target
+from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.assignors import AssignmentSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.consumer_protocol import (
@@ -56,12 +57,8 @@ class KipExample:
                 for m in spec.members
             }
 
-        real = dict(target.ASSIGNORS)
-        target.ASSIGNORS.update(dict.fromkeys(real, assign))
-        try:
+        with patch.object(self.coordinator.shard.config, "assignor", lambda _: assign):
             yield
-        finally:
-            target.ASSIGNORS.update(real)
 
     def send(self, api: str, request: dict[str, Any], client: str, **more: Any) -> dict[str, Any]:
         self.now += 1_500  # longer than 4.3's assignment interval
@@ -101,7 +98,8 @@ class KipExample:
         self.epochs[member] = answer["memberEpoch"]
         if answer["assignment"] is None:
             return None
-        rows = answer["assignment"]["topicPartitions"]
+        given = answer["assignment"]
+        rows = given.get("topicPartitions", given.get("assignedTopicPartitions"))  # release: kip
         self.owned[member] = sorted(n for row in rows for n in row["partitions"])
         return self.owned[member]
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from kip848_spark.coordinator import heartbeat, membership, reconcile, target
+from kip848_spark.coordinator import heartbeat, membership, reconcile
 from kip848_spark.coordinator import records as record_forms
-from kip848_spark.coordinator.assignors import AssignmentSpec
+from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, MemberState
 
 
@@ -29,7 +29,7 @@ _real_epoch = record_forms.group_epoch
 _real_target_epoch = record_forms.target_epoch
 _real_reconcile = reconcile.reconcile
 _real_refresh = heartbeat.refresh_metadata
-_real_uniform = target.ASSIGNORS["uniform"]
+_real_uniform = ASSIGNORS["uniform"]
 
 
 def _stale_target_epoch(group_id: str, epoch: int, timestamp: int) -> dict[str, Any]:
@@ -110,10 +110,8 @@ MUTANTS: dict[str, Mutant] = {
     "never finishes a revocation": lambda: patch.object(heartbeat, "reconcile", _keeps_pending),
     "exceeds the target epoch": lambda: patch.object(heartbeat, "reconcile", _epoch_ahead),
     "decreases the epoch": lambda: patch.object(heartbeat, "reconcile", _epoch_back),
-    "assigns a partition twice": lambda: patch.dict(target.ASSIGNORS, uniform=_takes_all),
-    "leaves partitions unassigned": lambda: patch.dict(
-        target.ASSIGNORS, uniform=_forgets_a_partition
-    ),
+    "assigns a partition twice": lambda: patch.dict(ASSIGNORS, uniform=_takes_all),
+    "leaves partitions unassigned": lambda: patch.dict(ASSIGNORS, uniform=_forgets_a_partition),
     "writes no tombstones": lambda: patch.object(
         membership, "append_member_tombstones", _remove_without_tombstones
     ),

@@ -16,14 +16,48 @@ class Group:
     def __init__(self) -> None:
         self.coordinator = Coordinator("kip")
         self.now = 0
+        self.records: list[dict[str, Any]] = []
         self.coordinator.topic(0, "foo", FOO, 3)
 
     def send(self, api: str, **request: Any) -> dict[str, Any]:
         self.now += 100
+        answers = []
         for step in self.coordinator.request(self.now, api, {"groupId": "g"} | request, Client()):
-            for _, answer in step.answers:
-                return answer
-        raise AssertionError("no answer")
+            self.records += step.records
+            answers += [answer for _, answer in step.answers]
+        assert answers, "no answer"
+        return answers[0]
+
+    def heartbeats(self, member: str, epoch: int, **more: Any) -> dict[str, Any]:
+        request = {"memberId": member, "memberEpoch": epoch} | more
+        return self.send("ConsumerGroupHeartbeat", **request)
+
+    def installs(
+        self,
+        member: str,
+        epoch: int,
+        group_epoch: int,
+        shares: list[dict[str, Any]],
+        error: int = 0,
+    ) -> dict[str, Any]:
+        """Fetches the group's state, and installs an assignment."""
+        self.send("ConsumerGroupPrepareAssignment", memberId=member, memberEpoch=epoch)
+        return self.send(
+            "ConsumerGroupInstallAssignment",
+            memberId=member,
+            memberEpoch=epoch,
+            groupEpoch=group_epoch,
+            error=error,
+            members=shares,
+        )
+
+    def targets(self) -> dict[str, dict[str, Any]]:
+        """The values of key 7 by member."""
+        return {
+            one["key"]["data"]["memberId"]: one["value"]["data"]
+            for one in self.records
+            if one["key"]["type"] == "7"
+        }
 
     def joins(self, member: str, **more: Any) -> dict[str, Any]:
         return self.send(
@@ -37,8 +71,13 @@ class Group:
         )
 
 
-def share(member: str, *numbers: int) -> dict[str, Any]:
-    return {"memberId": member, "partitions": [{"topicId": FOO, "partitions": list(numbers)}]}
+def share(member: str, *numbers: int, version: int = 0, data: str = "") -> dict[str, Any]:
+    return {
+        "memberId": member,
+        "partitions": [{"topicId": FOO, "partitions": list(numbers)}],
+        "metadataVersion": version,
+        "metadataBytes": data,
+    }
 
 
 def test_chosen_member_installs_an_assignment() -> None:
@@ -58,7 +97,138 @@ def test_chosen_member_installs_an_assignment() -> None:
     assert installed["errorCode"] == "NONE"
     answer = group.joins("A")
     assert (answer["memberEpoch"], answer["shouldComputeAssignment"]) == (1, False)
-    assert answer["assignment"]["topicPartitions"] == [{"topicId": FOO, "partitions": [0, 1, 2]}]
+    rows = [{"topicId": FOO, "partitions": [0, 1, 2]}]
+    assert answer["assignment"]["assignedTopicPartitions"] == rows
+
+
+def test_what_the_assignor_says_reaches_records_and_members() -> None:
+    """Golden case after the KIP's ConsumerGroupTargetAssignmentMemberValue and the response of
+    ConsumerGroupHeartbeat: B waits for what A has not released."""
+    group = Group()
+    group.joins("A")
+    group.installs("A", 0, 1, [share("A", 0, 1, 2, version=1, data="QQ==")])
+    group.joins("A")
+    assert group.joins("B")["assignment"]["assignedTopicPartitions"] == []
+    group.heartbeats("A", 1)  # B was chosen
+    assert group.heartbeats("B", 1)["shouldComputeAssignment"]
+    group.records.clear()
+    shares = [share("A", 0, version=1, data="QTI="), share("B", 1, 2, version=0, data="Qg==")]
+    group.installs("B", 1, 2, shares)
+    assert group.targets() == {
+        "A": {
+            "error": 0,
+            "topicPartitions": [{"topicId": FOO, "partitions": [0]}],
+            "metadataVersion": 1,
+            "metadataBytes": "QTI=",
+        },
+        "B": {
+            "error": 0,
+            "topicPartitions": [{"topicId": FOO, "partitions": [1, 2]}],
+            "metadataVersion": 0,
+            "metadataBytes": "Qg==",
+        },
+    }
+    answer = group.heartbeats("B", 1)
+    assert answer["memberEpoch"] == 2
+    assert answer["assignment"] == {
+        "error": 0,
+        "assignedTopicPartitions": [],
+        "pendingTopicPartitions": [{"topicId": FOO, "partitions": [1, 2]}],
+        "metadataVersion": 0,
+        "metadataBytes": "Qg==",
+    }
+    # A has to revoke: until then it is at its old epoch, whose metadata is final.
+    answer = group.heartbeats("A", 1)
+    assert answer["memberEpoch"] == 1
+    assert answer["assignment"] == {
+        "error": 0,
+        "assignedTopicPartitions": [{"topicId": FOO, "partitions": [0]}],
+        "pendingTopicPartitions": [],
+        "metadataVersion": 1,
+        "metadataBytes": "QQ==",
+    }
+    owned = [{"topicId": FOO, "partitions": [0]}]
+    answer = group.heartbeats("A", 1, topicPartitions=owned)
+    assert (answer["memberEpoch"], answer["assignment"]["metadataBytes"]) == (2, "QTI=")
+    answer = group.heartbeats("B", 2)
+    assert answer["assignment"]["assignedTopicPartitions"] == [
+        {"topicId": FOO, "partitions": [1, 2]}
+    ]
+    assert answer["assignment"]["pendingTopicPartitions"] == []
+
+
+def test_new_metadata_alone_is_a_new_assignment() -> None:
+    """Equal partitions, other bytes: the target is written, and the member gets it."""
+    group = Group()
+    group.joins("A")
+    group.installs("A", 0, 1, [share("A", 0, 1, 2, data="MQ==")])
+    group.joins("A")
+    answer = group.heartbeats("A", 1, clientAssignors=[ASSIGNOR | {"reason": 7}])
+    assert answer["shouldComputeAssignment"]
+    # The same reason again is a reason again: the member asks once more.
+    group.heartbeats("A", 1, clientAssignors=[ASSIGNOR | {"reason": 7}])
+    state = group.send("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=1)
+    assert state["groupEpoch"] == 3
+    assert state["members"][0]["assignor"]["reason"] == 7
+    group.records.clear()
+    group.installs("A", 1, 3, [share("A", 0, 1, 2, data="Mg==")])
+    assert group.targets()["A"]["metadataBytes"] == "Mg=="
+    answer = group.heartbeats("A", 1)
+    assert (answer["memberEpoch"], answer["assignment"]["metadataBytes"]) == (3, "Mg==")
+
+
+def test_error_of_an_assignor_reaches_every_member() -> None:
+    """The assignor could not compute an assignment: all are told why, and get nothing."""
+    group = Group()
+    group.joins("A")
+    group.send("ConsumerGroupPrepareAssignment", memberId="A", memberEpoch=0)
+    doubled = group.installs("A", 0, 1, [share("A", 0, 0), share("A", 9)], error=4)
+    assert doubled["errorCode"] == "INVALID_ASSIGNMENT"  # it may leave out, not invent
+    assert group.installs("A", 0, 1, [], error=4)["errorCode"] == "NONE"
+    assert group.targets()["A"] == {
+        "error": 4,
+        "topicPartitions": [],
+        "metadataVersion": 0,
+        "metadataBytes": "",
+    }
+    answer = group.joins("A")
+    assert (answer["memberEpoch"], answer["assignment"]["error"]) == (1, 4)
+    described = group.send("ConsumerGroupDescribe", groupIds=["g"])
+    (member,) = described["groups"][0]["members"]
+    assert (member["assignment"]["error"], member["targetAssignment"]["error"]) == (4, 4)
+
+
+def test_the_coordinator_takes_over_with_a_target_of_its_own() -> None:
+    """A member without client-side assignors joins: what the assignor said is no longer true."""
+    group = Group()
+    group.joins("A")
+    group.installs("A", 0, 1, [share("A", 0, 1, 2, version=1, data="QQ==")])
+    group.joins("A")
+    group.records.clear()
+    group.joins("B", clientAssignors=None)
+    assert {name: row["metadataBytes"] for name, row in group.targets().items()} == {
+        "A": "",
+        "B": "",
+    }
+
+
+def test_what_the_assignor_said_survives_loading() -> None:
+    group = Group()
+    group.joins("A", instanceId="i")
+    group.installs("A", 0, 1, [share("A", 0, 1, 2, version=1, data="QQ==")])
+    group.joins("A", instanceId="i")
+    loaded = Group()
+    for one in group.records:
+        loaded.coordinator.replay(one)
+    loaded.now = group.now
+    loaded.coordinator.finish_loading(loaded.now)
+    given = loaded.joins("A", instanceId="i")["assignment"]
+    assert (given["metadataVersion"], given["metadataBytes"]) == (1, "QQ==")
+    # A static member that returns with another id keeps it.
+    assert loaded.joins("A2", instanceId="i")["errorCode"] == "UNRELEASED_INSTANCE_ID"
+    loaded.heartbeats("A", -2, instanceId="i")
+    given = loaded.joins("A2", instanceId="i")["assignment"]
+    assert (given["metadataVersion"], given["metadataBytes"]) == (1, "QQ==")
 
 
 def test_assignment_must_be_complete_and_disjoint() -> None:
