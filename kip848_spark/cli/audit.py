@@ -110,7 +110,7 @@ def audit(
         if outcome.recovered:
             err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
         _show(agreement, findings)
-    if wrong(agreement):
+    if findings:
         raise typer.Exit(DISAGREED)
 
 

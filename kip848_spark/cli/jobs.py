@@ -15,7 +15,6 @@ from kip848_spark.cli.audit import (
     MOST_COLLECTED,
     show_agreement,
     show_live,
-    wrong,
 )
 from kip848_spark.cli.display import err, out, print_json, printable
 from kip848_spark.cli.options import (
@@ -170,7 +169,7 @@ def _ingest(
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
         if metrics is not None:
-            code = DISAGREED if wrong(agreement) else 0
+            code = DISAGREED if findings else 0
             write_metrics(metrics, run_metrics(whole, outcome.run, code))
         written, failure = None, None
         if report is not None and outcome.run is not None:
@@ -188,7 +187,7 @@ def _ingest(
             show_written(written)
     if failure is not None:
         raise failure
-    if wrong(agreement):
+    if findings:
         raise typer.Exit(DISAGREED)
 
 

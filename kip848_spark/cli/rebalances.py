@@ -76,7 +76,8 @@ def rebalances(
     state = Invocation.of(config, lake=lake).state()
     if group is not None:
         require_group(state, group)
-    found = read_rebalances(state, None if group is None else [group], start, end)
+    groups = None if group is None else [group]
+    found = read_rebalances(state, groups, start, end)
     if cause is not None:
         found = with_cause(found, cause)
     if top is not None:
@@ -89,7 +90,7 @@ def rebalances(
         out.print(f"{_nothing(group, cause, start, end)}.", soft_wrap=not out.is_terminal)
         return
     names = member_names(state, found[-MOST_ROWS:], ("slowest_member",))
-    _list(found, names, patterns_of(state, found), group is None)
+    _list(found, names, patterns_of(state, found, groups), group is None)
 
 
 def _check_cause(cause: str | None) -> None:

@@ -21,7 +21,7 @@ from kip848_spark.lake.rebalances import (
     REBALANCES,
     departures,
     name_topics,
-    patterns_of,
+    patterns_around,
     read_rebalances,
     require_group,
 )
@@ -210,10 +210,7 @@ def _gather(
         rows.sort(key=lambda row: row["from_offset"])
     name_topics(snapshot, assignments)
     gone = departures(snapshot, explained, members, assignments)
-    found = patterns_of(
-        snapshot, read_rebalances(snapshot, [group_id], start - LOOK_BACK, end + LOOK_BACK)
-    )
-    patterns = [row for row in found if episodes & set(row["episode_ids"])]
+    patterns = patterns_around(snapshot, episodes, start, end, [group_id])
     return Evidence(group_id, known, groups, members, assignments, gone, patterns)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,8 @@ from kip848_spark.wire.tables import Row
 
 REBALANCES = "rebalances"
 LOOK_BACK = timedelta(hours=1)
-"""How long before a rebalance commits of its members are looked for."""
+"""How long before a rebalance commits of its members, and before and after it other rebalances of
+the same pattern, are looked for."""
 _USUAL = timedelta(minutes=10)
 """The time before a rebalance whose commits show the usual interval."""
 MOST_WITH_PATTERNS = 10_000
@@ -249,15 +250,36 @@ def flapping_of(snapshot: LakeSnapshot, rebalances: pa.Table, top: int) -> list[
     return flapping_clients(rebalances, names_of, top)
 
 
-def patterns_of(snapshot: LakeSnapshot, rebalances: pa.Table) -> list[Row]:
-    """The patterns in rows of `rebalances`, as plain values. Only the last ones are looked at if
-    there are many."""
-    recent = rebalances.slice(max(0, len(rebalances) - MOST_WITH_PATTERNS))
+def patterns_of(
+    snapshot: LakeSnapshot, rebalances: pa.Table, groups: Sequence[str] | None = None
+) -> list[Row]:
+    """The patterns that rows of `rebalances` belong to, as plain values; the rows are of ``groups``
+    (any if None)."""
+    if not len(rebalances):
+        return []
+    times = pc.min_max(rebalances["started_at"]).as_py()
+    episodes = set(pc.unique(rebalances["episode_id"]).to_pylist())
+    return patterns_around(snapshot, episodes, times["min"], times["max"], groups)
+
+
+def patterns_around(
+    snapshot: LakeSnapshot,
+    episodes: Set[str],
+    start: datetime,
+    end: datetime,
+    groups: Sequence[str] | None = None,
+) -> list[Row]:
+    """The patterns that ``episodes`` from ``start`` to ``end`` belong to. Rebalances of the hour
+    before and after may belong to a pattern as well, so a rebalance has the same patterns in every
+    time range. Only the last rebalances are looked at if there are many."""
+    around = read_rebalances(snapshot, groups, start - LOOK_BACK, end + LOOK_BACK)
+    recent = around.slice(max(0, len(around) - MOST_WITH_PATTERNS))
     # Clients matter where one of them may have come back.
     went = recent.filter(pc.greater(pc.list_value_length(recent["left"]), 0))["group_id"]
     returned = recent.filter(pc.is_in(recent["group_id"], pc.unique(went)))
     members = read_members(snapshot, returned, ("joined", "left"))
-    return plain(find_patterns(recent, members, rebalance_timeouts(snapshot, recent)))
+    found = plain(find_patterns(recent, members, rebalance_timeouts(snapshot, recent)))
+    return [row for row in found if not episodes.isdisjoint(row["episode_ids"])]
 
 
 def rebalance_timeouts(snapshot: LakeSnapshot, rebalances: pa.Table) -> dict[str, int]:
