@@ -26,6 +26,7 @@ _GLYPHS = {
     cells.REVOKING: ("▓", "#", "bold yellow"),
     cells.JOINED: ("●", "+", "bold green"),
     cells.GONE: ("×", "x", "bold red"),
+    cells.RETURNED: ("↻", "o", "bold yellow"),
 }
 """For each cell: the character in Unicode, the one in ASCII, and the colour."""
 

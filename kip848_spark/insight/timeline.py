@@ -15,7 +15,7 @@ from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import END, PENDING
 from kip848_spark.wire.tables import Row
 
-ABSENT, MEMBER, WAITING, REVOKING, JOINED, GONE = " ", "=", "-", "#", "+", "x"
+ABSENT, MEMBER, WAITING, REVOKING, JOINED, GONE, RETURNED = " ", "=", "-", "#", "+", "x", "o"
 CELLS = {
     ABSENT: "not a member",
     MEMBER: "member",
@@ -23,8 +23,10 @@ CELLS = {
     REVOKING: "must give up partitions",
     JOINED: "joined",
     GONE: "gone",
+    RETURNED: "gone and back",
 }
-"""The meaning of each cell. If several apply to one column, the last of them is shown."""
+"""The meaning of each cell. If several apply to one column, the last of them is shown; a client that
+both is gone and joins within a column is `RETURNED`."""
 _NUMBER = re.compile(r"(\d{1,18})")
 _PRECEDENCE = "".join(CELLS)
 _STATES = {"unrevoked_partitions": REVOKING, "unreleased_partitions": WAITING}
@@ -137,7 +139,8 @@ def _cells(rows: Sequence[Row], pending: Sequence[Row], axis: _Axis) -> str:
         if since > axis.end or (until or END) < axis.start:
             return
         for column in range(axis.column(since), axis.column(until or axis.end) + 1):
-            cells[column] = max(cells[column], mark, key=_PRECEDENCE.index)
+            both = {cells[column], mark} == {JOINED, GONE}
+            cells[column] = RETURNED if both else max(cells[column], mark, key=_PRECEDENCE.index)
 
     for row in rows:
         put(_STATES.get(row["member_state"], MEMBER), row["valid_from"], row["valid_to"])
