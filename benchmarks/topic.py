@@ -71,7 +71,8 @@ class TopicFiller:
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, records: int, now_ms: int
     ) -> None:
-        admin_client(bootstrap).create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        admin = admin_client(bootstrap)
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
         settings = {
             "bootstrap.servers": bootstrap,
             "linger.ms": 20,
