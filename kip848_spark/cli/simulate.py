@@ -22,7 +22,7 @@ def simulate(
     profile: Annotated[
         str,
         typer.Option(
-            "--profile", help="Event rates: steady, churn, migration or chaos.", metavar="P"
+            "--profile", help="Event rates: steady, churn, migration, chaos or types.", metavar="P"
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A new folder for the capture.")],

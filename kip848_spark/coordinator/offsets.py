@@ -7,6 +7,7 @@ tells the client to retry after its next heartbeat.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kip848_spark.coordinator.classic import keep_classic_session
@@ -33,7 +34,12 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.share_group import ShareGroup
-from kip848_spark.coordinator.streams_group import StreamsGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup, StreamsMember
+from kip848_spark.coordinator.streams_topology import reading_subtopologies
+from kip848_spark.coordinator.topics import Topic
+
+PartitionCheck = Callable[[Topic, int], None]
+"""Raises GroupError if the member may not commit a partition of the topic."""
 
 _MEMBER_EPOCH_FROM = 9
 """The OffsetCommit version that introduced member epochs and GROUP_ID_NOT_FOUND."""
@@ -102,14 +108,14 @@ def _commit(shard: Shard, request: Json, version: int) -> list[Json]:
     epoch = request.get("generationIdOrMemberEpoch", -1)
     missing = "GROUP_ID_NOT_FOUND" if version >= _MEMBER_EPOCH_FROM else "ILLEGAL_GENERATION"
     group = _committed_group(shard, request, epoch, missing)
-    member = _check_commit(group, request, epoch, version, transactional=False)
+    check = _check_commit(shard, group, request, epoch, version, transactional=False)
     if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
         classic_member = group.members.get(request.get("memberId") or "")
         if classic_member is not None:
             keep_classic_session(shard, group, classic_member)
     retention = request.get("retentionTimeMs", -1)
     expire = -1 if retention == -1 else shard.now + retention
-    return _write(shard, request, member, epoch, expire, producer=-1)
+    return _write(shard, request, check, expire, producer=-1)
 
 
 def commit_in_transaction(shard: Shard, request: Json, version: int) -> Json:
@@ -121,12 +127,12 @@ def _commit_pending(shard: Shard, request: Json, version: int) -> list[Json]:
     epoch = request.get("generationId", -1)
     group = _committed_group(shard, request, epoch, "ILLEGAL_GENERATION")
     try:
-        member = _check_commit(group, request, epoch, version, transactional=True)
+        check = _check_commit(shard, group, request, epoch, version, transactional=True)
     except GroupError as bad:
         if bad.code == "STALE_MEMBER_EPOCH":
             raise GroupError("ILLEGAL_GENERATION", bad.message) from None
         raise
-    return _write(shard, request, member, epoch, -1, producer=request["producerId"])
+    return _write(shard, request, check, -1, producer=request["producerId"])
 
 
 def end_transaction(shard: Shard, request: Json) -> Json:
@@ -137,7 +143,7 @@ def end_transaction(shard: Shard, request: Json) -> Json:
 
 def _committed_group(
     shard: Shard, request: Json, epoch: int, missing: str
-) -> ClassicGroup | ConsumerGroup:
+) -> ClassicGroup | ConsumerGroup | StreamsGroup:
     """The group of a commit. Without one, a commit without an epoch creates a *simple* group."""
     group_id = request.get("groupId") or ""
     if not group_id:
@@ -147,21 +153,22 @@ def _committed_group(
         if epoch >= 0:
             raise GroupError(missing, f"there is no group {group_id!r}")
         group = shard.new_classic_group(group_id)
-    if isinstance(group, ShareGroup | StreamsGroup):
+    if isinstance(group, ShareGroup):
         raise GroupError("GROUP_ID_NOT_FOUND", f"{group_id!r} is another kind of group")
     return group
 
 
 def _check_commit(
-    group: ClassicGroup | ConsumerGroup,
+    shard: Shard,
+    group: ClassicGroup | ConsumerGroup | StreamsGroup,
     request: Json,
     epoch: int,
     version: int,
     *,
     transactional: bool,
-) -> Member | None:
-    """Check that the member may commit at this epoch; returns it if its partitions must be checked
-    too.
+) -> PartitionCheck | None:
+    """Check that the member may commit at this epoch; returns the check of each partition if that
+    is needed too.
     """
     member_id = request.get("memberId") or ""
     instance_id = request.get("groupInstanceId")
@@ -172,22 +179,25 @@ def _check_commit(
     if (epoch < 0 and not group.members) or (transactional and anonymous):
         return None
     member = group.member(member_id)
-    if not transactional and member.classic is None and version < _MEMBER_EPOCH_FROM:
+    classic = isinstance(member, Member) and member.classic is not None
+    if not transactional and not classic and version < _MEMBER_EPOCH_FROM:
         raise GroupError(
             "UNSUPPORTED_VERSION", "members of the new protocol must commit with version 9 or later"
         )
     if epoch == member.epoch:
         return None
-    if epoch < member.epoch and group.release.partition_epochs:
-        return member
+    if epoch < member.epoch and isinstance(group, StreamsGroup) and shard.release.streams_configs:
+        return partial(_check_task, group, group.member(member_id), epoch)
+    if epoch < member.epoch and isinstance(member, Member) and shard.release.partition_epochs:
+        return partial(_check_partition, member, epoch)
     raise epoch_error(member, f"epoch {epoch} is not the member's {member.epoch}")
 
 
-def epoch_error(member: Member, message: str) -> GroupError:
+def epoch_error(member: Member | StreamsMember, message: str) -> GroupError:
     """The error for a wrong epoch: ILLEGAL_GENERATION for a classic member, else
     STALE_MEMBER_EPOCH.
     """
-    classic = member.classic is not None
+    classic = isinstance(member, Member) and member.classic is not None
     return GroupError("ILLEGAL_GENERATION" if classic else "STALE_MEMBER_EPOCH", message)
 
 
@@ -213,23 +223,38 @@ def _check_classic(
         raise GroupError("REBALANCE_IN_PROGRESS", "the group has not synced yet")
 
 
-def _check_partition(member: Member | None, epoch: int, topic_id: str, number: int) -> None:
+def _check_partition(member: Member, epoch: int, topic: Topic, number: int) -> None:
     """An older epoch may still commit partitions that were assigned by then (4.3,
     assignment epochs).
     """
-    if member is None:
-        return
-    gained = member.assigned.get(topic_id, {}).get(number)
+    gained = member.assigned.get(topic.topic_id, {}).get(number)
     if gained is None:
-        gained = member.pending.get(topic_id, {}).get(number)
+        gained = member.pending.get(topic.topic_id, {}).get(number)
+    _check_assigned_by(member, gained, epoch, topic, number)
+
+
+def _check_task(
+    group: StreamsGroup, member: StreamsMember, epoch: int, topic: Topic, number: int
+) -> None:
+    """As `_check_partition`, by the active task that reads the partition (from 4.2)."""
+    gained = None
+    if group.topology is not None:
+        for name in reading_subtopologies(group.topology, topic.name):
+            gained = member.since.get((name, number), gained)
+    _check_assigned_by(member, gained, epoch, topic, number)
+
+
+def _check_assigned_by(
+    member: Member | StreamsMember, gained: int | None, epoch: int, topic: Topic, number: int
+) -> None:
     if gained is None:
-        raise epoch_error(member, f"the member does not own {topic_id}-{number}")
+        raise epoch_error(member, f"the member does not own {topic.name}-{number}")
     if epoch < gained:
         raise epoch_error(member, f"epoch {epoch} is older than the assignment's {gained}")
 
 
 def _write(
-    shard: Shard, request: Json, member: Member | None, epoch: int, expire: int, *, producer: int
+    shard: Shard, request: Json, check: PartitionCheck | None, expire: int, *, producer: int
 ) -> list[Json]:
     """Write a record for each partition that can be committed; returns a row for each partition."""
     group_id = request["groupId"]
@@ -245,7 +270,8 @@ def _write(
             if len(metadata) > shard.config.number(METADATA_BYTES):
                 code = "OFFSET_METADATA_TOO_LARGE"
             else:
-                _check_partition(member, epoch, topic.topic_id, part["partitionIndex"])
+                if check is not None:
+                    check(topic, part["partitionIndex"])
                 by_id = shard.release.topic_ids_by_name or "topicId" in requested
                 by_id = by_id and shard.release.offset_topic_ids
                 by_id = by_id and (producer < 0 or shard.release.transactional_topic_ids)

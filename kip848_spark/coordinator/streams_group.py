@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kip848_spark.coordinator.faults import ReplayError
+from kip848_spark.coordinator.faults import GroupError, ReplayError
 from kip848_spark.coordinator.javahash import TimelineOrder
 from kip848_spark.coordinator.records import Json, Record, record
 from kip848_spark.coordinator.streams_topology import ConfiguredTopology, required_topics
@@ -201,6 +201,13 @@ class StreamsGroup:
         return self._order.walk(self.members)
 
     # State
+
+    def member(self, member_id: str) -> StreamsMember:
+        """The member of that id. Raises UNKNOWN_MEMBER_ID."""
+        try:
+            return self.members[member_id]
+        except KeyError:
+            raise GroupError("UNKNOWN_MEMBER_ID", f"no member {member_id!r}") from None
 
     def target_of(self, member_id: str) -> Tasks:
         """A member's target; empty if there is none."""

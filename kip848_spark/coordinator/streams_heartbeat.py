@@ -52,7 +52,7 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     group_id, member_id, epoch = request["groupId"], request["memberId"], request["memberEpoch"]
     if epoch == LEAVE:
         left = _find_group(shard, group_id)
-        fence_streams_member(shard, left, _find_member(left, member_id))
+        fence_streams_member(shard, left, left.member(member_id))
         return streams_response(memberId=member_id, memberEpoch=LEAVE)
     group = _group_for_join(shard, group_id) if epoch == JOIN else _find_group(shard, group_id)
     owned = _owned(request)
@@ -60,7 +60,7 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     if old is not None:
         _check_epoch(shard, old, epoch, owned)
     elif epoch != JOIN:
-        _find_member(group, member_id)
+        group.member(member_id)
     was_empty = not group.members
     order = group.walk_members()
     metadata = _metadata(old, request, client)
@@ -157,13 +157,6 @@ def _group_for_join(shard: Shard, group_id: str) -> StreamsGroup:
     if group_id in shard.groups:
         return _find_group(shard, group_id)
     return StreamsGroup(group_id, shard.release.first_epoch)
-
-
-def _find_member(group: StreamsGroup, member_id: str) -> StreamsMember:
-    try:
-        return group.members[member_id]
-    except KeyError:
-        raise GroupError("UNKNOWN_MEMBER_ID", f"no member {member_id!r}") from None
 
 
 def _owned(request: Json) -> Tasks | None:

@@ -4,6 +4,7 @@ tasks each subtopology has (KIP-1071 "Topology"; docs/kafka-facts.md#streams-gro
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kip848_spark.coordinator.records import Json
@@ -28,6 +29,14 @@ def required_topics(topology: Json) -> set[str]:
         for field in ("repartitionSourceTopics", "stateChangelogTopics"):
             names.update(topic["name"] for topic in row[field])
     return names
+
+
+def reading_subtopologies(topology: Json, topic: str) -> Iterator[str]:
+    """The ids of the subtopologies that read a topic."""
+    for row in topology["subtopologies"]:
+        internal = (source["name"] for source in row["repartitionSourceTopics"])
+        if topic in row["sourceTopics"] or topic in internal:
+            yield row["subtopologyId"]
 
 
 def configure(topology: Json, topics: Topics) -> ConfiguredTopology:

@@ -15,6 +15,7 @@ from kip848_spark.coordinator.classic import keep_classic_session
 from kip848_spark.coordinator.classic_group import PREPARING, STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
 from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.streams_group import StreamsGroup
 from kip848_spark.simulation.commits import Commits, commit_times, lateness
 from kip848_spark.simulation.interfaces import GroupInterface, OwnedPartitions, PartitionInterface
 
@@ -217,6 +218,9 @@ class SimulatedClient(ABC):
                 and member.epoch == self.epoch
                 and (member.classic is not None) == self.classic
             )
+        if isinstance(group, StreamsGroup):
+            thread = group.members.get(self.member_id)
+            return thread is not None and thread.epoch == self.epoch
         if isinstance(group, ClassicGroup):
             return (
                 self.classic

@@ -14,7 +14,8 @@ from kip848_spark.simulation.interfaces import OwnedPartitions
 HEARTBEAT_INTERVAL = 5_000
 SLOW_EXTRA = 15_000
 """How much longer (ms) than its rebalance timeout a slow application takes to revoke partitions."""
-_FENCED = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND")
+FENCED = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND")
+"""Errors after which a client drops what it has and joins again at once."""
 
 
 class Consumer(SimulatedClient):
@@ -104,7 +105,7 @@ class Consumer(SimulatedClient):
             self.after(BACKOFF, lambda: self._heartbeat(full=True))
         elif answer["errorCode"] == "NONE":
             self._apply_answer(answer)
-        elif answer["errorCode"] in _FENCED:
+        elif answer["errorCode"] in FENCED:
             self.after(BACKOFF, self._rejoin)
         else:  # such as UNRELEASED_INSTANCE_ID or INVALID_REGULAR_EXPRESSION
             self.group.on_refused(answer["errorCode"])

@@ -8,6 +8,7 @@ from functools import partial
 from kip848_spark.simulation.client import SimulatedClient
 from kip848_spark.simulation.group import MOST_CLIENTS, SimulatedGroup
 
+STANDBYS = "streams.num.standby.replicas"
 SPACING = 20_000
 """Time (ms) between two restarts of a rolling deployment."""
 
@@ -89,7 +90,7 @@ def subscribe(group: SimulatedGroup) -> None:
     """The application, or one process of it, subscribes to other topics."""
     partition = group.partition
     client = _pick_client(group)
-    if client is None or group.plan.kind == "simple":
+    if client is None or group.plan.kind in ("simple", "streams"):
         return
     known = sorted(partition.known_topics)
     topics = tuple(partition.rng.sample(known, min(len(known), partition.rng.choice((1, 2, 3)))))
@@ -102,7 +103,7 @@ def subscribe(group: SimulatedGroup) -> None:
 
 def regex(group: SimulatedGroup) -> None:
     """The application subscribes by a regular expression, or stops doing so."""
-    if group.classic or group.plan.kind == "simple":
+    if group.classic or group.plan.kind in ("simple", "share", "streams"):
         return
     if any(client.classic for client in group.clients):
         return
@@ -114,7 +115,14 @@ def regex(group: SimulatedGroup) -> None:
 
 
 def assignor(group: SimulatedGroup) -> None:
-    """The application requests another assignor."""
+    """The application requests another assignor. An administrator sets another number of standby
+    tasks for a streams group.
+    """
+    if group.plan.kind == "streams":
+        standbys = {"name": STANDBYS, "value": str(group.partition.rng.choice((0, 1, 2)))}
+        resource = {"resourceType": 32, "resourceName": group.plan.group_id, "configs": [standbys]}
+        group.partition.admin("IncrementalAlterConfigs", group, {"resources": [resource]})
+        return
     group.assignor = group.partition.rng.choice(group.partition.assignor_names)
 
 
@@ -144,7 +152,7 @@ def reset(group: SimulatedGroup) -> None:
     partition = group.partition
     rows = {row for client in group.clients for row in client.rows}
     stop(group)
-    if group.plan.kind == "simple":
+    if group.plan.kind in ("simple", "share"):
         return
 
     def commit_back() -> None:
@@ -171,6 +179,8 @@ def reset(group: SimulatedGroup) -> None:
 def forget(group: SimulatedGroup) -> None:
     """An administrator deletes the offsets of a topic; refused while the group subscribes to it."""
     partition = group.partition
+    if group.plan.kind == "share":
+        return
     names = sorted(partition.known_topics)
     name = partition.rng.choice([*names, *group.topics])
     partition.admin("OffsetDelete", group, {
@@ -182,7 +192,7 @@ def forget(group: SimulatedGroup) -> None:
 def migrate(group: SimulatedGroup) -> None:
     """Replace each process by one of the other protocol, one after the other."""
     partition = group.partition
-    if group.plan.kind == "simple" or group.regex is not None:
+    if group.plan.kind in ("simple", "share", "streams") or group.regex is not None:
         return
     to_classic = not group.classic
     if to_classic and group.plan.kind == "transactional":

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from kip848_spark.coordinator.classic_group import EMPTY, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.streams_group import StreamsGroup
 from kip848_spark.simulation.classic import ClassicConsumer
 from kip848_spark.simulation.client import SimulatedClient
 from kip848_spark.simulation.consumer import Consumer
 from kip848_spark.simulation.interfaces import ClientInterface, GroupInterface, PartitionInterface
-from kip848_spark.simulation.invariants import BrokenInvariantError
+from kip848_spark.simulation.newer_invariants import BrokenInvariantError
 from kip848_spark.simulation.plan import GroupPlan
+from kip848_spark.simulation.share_consumer import ShareConsumer
+from kip848_spark.simulation.streams_thread import StreamsThread
 
 MOST_CLIENTS = 12
 TRANSACTION_TIMEOUT = 60_000
@@ -68,6 +71,10 @@ class SimulatedGroup:
         kind: Callable[[PartitionInterface, GroupInterface, str], SimulatedClient] = Consumer
         if self.plan.kind == "simple":
             kind = ManualConsumer
+        elif self.plan.kind == "share":
+            kind = ShareConsumer
+        elif self.plan.kind == "streams":
+            kind = StreamsThread
         elif self.classic if classic is None else classic:
             kind = ClassicConsumer
         client = kind(self.partition, self, f"{self.plan.group_id.rsplit('-', 1)[0]}-{self._names}")
@@ -88,6 +95,13 @@ class SimulatedGroup:
         """The topics that a client, given by its number, subscribes to."""
         return self.subscription_overrides.get(client, self.topics)
 
+    def process_of(self, client: int) -> str:
+        """The id of the process that a client, given by its number, runs in. In some groups, two
+        threads share a process; a process keeps its id when it is restarted.
+        """
+        threads = 2 if self.plan.cooperative else 1
+        return f"{self.plan.group_id}-process-{client // threads}"
+
     def on_refused(self, code: str) -> None:
         """A client's heartbeat was refused with this error code."""
         if code == "INVALID_REGULAR_EXPRESSION":
@@ -96,12 +110,12 @@ class SimulatedGroup:
     def check_owners(self) -> None:
         """Raise BrokenInvariantError if two clients that are members read one partition.
 
-        Only clients of the consumer protocol are checked. A classic client may be removed while its
-        JoinGroup is in flight and be a member again when it arrives, still reading partitions that
-        now belong to another member.
+        Only members of consumer and streams groups are checked, and of these only clients of the
+        new protocol. A classic client may be removed while its JoinGroup is in flight and be a
+        member again when it arrives, still reading partitions that now belong to another member.
         """
         group = self.partition.coordinator.shard.groups.get(self.plan.group_id)
-        if self.partition.invariants is None or not isinstance(group, ConsumerGroup):
+        if self.partition.invariants is None or not isinstance(group, ConsumerGroup | StreamsGroup):
             return
         owners: dict[tuple[str, int], SimulatedClient] = {}
         for client in self.running_clients():

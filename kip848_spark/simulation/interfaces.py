@@ -36,6 +36,9 @@ class GroupInterface(Protocol):
     def topics_for(self, client: int) -> tuple[str, ...]:
         """The topics that a client, given by its number, subscribes to."""
 
+    def process_of(self, client: int) -> str:
+        """The id of the process that a client, given by its number, runs in."""
+
     def on_refused(self, code: str) -> None:
         """A client's heartbeat was refused with this error code."""
 
@@ -75,6 +78,7 @@ class PartitionInterface(Protocol):
     invariants: Invariants | None
     topic_names: dict[str, str]
     known_topics: dict[str, TopicEvent]
+    """The topics that any group may read, by name."""
     open_transactions: dict[int, bool]
 
     def at(self, time: int, action: Callable[[], None]) -> None:

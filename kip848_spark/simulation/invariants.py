@@ -1,8 +1,10 @@
-"""Invariants that hold in every log of consumer groups, checked operation by operation.
+"""Invariants that hold in every log of consumer, share and streams groups, operation by
+operation.
 
 Only records are checked, in the form `kip848 dump` prints: nothing of the coordinator that wrote
 them. The invariants C1 to C12 are listed in docs/kafka-facts.md#invariants; they follow from
-KIP-848, with the exceptions that brokers of Kafka 4.0 to 4.3 write.
+KIP-848, with the exceptions that brokers of Kafka 4.0 to 4.3 write. Those of share and streams
+groups are in `newer_invariants`.
 """
 
 from __future__ import annotations
@@ -12,14 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kip848_spark.coordinator.releases import find_release
+from kip848_spark.simulation.newer_invariants import (
+    BrokenInvariantError,
+    ObservedShareGroup,
+    ObservedStreamsGroup,
+    require,
+)
 
 TopicIdPartition = tuple[str, int]
 STABLE, UNREVOKED = 0, 1
 STATIC_LEAVE = -2
-
-
-class BrokenInvariantError(AssertionError):
-    """A coordinator wrote records that break an invariant."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ class Invariants:
         known = find_release(release)
         self._first_epoch = known.first_epoch
         self._masks = known.masks_lost_topics
+        self._release = known
         self._groups: dict[str, ObservedGroup] = {}
+        self._newer: dict[str, ObservedShareGroup | ObservedStreamsGroup] = {}
 
     def check(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Check the records of one operation (of any groups). Raises BrokenInvariantError."""
@@ -67,9 +73,41 @@ class Invariants:
                 group_id = key["data"].get("groupId") or key["data"].get("group")
                 by_group.setdefault(group_id, []).append(record)
         for group_id, own in by_group.items():
-            self._operation(group_id, own)
+            newer = [record for record in own if record["key"]["type"] in _NEWER]
+            if newer:
+                self._newer_operation(group_id, newer)
+            if len(newer) < len(own):
+                self._operation(group_id, own)
+
+    def _newer_operation(self, group_id: str, records: Sequence[Mapping[str, Any]]) -> None:
+        """An operation of a share or streams group."""
+        try:
+            for record in records:
+                kind, value = record["key"]["type"], record["value"]
+                group = self._newer.get(group_id)
+                if group is None:
+                    if value is None:
+                        continue
+                    group = self._newer[group_id] = self._new_group(kind)
+                data = None if value is None else value["data"]
+                group.apply(kind, record["key"]["data"].get("memberId"), data)
+                if kind in ("11", "17") and value is None:
+                    del self._newer[group_id]
+            if group_id in self._newer:
+                self._newer[group_id].at_end()
+        except BrokenInvariantError as broken:
+            shown = "; ".join(_describe(record) for record in records[:12])
+            raise BrokenInvariantError(f"group {group_id!r}: {broken} ({shown})") from None
+
+    def _new_group(self, kind: str) -> ObservedShareGroup | ObservedStreamsGroup:
+        if kind in _SHARE:
+            return ObservedShareGroup(self._first_epoch, "S")
+        first = 1 if self._release.streams_configs else self._first_epoch
+        in_place = self._release.streams_roles_in_place
+        return ObservedStreamsGroup(first, "T", roles_in_place=in_place)
 
     def _operation(self, group_id: str, records: Sequence[Mapping[str, Any]]) -> None:
+        records = [record for record in records if record["key"]["type"] not in _NEWER]
         upgrades = any(r["key"]["type"] == "2" and r["value"] is None for r in records)
         try:
             for record in records:
@@ -99,7 +137,7 @@ class Invariants:
             case "3":
                 due = (group.first_epoch if group.epoch is None else group.epoch) + 1
                 fresh = upgrades and group.epoch is None
-                _require(
+                require(
                     fresh or value["epoch"] == due, "C1", f"the epoch does not follow {due - 1}"
                 )
                 group.epoch = value["epoch"]
@@ -116,16 +154,14 @@ class Invariants:
         """Apply a tombstone."""
         match kind:
             case "3":
-                _require(not group.members, "C11", "a group is deleted before its members")
-                _require(group.target_epoch is None, "C11", "a group is deleted before its target")
+                require(not group.members, "C11", "a group is deleted before its members")
+                require(group.target_epoch is None, "C11", "a group is deleted before its target")
                 del self._groups[group_id]
             case "5":
-                _require(
+                require(
                     member not in group.current, "C11", "a member is deleted before its assignment"
                 )
-                _require(
-                    member not in group.targets, "C11", "a member is deleted before its target"
-                )
+                require(member not in group.targets, "C11", "a member is deleted before its target")
                 group.members.discard(member)
             case "6":
                 group.target_epoch = None
@@ -136,20 +172,18 @@ class Invariants:
 
     def _target(self, group: ObservedGroup, epoch: int) -> None:
         reached = group.first_epoch if group.epoch is None else group.epoch
-        _require(epoch == reached, "C3", "a target epoch differs from the group epoch")
+        require(epoch == reached, "C3", "a target epoch differs from the group epoch")
         if group.target_epoch is not None:
-            _require(
-                epoch > group.target_epoch, "C3", "a target is not newer than the previous one"
-            )
+            require(epoch > group.target_epoch, "C3", "a target is not newer than the previous one")
         group.target_epoch = epoch
-        _require(
+        require(
             set(group.targets) == group.members,
             "C4",
             "the members with a target are not the members",
         )
         seen: set[TopicIdPartition] = set()
         for places in group.targets.values():
-            _require(not seen & places, "C4", "a partition is in two targets")
+            require(not seen & places, "C4", "a partition is in two targets")
             seen |= places
 
     def _current(
@@ -172,43 +206,43 @@ class Invariants:
             ),
         )
         before = group.current.get(member)
-        _require(after.epoch != -1, "C5", "a member epoch of -1 is written")
-        _require(
+        require(after.epoch != -1, "C5", "a member epoch of -1 is written")
+        require(
             not after.assigned & after.revoking,
             "C7",
             "a partition is both assigned and pending revocation",
         )
-        _require(
+        require(
             not after.revoking or after.state == UNREVOKED,
             "C7",
             "a member with pending partitions is not in UNREVOKED_PARTITIONS",
         )
         if after.epoch not in (STATIC_LEAVE, 0):
-            _require(
+            require(
                 after.state != UNREVOKED or after.revoking,
                 "C7",
                 "a member in UNREVOKED_PARTITIONS has no pending partitions",
             )
         if before is None:
             first = after.previous == 0 or (upgrades and after.previous == after.epoch)
-            _require(first, "C6", "a new member has a previous epoch")
+            require(first, "C6", "a new member has a previous epoch")
         elif after.epoch == STATIC_LEAVE:
-            _require(after.previous == before.previous, "C6", "leaving changes the previous epoch")
+            require(after.previous == before.previous, "C6", "leaving changes the previous epoch")
         else:
-            _require(after.epoch >= before.epoch, "C5", "a member epoch decreases")
-            _require(
+            require(after.epoch >= before.epoch, "C5", "a member epoch decreases")
+            require(
                 after.previous == before.epoch, "C6", "the previous epoch differs from the last one"
             )
         if after.epoch > 0 and not upgrades:
             had = before.assigned if before else frozenset()
             going = before.revoking if before else frozenset()
             target = group.targets.get(member, frozenset())
-            _require(
+            require(
                 after.assigned <= had | target,
                 "C9",
                 "a partition is assigned that was neither assigned nor targeted",
             )
-            _require(
+            require(
                 after.revoking <= had | going, "C9", "a partition is pending that was not assigned"
             )
         group.current[member] = after
@@ -216,33 +250,30 @@ class Invariants:
     def _at_end(self, group: ObservedGroup) -> None:
         epoch = group.first_epoch if group.epoch is None else group.epoch
         target = group.first_epoch if group.target_epoch is None else group.target_epoch
-        _require(target <= epoch, "C2", "the target is ahead of the group")
+        require(target <= epoch, "C2", "the target is ahead of the group")
         held: set[TopicIdPartition] = set()
         for member, current in group.current.items():
-            _require(current.epoch <= target, "C2", "a member is ahead of the target")
+            require(current.epoch <= target, "C2", "a member is ahead of the target")
             newest = (
                 current.newest if current.epoch else 0
             )  # 0: inherited from a replaced static member
-            _require(
+            require(
                 newest <= max(current.epoch, 0),
                 "C12",
                 "an assignment epoch exceeds the member epoch",
             )
             own = current.assigned | current.revoking
-            _require(not held & own, "C8", "a partition is held by two members")
+            require(not held & own, "C8", "a partition is held by two members")
             held |= own
             if current.state == STABLE and current.epoch == target and member in group.targets:
                 wanted = group.targets[member]
                 even = current.assigned <= wanted if self._masks else current.assigned == wanted
-                _require(even, "C10", "a stable member differs from its target")
+                require(even, "C10", "a stable member differs from its target")
 
 
-_KINDS = frozenset({"2", "3", "5", "6", "7", "8"})
-
-
-def _require(condition: object, rule: str, violation: str) -> None:
-    if not condition:
-        raise BrokenInvariantError(f"{rule}: {violation}")
+_SHARE = frozenset(ObservedShareGroup.PARTS.values()) | {"15"}
+_NEWER = _SHARE | frozenset(ObservedStreamsGroup.PARTS.values())
+_KINDS = frozenset({"2", "3", "5", "6", "7", "8"}) | _NEWER
 
 
 def _partitions(rows: Iterable[Mapping[str, Any]]) -> frozenset[TopicIdPartition]:

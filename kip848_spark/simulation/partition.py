@@ -13,12 +13,13 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from kip848_spark.coordinator import Client, Coordinator, Step
+from kip848_spark.coordinator import Client, Coordinator, Step, streams_group
 from kip848_spark.coordinator.config import ASSIGNORS_SETTING
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, Json, Record
 from kip848_spark.coordinator.sessions import keep_session
+from kip848_spark.coordinator.share_group import SHARE_GROUP, SHARE_MEMBER
 from kip848_spark.simulation.commits import Commits, ReadPositions
 from kip848_spark.simulation.group import SimulatedGroup
 from kip848_spark.simulation.interfaces import ClientInterface, GroupInterface
@@ -29,6 +30,8 @@ from kip848_spark.simulation.rebalance_history import RebalanceHistory
 
 ADMIN = Client("admin", "/10.0.0.1")
 _EXPIRATION_TIMER = "expire-offsets"
+_EPOCHS = (GROUP, SHARE_GROUP, streams_group.GROUP)
+_MEMBERS = (MEMBER, SHARE_MEMBER, streams_group.MEMBER)
 _MEMBERSHIP = ("JoinGroup", "LeaveGroup", "ConsumerGroupHeartbeat")
 """The requests that add members to a group or remove them."""
 TraceEntry = tuple[int, int, int, str, Any, Client, int | None]
@@ -73,6 +76,7 @@ class SimulatedPartition:
         self.now = START
         self.topic_names: dict[str, str] = {}
         self.known_topics: dict[str, TopicEvent] = {}
+        self._own_topics = {topic.name for topic in plan.own_topics}
         self.open_transactions: dict[int, bool] = {}
         self.last_values: dict[str, Json] = {}
         """Groups that have a control record, with the last value of key 2 or key 3."""
@@ -258,11 +262,11 @@ class SimulatedPartition:
         kind, key = record["key"]["type"], record["key"]["data"]
         if kind == CLASSIC_GROUP and record["value"] is not None:
             self.last_values[key["group"]] = record["value"]["data"]
-        elif kind in (CLASSIC_GROUP, GROUP) and record["value"] is None:
+        elif kind in (CLASSIC_GROUP, *_EPOCHS) and record["value"] is None:
             self.last_values.pop(key.get("group") or key.get("groupId"), None)
-        elif kind == GROUP:
+        elif kind in _EPOCHS:
             self.last_values[key["groupId"]] = record["value"]["data"]
-        elif kind == MEMBER:
+        elif kind in _MEMBERS:
             self.last_values.setdefault(key["groupId"], {})
 
     def _recheck_clients(self, step: Step, cause: int, group_id: str | None) -> None:
@@ -346,7 +350,9 @@ class SimulatedPartition:
         """Create, grow or delete a topic."""
         self.sync()
         self.topic_names[event.topic_id] = event.name
-        if event.partitions:
+        if event.name in self._own_topics:
+            pass
+        elif event.partitions:
             self.known_topics[event.name] = event
         else:
             self.known_topics.pop(event.name, None)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from kip848_spark.coordinator.assignors import find_assignors
 from kip848_spark.coordinator.config import ASSIGNORS_SETTING, BrokerConfig
 from kip848_spark.coordinator.javahash import string_hash
-from kip848_spark.coordinator.releases import LINES, find_release
+from kip848_spark.coordinator.releases import LINES, Release, find_release
 from kip848_spark.errors import UsageError
 from kip848_spark.simulation.profiles import Profile, find_profile
+from kip848_spark.simulation.topologies import KINDS, own_topics, sources
 
 START = 1_767_225_600_000
 """When simulated time begins: 2026-01-01 00:00 UTC, in ms."""
@@ -29,6 +30,11 @@ SOON, SLOW_START = 1_000, 20_000
 DAY = 86_400_000
 
 DEFAULT_ASSIGNORS = "uniform,range"
+SHARE_PLACE, STREAMS_PLACE = 2, 1
+"""Where the share and the streams group are in a cycle of groups, counted from its end."""
+SHARE_WEIGHT = 0.2
+"""Records per second: a share group commits nothing to ``__consumer_offsets``."""
+_UNSCALED = ("transactional", "share")
 
 _WORDS = (
     *("orders", "payments", "audit-log", "clickstream", "inventory.eu", "ledger", "shipments"),
@@ -52,7 +58,9 @@ class TopicEvent:
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """One group; ``kind`` is consumer, classic, simple or transactional. Times are in ms."""
+    """One group; ``kind`` is consumer, classic, simple, transactional, share or streams. Times are
+    in ms.
+    """
 
     number: int
     group_id: str
@@ -68,6 +76,10 @@ class GroupPlan:
     rebalance_timeout: int
     weight: float
     """Approximate commits per second."""
+    topology: str = ""
+    """The kind of topology of a streams group, one of `topologies.KINDS`."""
+    own_topics: tuple[TopicEvent, ...] = ()
+    """Topics that only this streams group reads, or keeps its state in."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,12 @@ class ClusterPlan:
     def assignor_names(self) -> tuple[str, ...]:
         """What members may ask for, sorted."""
         return tuple(sorted(find_assignors(self.assignors.split(","))))
+
+    @property
+    def own_topics(self) -> list[TopicEvent]:
+        """The topics of single streams groups, which never change; in order of time."""
+        topics = [topic for group in self.groups for topic in group.own_topics]
+        return sorted(topics, key=lambda topic: topic.at)
 
     @property
     def used_partitions(self) -> list[int]:
@@ -201,6 +219,7 @@ def plan_cluster(
         for i in range(max(4, min(count, 200)))
     )
     plans = tuple(_group(rng, traits, number, topics) for number in range(count))
+    plans = tuple(_of_newer_type(plan, traits, seed, find_release(release)) for plan in plans)
     if busiest:
         plans = _with_busiest(plans, partitions, busiest)
     plan = ClusterPlan(traits, release, seed, records, partitions, topics, plans)
@@ -242,17 +261,44 @@ def _group(
     )
 
 
+def _of_newer_type(plan: GroupPlan, traits: Profile, seed: int, release: Release) -> GroupPlan:
+    """The plan as it is, or that of a share or streams group. It draws from a sequence of its own,
+    so the other groups are the same in every release.
+    """
+    place = traits.cycle - plan.number % traits.cycle
+    if place == SHARE_PLACE and release.share_groups:
+        return replace(plan, kind="share", static=False, weight=SHARE_WEIGHT)
+    if place != STREAMS_PLACE or not release.streams_configs:
+        return plan
+    rng = random.Random(f"streams {seed} {traits.name} {plan.number}")
+    kind = rng.choice(KINDS)
+    own = tuple(
+        TopicEvent(START + rng.choice((0, 0, 0, 40_000)), name, uuid(rng), topic_partitions)
+        for name, topic_partitions in own_topics(kind, plan.group_id, rng.choice((2, 4, 6)))
+    )
+    topics = tuple(sources(kind, plan.group_id)) or plan.topics[:1]
+    return replace(
+        plan,
+        kind="streams",
+        topics=topics,
+        static=False,
+        topology=kind,
+        own_topics=own,
+        weight=6_000 / plan.commit_interval,
+    )
+
+
 def _with_busiest(
     groups: tuple[GroupPlan, ...], partitions: int, share: float
 ) -> tuple[GroupPlan, ...]:
     """Shorten the commit intervals of one partition's groups so that it has the given share of all
     commits. Transactional groups are unchanged, since each of their commits passes through the
-    coordinator.
+    coordinator, and so are share groups, which do not commit.
     """
     homes = [partition_of(group.group_id, partitions) for group in groups]
     weights: dict[int, float] = {}
     for group, home in zip(groups, homes, strict=True):
-        if group.kind != "transactional":
+        if group.kind not in _UNSCALED:
             weights[home] = weights.get(home, 0.0) + group.weight
     if not weights or len(set(homes)) == 1:
         return groups
@@ -267,7 +313,7 @@ def _with_busiest(
             commit_interval=max(1, round(group.commit_interval / factor)),
             weight=group.weight * factor,
         )
-        if home == most and group.kind != "transactional"
+        if home == most and group.kind not in _UNSCALED
         else group
         for group, home in zip(groups, homes, strict=True)
     )

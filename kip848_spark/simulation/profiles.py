@@ -29,6 +29,10 @@ class Profile:
     """Share of groups whose offsets are committed in transactions."""
     static: float = 0.25
     """Share of groups whose members have instance ids."""
+    cycle: int = 12
+    """Of this many groups, the last but one is a share group and the last a streams group, in
+    releases that have them.
+    """
     topic_interval: int = 20 * MINUTE
     """Mean time between two changes of topics in the cluster."""
     topics_go: bool = False
@@ -109,6 +113,33 @@ PROFILES: dict[str, Profile] = {
             topics_go=True,
             loss=0.02,
             delay=(1, 250),
+            retention_minutes=15,
+        ),
+        Profile(
+            "types",
+            "groups of every type, whose members join, leave, crash and read other topics",
+            {
+                "rolling": 3,
+                "bounce": 6,
+                "crash": 6,
+                "cut_off": 3,
+                "scale_up": 5,
+                "scale_down": 5,
+                "slow": 2,
+                "subscribe": 4,
+                "assignor": 3,
+                "stop": 2,
+                "delete": 1,
+                "reset": 1,
+                "forget": 1,
+            },
+            event_interval=75 * SECOND,
+            classic=0.3,
+            cycle=3,
+            topic_interval=4 * MINUTE,
+            topics_go=True,
+            loss=0.005,
+            delay=(1, 60),
             retention_minutes=15,
         ),
     )

@@ -6,15 +6,20 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kip848_spark.coordinator import Coordinator, Step, classic, member_timers
+from kip848_spark.coordinator import Coordinator, Step, classic, member_timers, streams_group
 from kip848_spark.coordinator.classic_group import PREPARING, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.records import CLASSIC_GROUP, GROUP, MEMBER, REGEX, Json
+from kip848_spark.coordinator.share_group import SHARE_GROUP, SHARE_MEMBER, ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup, TaskState
 
 Rebalance = dict[str, Any]
 """group_id, type, epoch, causes, members, started_at, converged_at (ms; null if not converged by
 the end). A group without members has converged: nothing is left to reconcile.
 """
+_TYPES = {GROUP: "consumer", SHARE_GROUP: "share", streams_group.GROUP: "streams"}
+"""The key types of group epochs, and the types of their groups."""
+_MEMBERS = (MEMBER, SHARE_MEMBER, streams_group.MEMBER)
 _AT_REST = ("Stable", "Empty")
 
 
@@ -40,6 +45,8 @@ class RebalanceHistory:
         self._generations: dict[str, int] = {}
         self._unwritten: dict[str, Rebalance] = {}
         """Rebalances of classic groups whose generation has no record yet."""
+        self._hashes: dict[str, int | None] = {}
+        """The last metadata hash of each group that is not classic."""
         self._expired_sessions: set[str] = set()
         """Members whose session ends with the timers that run now."""
         self._classic_members: frozenset[str] = frozenset()
@@ -57,9 +64,14 @@ class RebalanceHistory:
             key = record["key"]["data"]
             group_id = key.get("groupId") or key.get("group")
             kind, value = record["key"]["type"], record["value"]
-            if kind == GROUP and value is not None:
+            if kind in _TYPES and value is not None:
                 causes, members = _find_cause(step, group_id, api, request, self._timer_cause)
-                self._begin(group_id, "consumer", value["data"]["epoch"], step.at, causes, members)
+                epoch, metadata_hash = value["data"]["epoch"], value["data"].get("metadataHash")
+                same = self._hashes.get(group_id) == metadata_hash
+                if kind == streams_group.GROUP and same and causes == ["topics_changed"]:
+                    causes = ["settings_changed"]
+                self._hashes[group_id] = metadata_hash
+                self._begin(group_id, _TYPES[kind], epoch, step.at, causes, members)
             elif kind == CLASSIC_GROUP and value is not None:
                 gone = _removed_members(step, group_id) if group_id in converted else None
                 self._observe_classic(group_id, value["data"], step.at, gone)
@@ -67,11 +79,11 @@ class RebalanceHistory:
                 touched[group_id] = None
         for group_id in touched:
             group = self._shard.groups.get(group_id)
-            if isinstance(group, ConsumerGroup) and group.state in _AT_REST:
+            if group is None or isinstance(group, ClassicGroup):
+                self._open.pop(group_id, None)
+            elif _has_converged(group):
                 for row in self._open.pop(group_id, ()):
                     row["converged_at"] = step.at
-            elif not isinstance(group, ConsumerGroup):
-                self._open.pop(group_id, None)
             if not isinstance(group, ClassicGroup):
                 self._unwritten.pop(group_id, None)
                 self._generations.pop(group_id, None)
@@ -202,12 +214,25 @@ class RebalanceHistory:
         )
 
 
+def _has_converged(group: ConsumerGroup | ShareGroup | StreamsGroup) -> bool:
+    """Whether every member has what the newest target gives it, as far as records show. A streams
+    group that is not ready has converged to a target without tasks.
+    """
+    if isinstance(group, ConsumerGroup):
+        return group.state in _AT_REST
+    reached = group.target_epoch == group.epoch
+    if isinstance(group, StreamsGroup):
+        reached &= all(member.state == TaskState.STABLE for member in group.members.values())
+    at_target = all(member.epoch == group.target_epoch for member in group.members.values())
+    return not group.members or (reached and at_target)
+
+
 def _removed_members(step: Step, group_id: str) -> list[str]:
     """The members of a consumer group that the records of a step remove."""
     return [
         record["key"]["data"]["memberId"]
         for record in step.records
-        if record["key"]["type"] == MEMBER
+        if record["key"]["type"] in _MEMBERS
         and record["value"] is None
         and record["key"]["data"]["groupId"] == group_id
     ]
@@ -216,7 +241,7 @@ def _removed_members(step: Step, group_id: str) -> list[str]:
 def _find_cause(
     step: Step, group_id: str, api: str, request: Json, timer_cause: Any
 ) -> tuple[list[str], list[str]]:
-    """Why a consumer group's epoch was bumped, and by which members, from the records of the same
+    """Why the epoch of a group was bumped, and by which members, from the records of the same
     step.
     """
     there: dict[str, bool] = {}
@@ -226,7 +251,7 @@ def _find_cause(
         if (key.get("groupId") or key.get("group")) != group_id:
             continue
         kinds.add((record["key"]["type"], record["value"] is None))
-        if record["key"]["type"] == MEMBER:
+        if record["key"]["type"] in _MEMBERS:
             there[key["memberId"]] = record["value"] is not None
     removed = [member for member, present in there.items() if not present]
     joined = [member for member, present in there.items() if present]

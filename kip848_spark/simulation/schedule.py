@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from kip848_spark.simulation.events import EVENTS
 from kip848_spark.simulation.group import SimulatedGroup
@@ -14,6 +15,11 @@ def start_schedule(partition: SimulatedPartition) -> None:
     """Create the topics, start the clients and schedule the first events."""
     for event in partition.plan.topics:
         partition.change_topic(event)
+    for event in partition.plan.own_topics:
+        if event.at == START:
+            partition.change_topic(event)
+        else:  # an internal topic that is created after the application has started
+            partition.at(event.at, partial(partition.change_topic, event))
     for group in partition.groups:
         start = START + partition.rng.randrange(2, partition.plan.first_starts)
         for i in range(group.plan.clients):

@@ -144,6 +144,7 @@ def _topics(plan: ClusterPlan, end: int) -> list[dict[str, Any]]:
     rows = []
     for event in plan.topics:
         rows.append(event)
+    rows += [event for event in plan.own_topics if event.at <= end]
     for event in plan.topic_events():
         if event.at > end:
             break

@@ -12,6 +12,8 @@ from typing import Any
 
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
+from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup, TaskState
 from kip848_spark.simulation.partition import SimulatedPartition
 
 TruthRows = list[dict[str, Any]]
@@ -37,6 +39,10 @@ def collect_truth(partition: SimulatedPartition) -> dict[str, TruthRows]:
             _consumer(out, partition, group)
         elif isinstance(group, ClassicGroup):
             _classic(out, partition, group)
+        elif isinstance(group, ShareGroup):
+            _share(out, partition, group)
+        else:
+            _streams(out, partition, group)
     for group_id, places in sorted(shard.offsets.committed.items()):
         for (topic, number), offset in sorted(places.items()):
             out["offsets"].append(
@@ -105,6 +111,85 @@ def _consumer(
                         "role": role,
                     }
                 )
+
+
+def _share(out: dict[str, TruthRows], partition: SimulatedPartition, group: ShareGroup) -> None:
+    out["groups"].append(_newer_group(partition, group, group.state))
+    for member_id, member in sorted(group.members.items()):
+        out["members"].append(
+            {
+                "group_id": group.group_id,
+                "member_id": member_id,
+                "instance_id": None,
+                "rack_id": member.rack_id,
+                "client_id": member.client_id,
+                "subscribed_topics": sorted(member.topic_names),
+                "subscribed_regex": None,
+                "member_epoch": member.epoch,
+                "previous_member_epoch": member.previous_epoch,
+                "member_state": "stable",
+                "is_classic": False,
+            }
+        )
+        for role, places in (
+            ("assigned", member.assigned),
+            ("target", group.target_of(member_id)),
+        ):
+            for topic_id, numbers in sorted(places.items()):
+                for number in sorted(numbers):
+                    out["assignments"].append(
+                        {
+                            "group_id": group.group_id,
+                            "member_id": member_id,
+                            "topic_id": topic_id,
+                            "topic": partition.topic_names.get(topic_id),
+                            "topic_partition": number,
+                            "role": role,
+                        }
+                    )
+
+
+def _streams(out: dict[str, TruthRows], partition: SimulatedPartition, group: StreamsGroup) -> None:
+    """A streams group; its tasks are no partitions, so it has no rows of assignments."""
+    members = group.members.values()
+    moves = any(m.state != TaskState.STABLE or m.epoch != group.target_epoch for m in members)
+    state = "Reconciling" if moves else "Stable"
+    if group.target_epoch < group.epoch:
+        state = "Assigning"
+    out["groups"].append(_newer_group(partition, group, state if members else "Empty"))
+    for member_id, member in sorted(group.members.items()):
+        out["members"].append(
+            {
+                "group_id": group.group_id,
+                "member_id": member_id,
+                "instance_id": member.instance_id,
+                "rack_id": member.metadata["rackId"],
+                "client_id": member.metadata["clientId"],
+                "subscribed_topics": None,
+                "subscribed_regex": None,
+                "member_epoch": member.epoch,
+                "previous_member_epoch": member.previous_epoch,
+                "member_state": _STATES[int(member.state) - 1],
+                "is_classic": False,
+            }
+        )
+
+
+def _newer_group(
+    partition: SimulatedPartition, group: ShareGroup | StreamsGroup, state: str
+) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "type": group.type,
+        "state": state,
+        "protocol_type": group.type,
+        "epoch": group.epoch,
+        "target_epoch": group.target_epoch,
+        "metadata_hash": group.metadata_hash,
+        "members": len(group.members),
+        "partition": partition.number,
+        "live_state": group.state,
+    }
 
 
 def _classic(out: dict[str, TruthRows], partition: SimulatedPartition, group: ClassicGroup) -> None:

@@ -23,6 +23,8 @@ DEFAULT_ASSIGNOR = "uniform"
 """The first entry in the default of Kafka's ``group.consumer.assignors``."""
 STABLE = 0
 """The state code of a member that owns all of its target."""
+STREAMS_STABLE = 1
+"""The same of a streams member: these codes count from 1."""
 _STATES = pa.array(["Stable", "Reconciling", "Assigning", "Empty"])
 
 GROUP_FIELDS: dict[str, pa.DataType] = {
@@ -188,7 +190,8 @@ def epoch_and_stable(
     """int64[m]: the member epochs of current assignments; bool[m]: whether the members are
     stable."""
     epoch = integers(carried.field(kind, "member_epoch", rows), 0)
-    return epoch, integers(carried.field(kind, "state", rows), STABLE) == STABLE
+    stable = STREAMS_STABLE if kind == kinds.STREAMS_CURRENT else STABLE
+    return epoch, integers(carried.field(kind, "state", rows), stable) == stable
 
 
 def _assignors(carried: ControlState) -> pa.Array:

@@ -8,6 +8,8 @@ from typing import Any
 from kip848_spark.coordinator.classic_group import STABLE, ClassicGroup
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.releases import find_release
+from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup, TaskState
 from kip848_spark.simulation.classic import ClassicConsumer
 from kip848_spark.simulation.commits import ReadPositions
 from kip848_spark.simulation.group import SimulatedGroup
@@ -15,9 +17,10 @@ from kip848_spark.simulation.log import Log
 from kip848_spark.simulation.partition import SimulatedPartition
 from kip848_spark.simulation.plan import START, ClusterPlan, plan_cluster
 from kip848_spark.simulation.schedule import start_schedule
+from kip848_spark.simulation.streams_thread import StreamsThread
 
 RELEASES = ("4.0", "4.1", "4.2", "4.3", "4.4")
-PROFILES = ("chaos", "churn", "migration", "steady")
+PROFILES = ("chaos", "churn", "migration", "steady", "types")
 SETTLE_MS = 25 * 60_000
 """The longest event (a rolling restart of twelve processes), then sessions and rebalances."""
 
@@ -25,7 +28,8 @@ SETTLE_MS = 25 * 60_000
 def plan_small(
     profile: str, seed: int, release: str, records: int = 2_000, groups: int = 2
 ) -> ClusterPlan:
-    """A cluster of a few groups in one partition."""
+    """A cluster of a few groups in one partition; one more if they have several types."""
+    groups += profile == "types"
     return plan_cluster(profile, records, seed, release=release, partitions=1, groups=groups)
 
 
@@ -54,6 +58,10 @@ def check_converges(partition: SimulatedPartition) -> None:
         state = partition.coordinator.shard.groups[group.plan.group_id]
         if isinstance(state, ConsumerGroup):
             _check_consumer(partition, group, state)
+        elif isinstance(state, ShareGroup):
+            _check_share(partition, group, state)
+        elif isinstance(state, StreamsGroup):
+            _check_streams(partition, group, state)
         else:
             _check_classic(partition, group, state)
 
@@ -76,6 +84,49 @@ def _check_consumer(
         for number in range(topic.partitions)
     ]
     assert sorted(given) == sorted(wanted), "every partition has one owner"
+
+
+def _check_share(partition: SimulatedPartition, group: SimulatedGroup, state: ShareGroup) -> None:
+    running = {client.member_id: client for client in group.running_clients()}
+    assert state.members.keys() == running.keys(), "the members are the running clients"
+    given: set[tuple[str, int]] = set()
+    for member_id, member in state.members.items():
+        assert member.epoch == state.epoch == state.target_epoch, "every member is at the epoch"
+        assert running[member_id].epoch == member.epoch, "a client knows its epoch"
+        given |= {(topic, n) for topic, numbers in member.assigned.items() for n in numbers}
+    wanted = {
+        (topic.topic_id, number)
+        for name in state.topic_names()
+        if (topic := partition.coordinator.shard.topics.named(name)) is not None
+        for number in range(topic.partitions)
+    }
+    assert given == wanted, "every partition is assigned"
+
+
+def _check_streams(
+    partition: SimulatedPartition, group: SimulatedGroup, state: StreamsGroup
+) -> None:
+    topics = partition.coordinator.shard.topics
+    running = {client.member_id: client for client in group.running_clients()}
+    assert state.members.keys() == running.keys(), "the members are the running clients"
+    given: list[tuple[str, int]] = []
+    read: list[tuple[str, int]] = []
+    for member_id, member in state.members.items():
+        client = running[member_id]
+        assert isinstance(client, StreamsThread)
+        assert client.tasks == member.assigned, "a client has its tasks"
+        assert member.state == TaskState.STABLE, "no task is to be given up or awaited"
+        assert member.epoch == state.epoch == state.target_epoch, "every member is at the epoch"
+        given += member.assigned.active
+        read += [(topic, n) for topic, numbers in client.owned.items() for n in numbers]
+    sources = [topics.named(name) for name in group.topics]
+    ready = None not in sources
+    assert state.state == ("Stable" if ready else "NotReady")
+    count = max((topic.partitions for topic in sources if topic is not None), default=0)
+    names = ("0", "1") if group.plan.topology == "repartition" else ("0",)
+    wanted = [(name, number) for name in names for number in range(count)] if ready else []
+    assert sorted(given) == wanted, "every task is active once"
+    assert len(read) == len(set(read)) == len(wanted), "every partition is read by one client"
 
 
 def _check_classic(partition: SimulatedPartition, group: SimulatedGroup, state: Any) -> None:

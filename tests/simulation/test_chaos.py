@@ -19,7 +19,7 @@ MINUTES = 25
 
 def _simulate(seed: int, folder: Path) -> None:
     profile = PROFILES[0] if seed % 2 else PROFILES[seed // 2 % len(PROFILES)]
-    release = RELEASES[seed % len(RELEASES)] if seed % 3 else "4.3"
+    release = RELEASES[(seed + seed // 10) % len(RELEASES)] if seed % 3 else "4.3"
     partition = simulate_minutes(plan_small(profile, seed, release, groups=2), folder, MINUTES)
     check_converges(partition)
     partition.sync()

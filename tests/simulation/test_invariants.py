@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kip848_spark.simulation.invariants import BrokenInvariantError, Invariants
+from kip848_spark.simulation.invariants import Invariants
+from kip848_spark.simulation.newer_invariants import BrokenInvariantError
 from tests.captures import DUMP, read_dump
 from tests.conftest import DATA
 

@@ -28,6 +28,8 @@ KINDS = [
     ("migration", "4.2"),
     ("churn", "4.1"),
     ("steady", "4.3"),
+    ("types", "4.4"),
+    ("types", "4.2"),
 ]
 
 
@@ -89,7 +91,7 @@ def _rows(table: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("profile", ["chaos", "churn", "migration"])
+@pytest.mark.parametrize("profile", ["chaos", "churn", "migration", "types"])
 def test_bulk_commits_equal_single_requests(profile: str, release: str, tmp_path: Path) -> None:
     for seed in range(3):
         _compare_with_single_requests(

@@ -43,8 +43,8 @@ WHOLE = sorted(
     and path.name == (COMMITTED if (path.parent / COMMITTED).exists() else RECORDS)
 )
 CLEANED = sorted(path.name for path in DATA.glob("cleaned-*"))
-PROFILES = ("steady", "churn", "migration", "chaos")
-RELEASES = dict(zip(PROFILES, ("4.0", "4.1", "4.2", "4.3"), strict=True))
+PROFILES = ("steady", "churn", "migration", "chaos", "types")
+RELEASES = dict(zip(PROFILES, ("4.0", "4.1", "4.2", "4.3", "4.4"), strict=True))
 
 
 @pytest.fixture(autouse=True)
