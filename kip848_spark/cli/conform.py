@@ -53,7 +53,7 @@ def conform(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Say whether the records of each consumer group are a behaviour of the formal model.
+    """Check whether the formal model of the protocol allows the records of each consumer group.
 
     The exit code is 1 if a group does not conform. Groups whose first records are missing, and
     classic, share and streams groups are not judged. docs/model.md describes the model.

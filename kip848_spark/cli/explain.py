@@ -47,7 +47,7 @@ def explain(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Explain why a group rebalanced, who was waited for, what moved and what came of it.
+    """Explain why a group rebalanced, who was waited for, what moved and what happened next.
 
     Without --since or --epoch, the last rebalance is explained, with those that overlap with it.
     """

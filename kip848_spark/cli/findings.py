@@ -57,8 +57,8 @@ def findings(
 ) -> None:
     """List what the audits of a lake found. Starts no JVM.
 
-    The exit code is 1 if a finding is listed and 0 if none is, so that a scheduler can decide
-    by it. Findings that follow from another one are only counted, unless --follow is given.
+    The exit code is 1 if a finding is listed and 0 if none is, so that a scheduler can use
+    it as a gate. Findings that follow from another one are only counted, unless --follow is given.
 
     Example: kip848 findings --lake LAKE --severity error || mail -s "Kafka groups" oncall
     """

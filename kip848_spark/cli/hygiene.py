@@ -33,7 +33,8 @@ def hygiene(
         int,
         typer.Option(
             "--days",
-            help="Look at the last N days; a group that was silent for as long is dead.",
+            help="Look at the last N days. A group that had no members and no records in them is "
+            "dead.",
             metavar="N",
             min=1,
         ),
@@ -44,7 +45,7 @@ def hygiene(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show who makes the topic grow, dead groups, offsets that nobody needs, and rewinds.
+    """Show which groups write the most, dead groups, offsets that no member uses, and rewinds.
 
     --json prints all rows. Sections without rows are left out.
     """

@@ -72,7 +72,7 @@ def run(
 ) -> None:
     """The nightly job: read new records, update the state tables, and audit the new records.
 
-    The exit code is 1 if the audit finds anything. `kip848 audit` audits all records. --report also
+    The exit code is 1 if there is a finding. `kip848 audit` audits all records. --report also
     writes the page that `kip848 report` writes, and its data beside it. --metrics writes a file for
     the node exporter (docs/operations.md).
     """

@@ -23,7 +23,7 @@ def maintain(
         str,
         typer.Option(
             "--retain",
-            help="How long files stay that only older versions of a table need, such as 30d.",
+            help="How long to keep files that only older versions of a table need, such as 30d.",
             metavar="TIME",
         ),
     ] = "30d",

@@ -74,7 +74,7 @@ def readiness(
     json: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")] = False,
 ) -> None:
-    """Show which groups can move to the new consumer protocol, and what stands against it.
+    """Show which classic groups can migrate to the consumer protocol, and what prevents the others.
 
     Each verdict rests on the records, and on the cluster's settings if --source names it. What the
     records can't show is in the checklist. docs/readiness.md lists all rules.

@@ -65,7 +65,7 @@ def sql(
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Query the lake's tables with Spark SQL."""
+    """Query the lake in Spark's SQL dialect. Spark starts only for what DuckDB can't answer."""
     form = chosen_format(format_, json, out)
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()

@@ -15,7 +15,7 @@ from kip848_spark.insight.readiness_conditions import cluster_status, groups_mat
 from kip848_spark.insight.readiness_rules import Library, ReadinessRule, RuleBook, load_rules
 
 _VERDICTS = {
-    "ready": "Ready: nothing in the records stands against the move.",
+    "ready": "Ready: nothing in the records prevents the migration.",
     "ready_with_warnings": "Ready, with warnings: the brokers will accept the move. Read the "
     "warnings first.",
     "blocked": "Blocked: the brokers would refuse a member of the new protocol.",

@@ -25,8 +25,8 @@ CELLS = {
     GONE: "gone",
     RETURNED: "gone and back",
 }
-"""The meaning of each cell. If several apply to one column, the last of them is shown; a client that
-both is gone and joins within a column is `RETURNED`."""
+"""The meaning of each cell. If several apply to one column, the last of them is shown; a client
+that both is gone and joins within a column is `RETURNED`."""
 _NUMBER = re.compile(r"(\d{1,18})")
 _PRECEDENCE = "".join(CELLS)
 _STATES = {"unrevoked_partitions": REVOKING, "unreleased_partitions": WAITING}
