@@ -63,8 +63,8 @@ def groups(
         str | None,
         typer.Option(
             "--state",
-            help="List only groups in these states, such as Stable,Empty. With --describe or --all, "
-            "without a value: show epochs and state only.",
+            help="List only groups in these states, such as Stable,Empty. With --describe or "
+            "--all, without a value: show epochs and state only.",
             metavar="[STATES]",
         ),
     ] = None,
