@@ -9,6 +9,7 @@ import pytest
 from kip848_spark import Lake
 from kip848_spark.errors import LakeError, NotFoundError
 from kip848_spark.lake.explanation import most_eventful
+from kip848_spark.lake.rebalances import patterns_of, read_rebalances
 from tests.insight.story_rows import GROUP, at, group, member, part, rebalance
 from tests.lake.billing_lake import (
     ASSIGNMENTS,
@@ -286,3 +287,23 @@ def test_patterns_are_part_of_the_story(tmp_path: Path) -> None:
     assert then == [
         "worker-3 came back at 02:29:07 (epoch 7): the third time in an hour: restart loop"
     ]
+
+
+def test_a_rebalance_has_the_same_patterns_in_every_time_range(tmp_path: Path) -> None:
+    """Three members are replaced one after the other, and then again: more often than a rolling
+    restart does. The second half alone would look like one."""
+    rows = []
+    for epoch in range(1, 13):
+        number = (epoch - 1) // 2
+        change = {"left": [f"w{number}"]} if epoch % 2 else {"joined": [f"w{number + 3}"]}
+        begin = 40.0 * epoch
+        rows.append(rebalance(epoch, [], begin, begin + 5, 10 * epoch, **change))
+    members = [member(f"w{number}", 0, None, (0, None)) for number in range(9)]
+    path = tmp_path / "lake"
+    write_lake(path, {"rebalances": rows, "member_history": members})
+    snapshot = Lake(path).snapshot()
+    whole = patterns_of(snapshot, read_rebalances(snapshot))
+    assert [row["pattern"] for row in whole] == ["storm"]
+    late = read_rebalances(snapshot, since=at(40.0 * 7))
+    assert len(late) == 6
+    assert patterns_of(snapshot, late) == whole
