@@ -21,50 +21,11 @@ from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import TABLES_OF_RECORDS, rows_of_files
 from tests.spark.s3 import S3Server
+from tests.spark.stores import check_folder, kip848
 
 CAPTURE = DATA / "kafka-4.3.1"
 
-FOLDER = """
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from kip848_spark.spark.hadoop import HadoopFolder
-from kip848_spark.spark.session import local_session
-spark = local_session(dict(pair.split("=", 1) for pair in sys.argv[2:]), s3=True)
-folder = HadoopFolder(spark, sys.argv[1])
-assert folder.names() == [] and folder.names("below") == [] and folder.read("a") is None
-with ThreadPoolExecutor(8) as pool:
-    made = list(pool.map(lambda n: folder.create("below/a", b"%d" % n), range(8)))
-assert made.count(True) == 1, made
-assert folder.read("below/a") == b"%d" % made.index(True)
-assert not folder.create("below/a", b"again")
-folder.replace("below/a", b"other")
-assert folder.read("below/a") == b"other" and folder.names("below") == ["a"]
-with ThreadPoolExecutor(4) as pool:  # an owner rewrites its lease while others read it
-    writing = [pool.submit(folder.replace, "below/a", b"%d" % n) for n in range(60)]
-    reading = [pool.submit(folder.read, "below/a") for _ in range(120)]
-    assert {future.result() for future in writing} == {None}
-    assert {future.result() for future in reading} <= {b"other", *(b"%d" % n for n in range(60))}
-folder.remove("below/a"), folder.remove("below/a")
-assert folder.names("below") == []
-assert folder.create("below/a", b"again")
-spark.stop()
-"""
-
-
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
-
-
-def kip848(*arguments: str, **environment: str) -> str:
-    """What a command prints, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kip848_spark", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
@@ -180,7 +141,7 @@ def leases(s3: S3Server, lake: str) -> list[str]:
 
 def test_of_many_that_create_an_object_one_does(s3: S3Server) -> None:
     pairs = [f"{name}={value}" for name, value in s3.spark.items()]
-    subprocess.run([sys.executable, "-c", FOLDER, s3.path("folder"), *pairs], check=True)
+    check_folder(s3.path("folder"), *pairs)
 
 
 def test_two_runs_at_once_and_one_that_is_killed(s3: S3Server) -> None:
