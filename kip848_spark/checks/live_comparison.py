@@ -37,6 +37,17 @@ INVISIBLE = "a topic that does not exist, or on which the client lacks the ACL D
 REFUSED = "the broker refused to describe the group"
 NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
 
+LAKE_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "groups": ("group_id", "type", "state", "protocol", "assignor", "partition", "last_offset"),
+    "members": (*("group_id", "member_id", "instance_id", "client_id", "client_host", "assignor"),),
+    "assignments": ("group_id", "member_id", "topic", "topic_partition", "role"),
+    "offsets": (
+        *("group_id", "topic", "topic_partition", "committed_offset", "leader_epoch"),
+        *("metadata", "offset"),
+    ),
+}
+"""The columns of the state tables that are compared, or that a finding names."""
+
 LakeRow = Mapping[str, Any]
 """A row of a state table, by column."""
 CommitKey = tuple[str, str, int]

@@ -86,6 +86,10 @@ class Cluster:
         self.cluster_id: str = metadata.cluster_id
         self._names: list[str] = sorted(metadata.topics)
 
+    def refresh(self) -> None:
+        """Asks for the names of the topics again. Raises SourceError if no broker answers."""
+        self._names = sorted(self._first_contact().topics)
+
     def _note(self, error: KafkaError) -> None:
         self._trouble = error
 

@@ -13,7 +13,9 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from kip848_spark.errors import SourceError
@@ -22,6 +24,8 @@ from kip848_spark.kafka.snapshot import UNREADABLE, ClusterSnapshot, LiveGroup
 
 Described = tuple[dict[str, LiveGroup], dict[str, str]]
 """Groups by id, and the reasons of those that were refused."""
+
+Child = subprocess.Popen[bytes]
 
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 _MOST_CRASHES = 100
@@ -34,28 +38,45 @@ def snapshot(
     topic: str = OFFSETS_TOPIC,
     timeout: float = 30.0,
     chosen: Callable[[list[str]], Sequence[str]] = list,
+    cluster: Cluster | None = None,
 ) -> ClusterSnapshot:
     """Reads all that the live comparison needs. ``chosen`` selects the groups to read from the ids
-    that the client may see; it may add others."""
-    cluster = Cluster(bootstrap, config, timeout)
-    ids = chosen(cluster.group_ids())
-    groups, refused = describe_groups(bootstrap, config, timeout, ids)
-    offsets, also_refused = cluster.committed(ids)
+    that the client may see; it may add others. ``cluster`` is a connection to use."""
+    with _started_child() as describing:
+        if cluster is None:
+            cluster = Cluster(bootstrap, config, timeout)
+        else:
+            cluster.refresh()
+        ids = chosen(cluster.group_ids())
+        with ThreadPoolExecutor(2) as pool:
+            topics = pool.submit(cluster.topics)
+            described = pool.submit(
+                describe_groups, bootstrap, config, timeout, ids, first=describing
+            )
+            offsets, also_refused = cluster.committed(ids)
+            groups, refused = described.result()
+            known = topics.result()
     return ClusterSnapshot(
         cluster_id=cluster.cluster_id,
         groups=groups,
         offsets=offsets,
-        topics=cluster.topics(),
-        ends=cluster.ends(topic),
+        topics=known,
+        ends=cluster.ends(topic),  # last: what is newer than an answer is before them
         refused={**also_refused, **refused},
     )
 
 
 def describe_groups(
-    bootstrap: str, config: Mapping[str, Any] | None, timeout: float, ids: Sequence[str]
+    bootstrap: str,
+    config: Mapping[str, Any] | None,
+    timeout: float,
+    ids: Sequence[str],
+    *,
+    first: Child | None = None,
 ) -> Described:
-    """As `Cluster.describe`, in another process. A group that ends the client library is refused:
-    `UNREADABLE`; it is found by halving. Raises SourceError if the cluster does not answer."""
+    """As `Cluster.describe`, in another process: ``first``, or one that is started here. A group
+    that ends the client library is refused: `UNREADABLE`; it is found by halving. Raises
+    SourceError if the cluster does not answer."""
     groups: dict[str, LiveGroup] = {}
     refused: dict[str, str] = {}
     waiting, crashes = [list(ids)] if ids else [], 0
@@ -63,7 +84,8 @@ def describe_groups(
         some = waiting.pop()
         found = None
         if crashes < _MOST_CRASHES:
-            found = _in_child((bootstrap, dict(config or {}), timeout, some))
+            child, first = first or _start_child(), None
+            found = _in_child(child, (bootstrap, dict(config or {}), timeout, some))
         if found is not None:
             groups |= found[0]
             refused |= found[1]
@@ -77,22 +99,39 @@ def describe_groups(
     return dict(sorted(groups.items())), refused
 
 
-def _in_child(request: tuple[str, dict[str, Any], float, list[str]]) -> Described | None:
-    """The answer of a new process; None if the client library crashed in it. The request goes
-    through a pipe, because settings may be secret."""
-    done = subprocess.run(
+def _start_child() -> Child:
+    """A process that waits for a request. Its start takes longer than its answer."""
+    return subprocess.Popen(
         [sys.executable, "-m", __name__],
-        input=pickle.dumps(request),
-        capture_output=True,
-        check=False,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    if -done.returncode in _CRASHES:
+
+
+@contextmanager
+def _started_child() -> Iterator[Child]:
+    child = _start_child()
+    with child:
+        try:
+            yield child
+        finally:
+            child.kill()  # unless it has ended
+
+
+def _in_child(
+    child: Child, request: tuple[str, dict[str, Any], float, list[str]]
+) -> Described | None:
+    """The answer of a new process; None if the client library crashed in it. The request goes
+    through a pipe, because settings may be secret."""
+    output, errors = child.communicate(pickle.dumps(request))
+    if -child.returncode in _CRASHES:
         return None
-    if done.returncode:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
+    if child.returncode:
+        last = (errors.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
         raise SourceError(f"The groups can't be described: {last}.")
-    groups, refused, fault = pickle.loads(done.stdout)
+    groups, refused, fault = pickle.loads(output)
     if fault is not None:
         raise SourceError(fault[0], hint=fault[1])
     return groups, refused
@@ -100,6 +139,8 @@ def _in_child(request: tuple[str, dict[str, Any], float, list[str]]) -> Describe
 
 def main() -> None:
     """Describes the groups that standard input asks for."""
+    import confluent_kafka.admin  # noqa: F401 (before the request comes: it takes a while)
+
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     bootstrap, config, timeout, ids = pickle.loads(sys.stdin.buffer.read())
     answer: tuple[Any, Any, Any]

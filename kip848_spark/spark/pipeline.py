@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -34,7 +35,7 @@ from kip848_spark.spark.jobs.integrity import (
     find_damage,
     split_finished_runs,
 )
-from kip848_spark.spark.jobs.live_check import check_live
+from kip848_spark.spark.jobs.live_check import try_live, write_live
 from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair
 from kip848_spark.spark.jobs.replay import SCANS, replay
@@ -199,15 +200,7 @@ def run_audit(
         size_tasks(lake.spark, _offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
-        with (
-            steps.step(AUDIT if request.is_complete else PARTIAL_AUDIT, "auditing all records"),
-            show_worker_progress(lake.spark, progress, "rows") as count,
-        ):
-            audit(lake, plan, request, count)
-        live = None
-        if source is not None:
-            with steps.step(LIVE, "comparing with the running cluster"):
-                live = check_live(lake, source, plan, request.groups)
+        live = _audit(source, lake, plan, request, steps)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
         return RunOutcome(finish_run(ledger, plan, steps), True, recovered, live=live)
 
@@ -355,18 +348,26 @@ def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: Steps) -> Run:
 
 
 def _audit(
-    source: RecordSource, lake: LakeTables, plan: Run, request: AuditRequest, steps: Steps
+    source: RecordSource | None, lake: LakeTables, plan: Run, request: AuditRequest, steps: Steps
 ) -> LiveComparison | None:
-    """Audits the new records; compares the state with the cluster if it is the source."""
-    with (
-        steps.step(AUDIT, "auditing the new records"),
-        show_worker_progress(lake.spark, steps.progress, "rows") as count,
-    ):
-        audit(lake, plan, request, count)
-    if not isinstance(source, KafkaSource):
-        return None
-    with steps.step(LIVE, "comparing with the running cluster"):
-        return check_live(lake, source, plan)
+    """Audits the records that ``request`` asks for. If the source is a cluster, compares the state
+    with it: the cluster is asked while Spark audits."""
+    name = AUDIT if request.is_complete else PARTIAL_AUDIT
+    with ThreadPoolExecutor(1) as pool:
+        asked = None
+        if isinstance(source, KafkaSource):
+            asked = pool.submit(try_live, lake, source, plan, request.groups)
+        with (
+            steps.step(name, f"auditing {'the new' if request.after else 'all'} records"),
+            show_worker_progress(lake.spark, steps.progress, "rows") as count,
+        ):
+            audit(lake, plan, request, count)
+        if asked is None:
+            return None
+        with steps.step(LIVE, "comparing with the running cluster"):
+            comparison = asked.result()
+            write_live(lake, plan, comparison)
+            return comparison
 
 
 def _judge_readiness(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -12,12 +13,20 @@ from pyspark.sql import functions as F
 from kip848_spark.checks.context import BUCKETS, bucket_of
 from kip848_spark.checks.finding_ids import with_ids
 from kip848_spark.checks.finding_text import with_texts
-from kip848_spark.checks.live_comparison import ChangedSince, LakeState, LiveComparison, compare
+from kip848_spark.checks.live_comparison import (
+    LAKE_COLUMNS,
+    ChangedSince,
+    LakeState,
+    LiveComparison,
+    compare,
+)
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
 from kip848_spark.kafka.topic import OffsetRange
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import Run
+from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.jobs.sampling import in_sample
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.sources import KafkaSource
@@ -57,23 +66,26 @@ class GroupSample:
         )
 
 
-def check_live(
+def try_live(
     lake: LakeTables, source: KafkaSource, run: Run, groups: Sequence[str] | None = None
 ) -> LiveComparison:
-    """Compares the lake with the cluster, and adds the rows of ``run`` to `agreement` and
-    `findings`. If the cluster cannot be reached, the check is unverifiable and the run still
-    succeeds."""
+    """As `compare_live`; if the cluster cannot be reached, nothing is compared, for that reason.
+    Writes nothing, so that it can run beside other steps."""
     try:
-        comparison = compare_live(lake, source, run, groups)
+        return compare_live(lake, source, run, groups)
     except SourceError as cause:
         comparison = LiveComparison()
         comparison.not_compared[f"no answer: {cause.message}"] += 1
+        return comparison
+
+
+def write_live(lake: LakeTables, run: Run, comparison: LiveComparison) -> None:
+    """Adds the rows of ``run`` to `agreement` and `findings`."""
     tally, cluster_id = comparison.tally(), run.identity.cluster_id
     findings = with_texts(with_ids(tally.findings), {})
     lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
     if findings:
         lake.append_rows("findings", list(map(asdict, findings)), run.run_id, cluster_id)
-    return comparison
 
 
 def compare_live(
@@ -83,21 +95,40 @@ def compare_live(
     now: of ``groups``; if None, of all groups or, if there are many, of a sample. Raises
     SourceError if the cluster does not answer."""
     sample = GroupSample.of(lake.count("groups"), groups)
-    chosen = sample.rows()
-    state = LakeState(
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(_lake_state, lake, sample)
+
+        def chosen(listed: list[str]) -> list[str]:
+            ours = {row["group_id"] for row in reading.result().groups}
+            return sorted(ours.union(filter(sample.has, listed)))
+
+        live = snapshot(
+            source.bootstrap,
+            source.settings.librdkafka(),
+            source.topic,
+            chosen=chosen,
+            cluster=source.cluster,
+        )
+        state = reading.result()
+    return compare(state, live, _changed_since(lake, source, run, live.ends, sample.rows()))
+
+
+def _lake_state(lake: LakeTables, sample: GroupSample) -> LakeState:
+    """The state of the groups of ``sample``. Only a sample by hashes needs Spark."""
+    if sample.names is None and sample.buckets < BUCKETS:
+        rows = (
+            collect_rows(lake.read(table).where(sample.rows()).select(*columns))
+            for table, columns in LAKE_COLUMNS.items()
+        )
+        return LakeState(*rows)
+    names = sample.names
+    wanted = [] if names is None else [Condition("group_id", "among", tuple(sorted(names)))]
+    return LakeState(
         *(
-            [row.asDict(recursive=True) for row in lake.read(table).where(chosen).collect()]
-            for table in ("groups", "members", "assignments", "offsets")
+            lake.columns(table, columns, wanted).to_pylist()
+            for table, columns in LAKE_COLUMNS.items()
         )
     )
-    ours = {row["group_id"] for row in state.groups}
-    live = snapshot(
-        source.bootstrap,
-        source.settings.librdkafka(),
-        source.topic,
-        chosen=lambda listed: sorted(ours.union(filter(sample.has, listed))),
-    )
-    return compare(state, live, _changed_since(lake, source, run, live.ends, chosen))
 
 
 def _changed_since(
