@@ -189,11 +189,15 @@ def statistics_corrections(place: TableFolder, table: TableDefinition) -> list[A
     return statistics.statistics_corrections(DeltaFolder.at(place).open(), table.stats_columns)
 
 
-def file_paths(place: TableFolder) -> list[str]:
-    """The URIs of the data files of the newest version, for Spark."""
+def file_paths(place: TableFolder, later_than: str | None = None) -> list[str]:
+    """The URIs of the data files of the newest version, for Spark. With ``later_than``, the id of a
+    run, files are left out that by their statistics have no row of a later run."""
     folder = DeltaFolder.at(place)
-    names = pa.table(folder.open().get_add_actions()).column("path").to_pylist()
-    return [folder.spark_path(name) for name in names]
+    files = pa.table(folder.open().get_add_actions(flatten=True))
+    if later_than is not None and "max.run_id" in files.column_names:
+        later = pc.greater(files["max.run_id"], later_than)
+        files = files.filter(pc.fill_null(later, True))  # without statistics it may have some
+    return [folder.spark_path(name) for name in files["path"].to_pylist()]
 
 
 def read_rows(place: TableFolder, table: TableDefinition) -> list[dict[str, Any]]:

@@ -208,7 +208,7 @@ def _sampled_keys(run: Run, records: int) -> str:
 def _changed_groups(lake: LakeTables, unread: Sequence[DataFrame], after: str) -> DataFrame:
     """Ids of groups with control records of later runs than ``after``, decoded or ``unread``, and
     of simple groups, which have no control records."""
-    new = lake.read("group_records").select("group_id", "run_id")
+    new = lake.read_later("group_records", after).select("group_id", "run_id")
     for rows in unread:
         new = new.union(rows.select("group_id", "run_id"))
     new = new.where(F.col("run_id") > after).select("group_id")

@@ -35,9 +35,10 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     LakeError."""
     late = list(add_missing_summaries(lake))
     cluster_id = run.identity.cluster_id
-    summaries = lake.read(SUMMARIES)
-    new = summaries.where(_later_than(after))
-    unseen = summaries.where(_later_than(after) | F.col("run_id").isin(late))
+    new = lake.read_later(SUMMARIES, after)
+    unseen = new
+    if late:
+        unseen = lake.read(SUMMARIES).where(_later_than(after) | F.col("run_id").isin(late))
     with_rewinds = write_activity(lake, unseen, lake.read("offsets"), cluster_id)
     lake.overwrite("offsets", fold_offsets(lake.read("offsets"), new, cluster_id))
     topic_ids = topic_names(lake)
@@ -45,10 +46,10 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     # A lake of an earlier version of this program has no history yet: it is made of all records.
     from_scratch = after is None or not run.table_versions.get(GROUP_HISTORY)
     since = None if from_scratch else after
-    records = lake.read("records").where(_later_than(since) & F.col("error").isNull())
+    records = lake.read_later("records", since).where(F.col("error").isNull())
     rows = (
         control_bytes(lake, run, records)
-        .unionByName(commits_of_groups(summaries.where(_later_than(since))))
+        .unionByName(commits_of_groups(lake.read_later(SUMMARIES, since)))
         .unionByName(_gap_rows(lake, since))
     )
     if not from_scratch:
@@ -85,8 +86,8 @@ def _gap_rows(lake: LakeTables, after: str | None) -> DataFrame:
     counts = (F.col("cause") == COMPACTION) | ((F.col("cause") == UNDECIDED) & at_start)
     absent = ("timestamp", "group_id", "dialect", "raw_key", "raw_value")
     return (
-        lake.read("gaps")
-        .where(_later_than(after) & counts)
+        lake.read_later("gaps", after)
+        .where(counts)
         .select("partition", F.col("last_offset").alias("offset"), F.lit(kinds.GAP).alias("kind"))
         .withColumns({name: F.lit(None) for name in absent})
     )

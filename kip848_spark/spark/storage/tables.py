@@ -302,9 +302,7 @@ class LakeTables(Upkeep):
 
     def versions(self) -> dict[str, int]:
         """The newest Delta version of each table, which is the number of its last commit file.
-
-        `DESCRIBE HISTORY` takes a second for each table. Raises LakeError if a table is missing.
-        """
+        Raises LakeError if a table is missing."""
         return {name: self._version(name) for name in TABLES}
 
     def _existing_versions(self) -> dict[str, int]:
@@ -355,6 +353,11 @@ class LakeTables(Upkeep):
             ),
             *(name for name in found.columns if name not in own.names),
         )
+
+    def read_later(self, table: str, after: str | None) -> DataFrame:
+        """The rows of runs later than ``after`` (of all runs if None). Raises LakeError."""
+        rows = self.read(table)
+        return rows if after is None else rows.where(F.col("run_id") > after)
 
     def _read_version(self, table: str, version: int | None = None) -> DataFrame:
         reader = self.spark.read.format("delta")

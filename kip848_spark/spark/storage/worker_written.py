@@ -9,12 +9,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -46,6 +48,7 @@ from kip848_spark.wire.batches import Batches, BatchFunction
 
 _REPORT = pa.schema({"file": DATA_FILE_TYPE, "report": pa.string()})
 """The rows that a worker sends to the driver: one for each file, and the job's report as JSON."""
+_TABLES_AT_ONCE = 8
 _GLOB = re.compile(r"[][*?{}\\]")
 """Characters that Spark treats as a pattern in a path."""
 
@@ -151,10 +154,15 @@ class WorkerWrittenTables(LakeTables):
         delta_rs.add_columns(self._folder(table), TABLES[table], names)
 
     def correct_statistics(self) -> None:
-        for name in self.versions():
-            if actions := delta_rs.statistics_corrections(self._folder(name), TABLES[name]):
+        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+            found = pool.map(self._statistics_corrections, names := list(self.versions()))
+        for name, actions in zip(names, found, strict=True):
+            if actions:
                 with self._commit(name) as version:
                     delta_rs.commit_actions(self._folder(name), version, actions)
+
+    def _statistics_corrections(self, table: str) -> list[AddAction]:
+        return delta_rs.statistics_corrections(self._folder(table), TABLES[table])
 
     def _target(
         self, table: str, run_id: str | None = None, cluster_id: str | None = None
@@ -260,8 +268,18 @@ class WorkerWrittenTables(LakeTables):
         lists: Delta's own reader takes several jobs to find them."""
         if version is not None or _GLOB.search(self.place.uri):
             return super().read(table, version)
+        return self._read_files(table)
+
+    def read_later(self, table: str, after: str | None) -> DataFrame:
+        """As in `LakeTables`. Spark sees only the files that may have such rows: it would open each
+        file of each night to find that out."""
+        if after is None or _GLOB.search(self.place.uri):
+            return super().read_later(table, after)
+        return self._read_files(table, after).where(F.col("run_id") > after)
+
+    def _read_files(self, table: str, later_than: str | None = None) -> DataFrame:
         with self._translate_errors("read"):
-            files = delta_rs.file_paths(self._folder(table))
+            files = delta_rs.file_paths(self._folder(table), later_than)
             schema = spark_schema(TABLES[table])
             if not files:
                 nothing = pa.schema(list(TABLES[table].fields.items())).empty_table()
