@@ -61,6 +61,10 @@ class TwoTables:
         return [{"total": total}]
 
 
+def lake_files(lake: Path) -> list[Path]:
+    return [*(lake / "gaps").glob("*.parquet"), *(lake / "topics").glob("*.parquet")]
+
+
 @pytest.mark.parametrize("altered", [False, True], ids=["plain", "altered"])
 def test_a_job_runs_once_for_all_tables_that_spark_writes(
     altered: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +99,8 @@ def test_a_job_runs_once_for_all_tables_that_spark_writes(
     assert sorted(row["topic"] for row in lake.rows("topics")) == ["0", "2"]
     assert lake.versions()["gaps"] == before["gaps"] + 2
     assert lake.files.names("_kip848_staged") == []
+    by_workers = [path.name.count("-c000") == 0 for path in lake_files(tmp_path / "a [lake]")]
+    assert all(by_workers) is not altered  # Spark numbers the files that it writes
     # What delta-rs lists is what Spark lists: sizes and names of the files are right.
     names = {file.name for file in Path(tmp_path / "a [lake]" / "topics").glob("*.parquet")}
     for add in pa.table(DeltaTable(str(tmp_path / "a [lake]" / "topics")).get_add_actions())[
