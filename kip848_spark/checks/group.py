@@ -100,6 +100,7 @@ class GroupAudit:
         """Takes the next record of the group."""
         if entry.kind in SHARE_STREAMS_KEY_TYPES:
             self._audit_of(entry.kind).add(entry)
+            self.reference.defer(entry)
             return
         suspect = self.context.coverage.suspect_range(self.partition, self._last, entry.offset)
         if suspect is not None:

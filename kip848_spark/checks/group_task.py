@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -44,7 +44,6 @@ from kip848_spark.checks.results import (
 from kip848_spark.checks.state import (
     GROUPS,
     OFFSETS,
-    REPLAYED_TYPES,
     StateRow,
     named_values,
     state_rows,
@@ -52,7 +51,6 @@ from kip848_spark.checks.state import (
 from kip848_spark.checks.state_comparison import (
     NOT_LOADED,
     OTHER_DIALECT,
-    OTHER_TYPE,
     compare_rows,
 )
 from kip848_spark.coordinator.records import Json
@@ -166,19 +164,20 @@ class _GroupTask:
         if step.is_commit or step.entry is None:
             return
         if self._point_in_time is not None and step.offset > self._point_in_time:
-            self._compare_at_point()
+            self._compare_at_point(step.offset)
 
     def _unpack(self, row: AuditRow) -> list[StateRow]:
         return state_rows(row.kind, self.group_id, orjson.loads(row.value or ""))
 
-    def _compare_at_point(self) -> None:
-        """Compares the state at the point in time, when the reference has replayed up to it."""
+    def _compare_at_point(self, before: int | None = None) -> None:
+        """Compares the state at the point in time, when the reference has replayed up to it:
+        ``before`` is the offset of the record that was added last and is beyond it."""
         self._point_in_time = None
         reference = self._audit.reference
         ours = [row for row in self._rows_at_point if not _is_simple_group(row)]
-        theirs = [row for row in reference.rows() if not _is_simple_group(row)]
+        theirs = [row for row in reference.rows(before) if not _is_simple_group(row)]
         comparable = self._audit.only_last_is_pending and reference.fault is None
-        if _is_replayed(ours) and comparable:
+        if comparable:
             compare_rows(self._compared_at_point, ours, theirs)
 
     def finish(self) -> Tally:
@@ -193,15 +192,13 @@ class _GroupTask:
         if self._early_access:
             tally.unverifiable[ORDER, OTHER_DIALECT] = self._early_access
         current = [unpacked for row in self._current for unpacked in self._unpack(row)]
-        reason = None
+        theirs, reason = list(audit.reference.rows()), None
         if self._early_access:
             reason = OTHER_DIALECT
-        elif not _is_replayed(current):
-            reason = OTHER_TYPE
         elif audit.reference.fault is not None:
             reason = NOT_LOADED
         ours = [row for row in current if row[0] != OFFSETS]
-        compare_rows(tally, ours, audit.reference.rows(), reason)
+        compare_rows(tally, ours, theirs, reason)
         if self._full_commits:
             ours = [row for row in current if row[0] == OFFSETS]
             compare_rows(tally, ours, audit.reference.offset_rows())
@@ -210,11 +207,6 @@ class _GroupTask:
             steps = [] if self._early_access else list(self._rows.steps())
             tally.findings = with_causes(tally.findings, steps, self._context, self._budget)
         return tally
-
-
-def _is_replayed(rows: Sequence[StateRow]) -> bool:
-    """Whether the rows belong to a group that the reference replays."""
-    return all(named_values(row)["type"] in REPLAYED_TYPES for row in rows if row[0] == GROUPS)
 
 
 def _is_simple_group(row: StateRow) -> bool:

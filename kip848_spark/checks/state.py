@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.newer_state import EPOCH_KEY_TYPES, NewestRecords, newer_rows
 from kip848_spark.checks.release import replaying
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
@@ -32,6 +33,8 @@ from kip848_spark.coordinator.faults import ReplayError
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.share_group import ShareGroup
+from kip848_spark.coordinator.streams_group import StreamsGroup
 
 GROUPS, MEMBERS, ASSIGNMENTS, OFFSETS = "groups", "members", "assignments", "offsets"
 COMPARED: dict[str, tuple[str, ...]] = {
@@ -55,8 +58,6 @@ KEYS: dict[str, tuple[str, ...]] = {
     OFFSETS: ("topic", "topic_partition"),
 }
 """The columns of each table that identify a row within its group."""
-REPLAYED_TYPES = ("classic", "consumer")
-"""The types of group that the reference replays."""
 
 _STATES = {
     MemberState.STABLE: "stable",
@@ -116,7 +117,7 @@ def state_row(
         key[KEYS[table].index("topic")] = None  # the id says it already
     if table == GROUPS and row["type"] == "classic" and not values["protocol_type"]:
         values["epoch"] = values["epoch"] or None  # a group of commits alone has no generation
-    if table == GROUPS and row["type"] == "consumer":
+    if table == GROUPS and row["type"] != "classic":
         values["metadata_hash"] = values["metadata_hash"] or 0
     if table == MEMBERS:  # of a member without key 5, the tables have null and the reference ""
         for name in ("client_id", "client_host"):
@@ -150,6 +151,7 @@ class Reference:
         self.shard = Shard(release, BrokerConfig(release))
         self._recorded: set[str] = set()
         """The key types of which the group has a value."""
+        self._newest = NewestRecords()
 
     def set_releases(self, releases: tuple[Release, ...]) -> None:
         """Sets the releases that may have written the records from here on."""
@@ -161,7 +163,9 @@ class Reference:
     def replay(self, entry: LogEntry) -> str | None:
         """Replays the next record. Returns why a broker would refuse to load it, or None."""
         self.shard.now = entry.timestamp
-        fault: str | None = None
+        fault = self._newest.replay(self.shard, entry.offset)
+        self.fault = self.fault or fault
+        fault = None
         try:
             replay(self.shard, entry.record, entry.offset)
         except ReplayError as error:
@@ -175,24 +179,39 @@ class Reference:
             self._recorded.clear()
         return fault
 
-    def rows(self) -> Iterator[StateRow]:
+    def defer(self, entry: LogEntry) -> None:
+        """Takes the next record of a share or streams group; `rows` replays it."""
+        (self._recorded.discard if entry.value is None else self._recorded.add)(entry.kind)
+        self._newest.add(entry)
+
+    def rows(self, before: int | None = None) -> Iterator[StateRow]:
         """The rows of `groups`, `members` and `assignments`; none if the group does not exist, or a
-        broker would refuse to load it."""
+        broker would refuse to load it. With ``before``, the last deferred record counts only if its
+        offset is below."""
+        fault = self._newest.replay(self.shard, before)
+        self.fault = self.fault or fault
         group = self.shard.groups.get(self.group_id)
-        if self.fault is not None or not isinstance(group, ClassicGroup | ConsumerGroup):
+        if self.fault is not None or group is None:
+            return
+        if isinstance(group, ShareGroup | StreamsGroup):
+            unknown = self._unknown_columns(*EPOCH_KEY_TYPES[group.type])
+            for table, row in newer_rows(group):
+                yield state_row(table, self.group_id, row, unknown if table == GROUPS else ())
             return
         rows = _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
-        unknown = self._unknown_columns() if isinstance(group, ConsumerGroup) else ()
+        unknown = ()
+        if isinstance(group, ConsumerGroup):
+            unknown = self._unknown_columns(records.GROUP, records.TARGET_EPOCH)
         for table, row in rows:
             yield state_row(table, self.group_id, row, unknown if table == GROUPS else ())
         if isinstance(group, ConsumerGroup):
             yield from _assignments(group)
 
-    def _unknown_columns(self) -> Collection[str]:
+    def _unknown_columns(self, group: str, target: str) -> Collection[str]:
         """Columns of `groups` that depend on a record which is not there: the epoch of a group
-        without key 3 or 6 is 0 or 1, by release."""
+        without a record of that key type is 0 or 1, by release."""
         unknown = set()
-        for kind, column in ((records.GROUP, "epoch"), (records.TARGET_EPOCH, "target_epoch")):
+        for kind, column in ((group, "epoch"), (target, "target_epoch")):
             if kind not in self._recorded:
                 unknown |= {column, "state"}
         return unknown

@@ -17,7 +17,6 @@ from kip848_spark.checks.state import (
 
 NOT_LOADED = "a broker would refuse to load the group"
 OTHER_DIALECT = "records of a release before 4.0, which the reference does not replay"
-OTHER_TYPE = "a share or streams group, which the reference does not replay"
 
 
 def compare_rows(

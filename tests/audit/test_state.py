@@ -22,7 +22,6 @@ from kip848_spark.checks.state import (
     ASSIGNMENTS,
     GROUPS,
     MEMBERS,
-    REPLAYED_TYPES,
     StateRow,
     state_row,
 )
@@ -58,16 +57,13 @@ def vectorized(table: pa.Table) -> set[StateRow]:
         if carried is None or not carried.num_rows:
             continue
         own = groups(carried).to_pylist()
-        judged = {row["group_id"] for row in own if row["type"] in REPLAYED_TYPES}
         derived: list[tuple[str, list[dict[str, Any]]]] = [
             (GROUPS, own),
             (MEMBERS, members(carried).to_pylist()),
             (ASSIGNMENTS, assignments(carried).to_pylist()),
         ]
         for name, rows in derived:
-            found |= {
-                state_row(name, row["group_id"], row) for row in rows if row["group_id"] in judged
-            }
+            found |= {state_row(name, row["group_id"], row) for row in rows}
     return found
 
 
