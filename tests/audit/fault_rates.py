@@ -2,7 +2,7 @@
 
     python -m tests.audit.fault_rates 100
 
-prints a Markdown table with the given number of instances of each kind of fault. A simulated log
+prints a Markdown table with the given number of instances of each kind of fault, and one by release. A simulated log
 was written by the same reference coordinator that the audit compares it with, so its rate says
 less and stands in a column of its own.
 """
@@ -65,6 +65,11 @@ class FaultyLog:
         }
         return cls(name, topics, pickled)
 
+    @property
+    def release(self) -> str:
+        """The release that wrote it, or "simulated"."""
+        return self.name.rpartition("-")[2] if ":" not in self.name else "simulated"
+
     def some_groups(self, rng: random.Random) -> Log:
         """The records of a few groups of one partition, as copies that may be edited."""
         groups = self.groups[rng.choice(sorted(self.groups))]
@@ -97,6 +102,8 @@ class Rate:
     found: int = 0
     checks: Counter[str] = field(default_factory=Counter)
     missed: list[str] = field(default_factory=list)
+    by_release: dict[str, Counter[str]] = field(default_factory=dict)
+    """Instances (``injected``) and those ``found``, by the release that wrote the log."""
 
     def __str__(self) -> str:
         return f"{100 * self.found / self.injected:.1f} %" if self.injected else "-"
@@ -134,7 +141,10 @@ def rate(name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]) -> Rat
     for log, injection, own in instances(name, fault, number, logs):
         tally = audit(own, log.topics)
         result.injected += 1
-        if injection.found_by(tally):
+        found_it = injection.found_by(tally)
+        counts = result.by_release.setdefault(log.release, Counter())
+        counts.update(injected=1, found=found_it)
+        if found_it:
             result.found += 1
             result.checks.update({finding.check for finding in tally.findings})
         else:
@@ -147,10 +157,13 @@ def rate(name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]) -> Rat
 def main(instances: int) -> None:
     """Print the table, and totals for real and for simulated logs."""
     totals: dict[str, Counter[str]] = {"real": Counter(), "simulated": Counter()}
+    releases: dict[str, Counter[str]] = {}
     print("| fault | real logs: instances | found | simulated: instances | found | checks |")
     print("|---|---|---|---|---|---|", flush=True)
     for name, fault in FAULTS.items():
         real = _measure(name, fault, instances, real_logs(), totals["real"])
+        for release, counts in real.by_release.items():
+            releases.setdefault(release, Counter()).update(counts, kinds=1)
         simulated = _measure(name, fault, instances, simulated_logs(), totals["simulated"])
         checks = ", ".join(check for check, _ in (real.checks + simulated.checks).most_common())
         print(
@@ -160,6 +173,10 @@ def main(instances: int) -> None:
         )
     for origin, total in totals.items():
         print(f"{origin}: {dict(total)}", flush=True)
+    print("\n| release | kinds | instances | found |\n|---|---|---|---|")
+    for release, counts in sorted(releases.items()):
+        share = f"{100 * counts['found'] / counts['injected']:.2f} %"
+        print(f"| {release} | {counts['kinds']} | {counts['injected']} | {share} |", flush=True)
     for name, (fault, _) in UNDETECTABLE.items():
         real = rate(name, fault, instances, real_logs())
         print(f"undetectable: {name} {real.found} of {real.injected} in real logs", flush=True)
