@@ -17,6 +17,7 @@ BROKER, SPARK = "broker", "spark"
 _FILES = {
     BROKER: (
         "tests/cli/test_errors.py",
+        "tests/cli/test_group_filters.py",
         "tests/insight/test_explain_broker.py",
         "tests/kafka/test_admin.py",
         "tests/kafka/test_features.py",

@@ -31,18 +31,22 @@ STATES = (
     "Reconciling", "NotReady",
 )  # fmt: skip
 """The states of groups of all types, by their names in Kafka."""
+TYPES = ("classic", "consumer", "share", "streams")
+"""The types of groups, by their names in Kafka."""
 LEFT_FOR_NOW = -2
 """The epoch of a static member that has left temporarily."""
+REFUSED = 1
+"""The exit code for an expression that brokers refuse."""
 
 
 class _Command(TyperCommand):
-    """`groups`, whose option ``--state`` may have no value, as in kafka-consumer-groups. Typer has
-    no such option."""
+    """`groups`, whose options ``--state`` and ``--type`` may have no value, as in
+    kafka-consumer-groups. Typer has no such option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         following = [*args[1:], "-"]
         arguments = [
-            "--state=" if word == "--state" and after.startswith("-") else word
+            f"{word}=" if word in ("--state", "--type") and after.startswith("-") else word
             for word, after in zip(args, following, strict=False)
         ]
         return super().parse_args(ctx, arguments)
@@ -68,6 +72,22 @@ def groups(
             metavar="[STATES]",
         ),
     ] = None,
+    type_: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            help="Show only groups of these types, such as classic,consumer.",
+            metavar="[TYPES]",
+        ),
+    ] = None,
+    validate_regex: Annotated[
+        str | None,
+        typer.Option(
+            "--validate-regex",
+            help="Only check whether brokers accept this expression in a subscription.",
+            metavar="REGEX",
+        ),
+    ] = None,
     members: Annotated[
         bool, typer.Option("--members", help="Show members and their partitions.")
     ] = False,
@@ -83,7 +103,11 @@ def groups(
     """
     from kip848_spark.lake.groups import describe_groups
 
-    states = _states(state or "")
+    if validate_regex is not None:
+        _validate(validate_regex)
+        return
+    states = _choices(state or "", STATES, "No group has a state {}.")
+    types = _choices(type_ or "", TYPES, "No group is of type {}.")
     time = parse_time_option("--as-of", as_of)
     state_ = Invocation.of(config, lake=lake).state_at(time)
     parts = {"state": state is not None, "members": members, "offsets": offsets}
@@ -98,8 +122,11 @@ def groups(
     _note_time(state_, complete=bool(describe) and not all_)
     if states:
         found = [group for group in found if group["state"] in states]
+    if types:
+        found = [group for group in found if group["type"] in types]
     if not found and not json:
-        which = f" in state {' or '.join(sorted(states))}" if states else ""
+        which = f" of type {' or '.join(sorted(types))}" if types else ""
+        which += f" in state {' or '.join(sorted(states))}" if states else ""
         out.print(f"The lake has no groups{which}.")
     elif not described:
         _list(found, json)
@@ -134,16 +161,35 @@ def _note_time(state: LakeSnapshot | StateAt, *, complete: bool) -> None:
         )
 
 
-def _states(text: str) -> set[str]:
-    """The states in ``text``, which are separated by commas. Raises UsageError."""
-    names = {name.lower(): name for name in STATES}
+def _choices(text: str, names: Sequence[str], refusal: str) -> set[str]:
+    """Those of ``names`` that are in ``text``, separated by commas. Raises UsageError with the
+    sentence ``refusal`` about another word."""
+    by_word = {name.lower(): name for name in names}
     found = set()
     for word in filter(None, map(str.strip, text.split(","))):
-        if word.lower() not in names:
-            hint = near(word.capitalize(), STATES, f"Choose from {', '.join(STATES)}.")
-            raise UsageError(f"No group has a state {word}.", hint)
-        found.add(names[word.lower()])
+        if word.lower() not in by_word:
+            like = word.capitalize() if names[0][0].isupper() else word.lower()
+            hint = near(like, names, f"Choose from {', '.join(names)}.")
+            raise UsageError(refusal.format(word), hint)
+        found.add(by_word[word.lower()])
     return found
+
+
+def _validate(regex: str) -> None:
+    """Prints whether brokers accept an expression. Ends with `REFUSED` if they do not."""
+    from kip848_spark.coordinator.re2 import compile_re2
+
+    shown = printable(regex)
+    try:
+        compile_re2(regex)
+    except ValueError as fault:
+        out.print(f"The regular expression `{shown}` is invalid: {fault}.", soft_wrap=True)
+        raise typer.Exit(REFUSED) from None
+    out.print(f"The regular expression `{shown}` is valid.", soft_wrap=True)
+    try:
+        compile_re2(regex, short_names=False)
+    except ValueError:
+        err.print("[yellow]note[/] Brokers of 4.0 refuse a group that is named with `(?<`.")
 
 
 def _json_group(group: GroupRow, kept: set[str]) -> GroupRow:

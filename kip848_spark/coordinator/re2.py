@@ -66,7 +66,9 @@ class _Rewriter:
 
     def __init__(self, expression: str, short_names: bool) -> None:
         self.text = expression
-        self.name = r"\?P?<\w+>" if short_names else r"\?P<\w+>"
+        self.name = r"\?P?<(\w+)>" if short_names else r"\?P<(\w+)>"
+        self.named = r"\?P?<" if short_names else r"\?P<"
+        self.names: set[str] = set()
         self.at = 0
         self.out: list[str] = []
         self.atom: int | None = None
@@ -79,7 +81,7 @@ class _Rewriter:
         while self.at < len(self.text):
             self._next()
         if self.opened:
-            raise ValueError("missing closing parenthesis")
+            raise ValueError("missing closing )")
         return "".join(self.out)
 
     def _take(self, pattern: str) -> re.Match[str] | None:
@@ -113,7 +115,7 @@ class _Rewriter:
             self._open()
         elif sign == ")":
             if not self.opened:
-                raise ValueError("unexpected closing parenthesis")
+                raise ValueError("unexpected )")
             self.out.append(")")
             self.atom, self.ignores_case = self.opened.pop()
         elif sign == "|":
@@ -126,25 +128,31 @@ class _Rewriter:
 
     def _repeat(self, found: re.Match[str]) -> None:
         if self.atom is None:
-            raise ValueError(f"{found[0]} repeats nothing")
+            raise ValueError("missing argument to repetition operator")
         if found.re.groups:
             least, most = int(found[1]), int(found[2] or found[1])
             if max(least, most) > _MOST_REPEATS or most < least:
-                raise ValueError(f"{found[0]} is not a valid repetition count")
+                raise ValueError("invalid repeat count")
         self._take(r"\?")  # lazy or greedy makes no difference for a full match
         self._refuse_repetition()
         self.out[self.atom :] = [f"(?:{''.join(self.out[self.atom :])}){found[0]}"]
 
     def _refuse_repetition(self) -> None:
         if re.compile(r"[*+?]|\{\d+(,\d*)?\}").match(self.text, self.at):
-            raise ValueError("nested repetition")
+            raise ValueError("invalid nested repetition operator")
 
     def _open(self) -> None:
         before = self.ignores_case
-        if self._take(self.name) is None and self._take(r"\?") is not None:
+        if name := self._take(self.name):
+            if name[1] in self.names:
+                raise ValueError("duplicate capture group name")
+            self.names.add(name[1])
+        elif self._take(self.named):
+            raise ValueError("invalid named capture")
+        elif self._take(r"\?") is not None:
             found = self._take(r"([imsU]*)(?:-([imsU]+))?([:)])")
             if found is None:
-                raise ValueError("unknown group or flag")
+                raise ValueError("invalid or unsupported Perl syntax")
             if "i" in found[1] + (found[2] or ""):
                 self.ignores_case = "i" not in (found[2] or "")
             if found[3] == ")":
@@ -164,14 +172,16 @@ class _Rewriter:
             first = False
             if found := self._take(r"\[:(\^?)(\w*):\]"):
                 if found[2] not in _POSIX:
-                    raise ValueError(f"unknown class {found[0]}")
+                    raise ValueError("invalid character class range")
                 members |= self._those(_POSIX[found[2]], negated=bool(found[1]))
                 continue
             low = self._one()
             if len(low) == 1 and self._take(r"-(?!\])"):
                 high = self._one()
-                if len(high) != 1 or max(high) < max(low):
-                    raise ValueError("invalid range")
+                if len(high) != 1:
+                    raise ValueError("invalid escape sequence")
+                if max(high) < max(low):
+                    raise ValueError("invalid character class range")
                 members |= {chr(code) for code in range(ord(min(low)), ord(max(high)) + 1)}
             else:
                 members |= low
@@ -194,7 +204,14 @@ class _Rewriter:
             return {_CONTROLS[found[0]]}
         if found := self._take(r"[^a-zA-Z0-9]"):
             return {found[0]}
-        raise ValueError("unknown escape or end of expression")
+        raise ValueError(self._why_no_character())
+
+    def _why_no_character(self) -> str:
+        before = self.text[: self.at]
+        if self.at < len(self.text):
+            return "invalid escape sequence"
+        ends_in_escape = before.endswith("\\") and not before.endswith("\\\\")
+        return "trailing backslash at end of expression" if ends_in_escape else "missing closing ]"
 
     def _property(self, name: str, *, negated: bool) -> set[str]:
         """The ASCII characters of a Unicode category or script."""
@@ -204,7 +221,7 @@ class _Rewriter:
             return self._those(_SCRIPTS.get(name, lambda _: False), negated=negated)
         if name == "Any":
             return self._those(lambda _: True, negated=negated)
-        raise ValueError(f"unknown category or script {name}")
+        raise ValueError("invalid character class range")
 
     def _those(self, test: Callable[[str], bool], *, negated: bool = False) -> set[str]:
         """The characters of a class; case is ignored before the class is negated."""

@@ -2,9 +2,9 @@
 
     python -m tests.audit.fault_rates 100
 
-prints a Markdown table with the given number of instances of each kind of fault, and one by release. A simulated log
-was written by the same reference coordinator that the audit compares it with, so its rate says
-less and stands in a column of its own.
+prints a Markdown table with the given number of instances of each kind of fault, and one by
+release. A simulated log was written by the same reference coordinator that the audit compares it
+with, so its rate says less and stands in a column of its own.
 """
 
 from __future__ import annotations
