@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.log_entries import LogEntry
@@ -18,6 +19,17 @@ BUCKETS = 10_000
 def bucket_of(group_id: str) -> int:
     """The bucket of a group, from 0 to `BUCKETS` - 1: a hash of its id."""
     return zlib.crc32(group_id.encode()) % BUCKETS
+
+
+class KnownLine(NamedTuple):
+    """Records between two runs at both of which all brokers answered the same line of releases."""
+
+    line: str
+    """Such as ``4.3``."""
+    start: Mapping[int, int]
+    """By partition: the first offset."""
+    end: Mapping[int, int]
+    """By partition: the offset after the last one."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,8 @@ class AuditContext:
     """The brokers' setting ``group.consumer.assignors`` (`find_assignors`): the first one computes
     the targets of groups in which no member asks for an assignor. None if it is not known. The
     targets of an assignor whose value is None are not judged."""
+    known_lines: tuple[KnownLine, ...] = ()
+    """What the brokers have answered: see `KnownLine`."""
     since_ms: int | None = None
     """Verdicts on operations before this time (ms since the epoch) are not counted. The operations
     are replayed all the same."""
@@ -44,6 +58,13 @@ class AuditContext:
     """By partition: an offset at which the state of a sample of groups is compared, too."""
     sampled_buckets: int = 0
     """Groups in this many of the `BUCKETS` are in that sample."""
+
+    def line_at(self, partition: int, offset: int) -> str | None:
+        """The line of releases that the brokers have answered for a record; None if unknown."""
+        for known in self.known_lines:
+            if known.start.get(partition, offset + 1) <= offset < known.end.get(partition, 0):
+                return known.line
+        return None
 
     def point_in_time(self, partition: int, group_id: str) -> int | None:
         """The offset (inclusive) up to which the state of a group is compared; None if it is not

@@ -64,6 +64,8 @@ from kip848_spark.checks.streams import StreamsAudit
 from kip848_spark.checks.value_times import check_entry_times, check_part_times
 from kip848_spark.coordinator import records
 
+BY_ANSWER = "operations judged by the release that the brokers answered"
+
 
 def _postponed_checks(entries: list[LogEntry]) -> frozenset[str]:
     """The checks that must not fail on an operation whose last records may not have been read."""
@@ -83,6 +85,8 @@ class GroupAudit:
         self.audited = AuditedGroup(
             group_id, context.topics, candidates, Tally(), context.assignors
         )
+        self._by_log = self._judged_by = candidates
+        """The releases that the log allows, and those of them that the brokers' answers leave."""
         self.hashes = HashChecker(self.audited)
         given = context.release is not None
         self._commits = CommitChecker(self.audited, release_given=given)
@@ -175,7 +179,7 @@ class GroupAudit:
             return
         audited = self.audited
         if self.context.release is None:
-            audited.set_releases(releases.narrow(audited.releases, entries))
+            audited.set_releases(self._possible_releases(entries))
             if audited.reference is not self.reference:
                 self.reference.set_releases(audited.releases)
         if audited.past_gaps and begins_anew(audited, entries):
@@ -200,6 +204,23 @@ class GroupAudit:
             repeated = bool(keys & self._keys_after_gap) or len(keys) < len(entries)
             audited.past_gaps = repeated
             self._keys_after_gap |= keys
+
+    def _possible_releases(self, entries: list[LogEntry]) -> releases.PossibleReleases:
+        """The releases that may have written an operation: what the log tells, and then what the
+        brokers have answered, unless the log contradicts it."""
+        before = self.audited.releases
+        if not self.context.known_lines:
+            return releases.narrow(before, entries)
+        # What a check has ruled out since stays ruled out; what the answer ruled out does not.
+        ruled_out = [release for release in self._judged_by if release not in before]
+        kept = tuple(release for release in self._by_log if release not in ruled_out)
+        self._by_log = releases.narrow(kept or before, entries)
+        line = self.context.line_at(self.partition, entries[-1].offset)
+        of_line = None if line is None else releases.of_line(self._by_log, entries, line)
+        if of_line is not None and self.context.counts(entries[-1]):
+            self._counted.notes[ORDER, BY_ANSWER] += 1
+        self._judged_by = of_line or self._by_log
+        return self._judged_by
 
     def _apply(self, entry: LogEntry) -> str | None:
         """Replays a record. Returns why a broker would refuse to load it; None if it would not."""

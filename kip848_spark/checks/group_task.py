@@ -31,7 +31,7 @@ from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.finding_causes import Budget, with_causes
 from kip848_spark.checks.finding_ids import with_ids
 from kip848_spark.checks.finding_text import with_texts
-from kip848_spark.checks.group import GroupAudit
+from kip848_spark.checks.group import BY_ANSWER, GroupAudit
 from kip848_spark.checks.results import (
     LOADING,
     ORDER,
@@ -96,7 +96,7 @@ _MOST_TEXT = 500
 AUDIT_FAILED = "the audit itself failed on a group"
 COMPARED_AT_POINT_IN_TIME = "rows compared at an earlier offset"
 OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
-VERIFIED_BY = (BY_PROPERTIES, BY_VERSION, COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED)
+VERIFIED_BY = (BY_ANSWER, BY_PROPERTIES, BY_VERSION, COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED)
 """Of the reasons in `agreement`, those that say how something was verified."""
 
 

@@ -61,6 +61,18 @@ def _remaining(before: PossibleReleases, allowed: frozenset[str]) -> PossibleRel
     return remaining or tuple(release for release in ALL if release.name in allowed)
 
 
+def of_line(
+    before: PossibleReleases, entries: Iterable[LogEntry], line: str
+) -> PossibleReleases | None:
+    """Those of ``line`` that could have written ``entries``, by what was known before or, if the
+    brokers were up- or downgraded since, by the entries alone. None if the log contradicts.
+    """
+    found = tuple(release for release in before if release.line == line)
+    if found:
+        return before if len(found) == len(before) else found
+    return tuple(r for r in narrow(ALL, entries) if r.line == line) or None
+
+
 def _writers(entry: LogEntry) -> frozenset[str]:
     value = entry.value
     if value is None:

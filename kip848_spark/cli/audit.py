@@ -127,6 +127,7 @@ def _reasons(agreement: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
 def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:
     """Prints the result of an audit in one line, why some of it could not be checked, and the
     findings."""
+    from kip848_spark.checks.group import BY_ANSWER
     from kip848_spark.checks.group_task import VERIFIED_BY
 
     if not agreement:
@@ -139,7 +140,9 @@ def show_agreement(agreement: list[dict[str, Any]], findings: list[dict[str, Any
         f"[{colour}]{disagreed:,} disagreed[/]."
     )
     for check, why, number in _reasons(agreement):
-        if why not in VERIFIED_BY:
+        if why == BY_ANSWER:
+            out.print(f"  {number:,} {printable(why)}", soft_wrap=True)
+        elif why not in VERIFIED_BY:
             out.print(f"  unverifiable: {number:,} × {check}: {printable(why)}", soft_wrap=True)
     _show_findings(findings, disagreed)
 

@@ -183,9 +183,11 @@ def _validate(regex: str) -> None:
     try:
         compile_re2(regex)
     except ValueError as fault:
-        out.print(f"The regular expression `{shown}` is invalid: {fault}.", soft_wrap=True)
+        out.print(
+            f"The regular expression `{shown}` is invalid: {fault}.", markup=False, soft_wrap=True
+        )
         raise typer.Exit(REFUSED) from None
-    out.print(f"The regular expression `{shown}` is valid.", soft_wrap=True)
+    out.print(f"The regular expression `{shown}` is valid.", markup=False, soft_wrap=True)
     try:
         compile_re2(regex, short_names=False)
     except ValueError:

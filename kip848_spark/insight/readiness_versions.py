@@ -84,6 +84,17 @@ class KnownRelease:
         return " to ".join(lines)
 
 
+def line_of_levels(levels: Iterable[int]) -> str | None:
+    """The one line of releases, such as ``4.3``, whose brokers support these levels of
+    ``metadata.version``; None if there is none, or more than one.
+    """
+    found = {LINES.get(level) for level in levels}
+    if len(found) != 1:
+        return None
+    (version,) = found
+    return None if version is None else _line(version)
+
+
 def _line(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 

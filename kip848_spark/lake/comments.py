@@ -256,5 +256,9 @@ COMMENTS: dict[str, dict[str, str]] = {
             "Number of rows of records that this run has removed, by the run that had read them; "
             "null if there are none"
         ),
+        "broker_line": (
+            "Line of Kafka releases, such as 4.3, that all brokers answered; null if no cluster "
+            "was asked or the brokers differ"
+        ),
     },
 }

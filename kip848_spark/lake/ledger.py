@@ -73,6 +73,8 @@ class Run:
     """By partition: of the records before this offset, only the newest one of each key is there."""
     removed: Mapping[str, int] = field(default_factory=dict)
     """The number of rows of `records` that this run has removed, by the run that had read them."""
+    broker_line: str | None = None
+    """The line of releases, such as ``4.3``, that all brokers answered at this run."""
 
     @property
     def is_empty(self) -> bool:
@@ -114,6 +116,7 @@ class Run:
             "kept_since": self.kept_since,
             "kept_from": None if self.kept_from is None else dict(self.kept_from),
             "removed": dict(self.removed) or None,
+            "broker_line": self.broker_line,
         }
 
     @classmethod
@@ -146,6 +149,7 @@ class Run:
             kept_since=row.get("kept_since"),
             kept_from=row.get("kept_from"),
             removed=row.get("removed") or {},
+            broker_line=row.get("broker_line"),
         )
 
 

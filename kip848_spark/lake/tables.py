@@ -227,6 +227,7 @@ TABLES: dict[str, TableDefinition] = {
                 "kept_since": TIMESTAMP,
                 "kept_from": _OFFSETS,
                 "removed": _COUNTS,
+                "broker_line": pa.string(),
             },
         ),
     )

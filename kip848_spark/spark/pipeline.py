@@ -12,6 +12,7 @@ from kip848_spark.checks.live_comparison import LiveComparison
 from kip848_spark.checks.results import LIVE
 from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor, find_assignors
 from kip848_spark.errors import LakeError
+from kip848_spark.insight.readiness_versions import line_of_levels
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import (
     AUDIT,
@@ -127,7 +128,8 @@ def run_ingest(
             ):
                 counts = ingest(source, lake, plan, keep_commits_raw, count)
         answered = _ask_cluster(lake, source, plan, steps)
-        plan = replace(plan, counts=counts)
+        line = line_of_levels(answered.get("metadata_versions", ()))
+        plan = replace(plan, counts=counts, broker_line=line)
         readiness = None
         if then_replay:
             plan = _replay(lake, plan, last, steps)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.local.broker import CANONICAL, Broker
-from kip848_spark.local.scenarios import IdleConsumers
+from kip848_spark.local.testbed import BrokerTestbed
 from kip848_spark.runtime.jars import broker_jars
 from kip848_spark.runtime.java import find_java
 from kip848_spark.spark.pipeline import run_ingest
@@ -19,7 +20,8 @@ from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.opening import open_lake
 from tests.cli.command import Command
 
-SHARE_STREAMS = {"share", "streams"}
+PREFIX = "filtered."
+"""Of the groups of these tests: the broker is shared with others."""
 
 
 def kafka_command(*arguments: str) -> str:
@@ -41,20 +43,28 @@ def listed(broker: Broker, *options: str) -> dict[str, tuple[str, ...]]:
     """The groups of a broker with the columns that the options show."""
     printed = kafka_command("--bootstrap-server", broker.bootstrap, "--list", *options)
     rows = [line.split() for line in printed.splitlines()[1:] if line.strip()]
-    return {row[0]: tuple(row[1:]) for row in rows}
+    return {row[0]: tuple(row[1:]) for row in rows if row[0].startswith(PREFIX)}
 
 
 @pytest.fixture(scope="module")
 def lake(
-    broker: Broker,
-    idle_consumers: IdleConsumers,
-    spark: SparkSession,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """A lake of the broker after all scenarios."""
+    broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A lake of a broker with a stable and an empty group of both types."""
     path: Path = tmp_path_factory.mktemp("filters") / "lake"
-    run_ingest(KafkaSource(broker.bootstrap), open_lake(spark, str(path)), then_replay=True)
-    return path
+    testbed = BrokerTestbed(broker)
+    try:
+        testbed.create_topics(filtered=2)
+        for protocol in ("consumer", "classic"):
+            testbed.join(f"{PREFIX}{protocol}-stable", ["filtered"], protocol=protocol)
+            leaving = testbed.join(f"{PREFIX}{protocol}-empty", ["filtered"], protocol=protocol)
+            testbed.wait_until_stable(f"{PREFIX}{protocol}-stable", 2)
+            testbed.wait_until_stable(f"{PREFIX}{protocol}-empty", 2)
+            leaving.close()
+        run_ingest(KafkaSource(broker.bootstrap), open_lake(spark, str(path)), then_replay=True)
+        yield path
+    finally:
+        testbed.close()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +83,7 @@ def test_filters_select_what_kafkas_tool_selects(
     found = {
         group["group_id"]: (group["type"].capitalize(), group["state"])
         for group in ours
-        if group["type"] not in SHARE_STREAMS
+        if group["group_id"].startswith(PREFIX)
     }
     shown = ("--type" in options, "--state" in options)
     theirs = listed(broker, *options)

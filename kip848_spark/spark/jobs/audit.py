@@ -6,6 +6,7 @@ offsets and the names of topics, is small and sent to every task.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kip848_spark.checks.context import AuditContext
+from kip848_spark.checks.context import AuditContext, KnownLine
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group_task import (
     DISAGREED,
@@ -45,6 +46,8 @@ from kip848_spark.wire.offset_gaps import TRANSACTION
 
 _COLLECTED = 10_000
 """Up to this many findings, the driver collects and writes them without another Spark job."""
+_KAFKA = "kafka:"
+"""Of the names of sources that were asked; the runs of other sources asked nobody."""
 _COUNTED_AT_ONCE = 1_000
 """Input rows after which a task reports progress: a worker checks some thousand rows a second."""
 
@@ -91,6 +94,7 @@ def audit(
             topics.result(),
             request.release,
             request.assignors,
+            known_lines([Run.from_row(row) for row in runs if row["outcome"] == DONE] + [run]),
             None if request.since is None else round(request.since.timestamp() * 1000),
             request.offsets,
             offsets,
@@ -141,6 +145,23 @@ def coverage(lake: LakeTables, run: Run, runs: Sequence[TableRow]) -> Coverage:
                 restarts.add((part.partition, part.start))
     hidden = [(key[0], last) for key, last in gaps.items()]
     return Coverage.of(hidden, ends, restarts, run.kept_from or {})
+
+
+def known_lines(runs: Sequence[Run]) -> tuple[KnownLine, ...]:
+    """Between which offsets all records are of one line of releases, because all brokers answered
+    it both before and after. An answer says nothing about records before the first one."""
+    asked = sorted(
+        (run for run in runs if run.source.startswith(_KAFKA)), key=lambda run: run.run_id
+    )
+    return tuple(
+        KnownLine(
+            before.broker_line,
+            {part.partition: part.end for part in before.ranges},
+            {part.partition: part.end for part in after.ranges},
+        )
+        for before, after in itertools.pairwise(asked)
+        if before.broker_line is not None and before.broker_line == after.broker_line
+    )
 
 
 def known_topics(lake: LakeTables) -> KnownTopics:
