@@ -133,7 +133,7 @@ def doctor(
 
 def _checks(invocation: Invocation) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "Java", lambda: str(find_java())
-    yield "jars", lambda: f"{len(jvm.spark_jars())} for Spark"
+    yield "jars", lambda: f"{len(jvm.spark_jars())} for Spark {jvm.spark_release()}"
     yield "Spark and its Python worker", lambda: _worker(invocation)
     if invocation.settings.source:
         yield "source", lambda: _source(invocation)

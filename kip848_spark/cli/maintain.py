@@ -35,29 +35,54 @@ def maintain(
             metavar="TIME",
         ),
     ] = None,
+    erase: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--erase",
+            help="Remove a group, or replace the name of a client or host, in all tables and in "
+            "all older versions; repeatable.",
+            metavar="group:NAME|client:ID|host:ADDRESS",
+        ),
+    ] = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Merge small files of a lake, and delete files that only old versions need.
 
-    Run it once a week. Without --keep, the rows of the lake do not change. `sql --as-of` can no
-    longer answer for runs whose files were deleted; `groups --as-of` can.
+    Run it once a week. Without --keep and --erase, no row changes. `sql --as-of` can no longer
+    answer for runs whose files were deleted; `groups --as-of` can.
     """
+    from kip848_spark.spark.jobs.erasure import ErasedNames
     from kip848_spark.spark.maintenance import run_maintenance
 
     now = datetime.now(UTC)
     hours = int((now - parse_time(f"{retain} ago", "--retain", now=now)).total_seconds() // 3600)
     since = None if keep is None else parse_time(f"{keep} ago", "--keep", now=now)
+    names = ErasedNames.parse(erase or ())
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
     with invocation.spark() as (session, display):
-        done = run_maintenance(invocation.lake(session), hours, display, since)
+        done = run_maintenance(invocation.lake(session), hours, display, since, names)
     if json:
         print_json(asdict(done))
         return
     if since is not None:
         out.print(f"{sum(done.removed.values()):,} rows were removed that are older than {keep}.")
+    if names:
+        out.print(
+            f"{sum(done.erased.values()):,} rows were removed or changed. All older "
+            "versions of the tables were deleted, because they have the erased names."
+        )
+        out.print(
+            "If the topic still has the records, a new lake of it has the names again"
+            + (
+                f"; {done.present:,} groups or members have them now, and later records of these "
+                "bring them back."
+                if done.present
+                else "."
+            )
+        )
     merged = sum(done.merged.values())
     out.print(f"{merged:,} small files were merged.")
     known = [number for number in done.deleted.values() if number is not None]

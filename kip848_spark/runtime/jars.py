@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -29,6 +30,8 @@ from kip848_spark.runtime.resources import resource
 ReportProgress = Callable[[str], None]
 """Called with a short text, such as ``downloading NAME``, whenever the progress changes."""
 
+SPARK_RELEASES = ("4.0", "4.1", "4.2")
+"""The releases of Spark that there are jars for; the last one is the default."""
 _MANIFEST = "manifest.json"
 _OTHER_TOOLS = {"4.2.2": "4.2.1", "4.4.0": "4.3.1"}
 """Releases whose kafka-tools are not published, and the release whose tools work beside them."""
@@ -39,15 +42,43 @@ _OFFLINE = re.compile(
 )
 
 
+def spark_release() -> str:
+    """The release of the installed pyspark, such as 4.2. Raises EnvironmentFault if there are no
+    jars for it."""
+    version = importlib.metadata.version("pyspark")
+    release = ".".join(version.split(".")[:2])
+    if release not in SPARK_RELEASES:
+        raise EnvironmentFault(
+            f"pyspark {version} is installed, for which there are no jars.",
+            hint=f"Install pyspark {', '.join(SPARK_RELEASES[:-1])} or {SPARK_RELEASES[-1]}.",
+        )
+    return release
+
+
 def spark_jars(progress: ReportProgress | None = None) -> list[Path]:
-    """The jars for Spark's class path, in addition to pyspark's own. Raises EnvironmentFault."""
-    return _resolve(_JarSet("spark", resource("conf/ivy.xml").read_bytes(), "spark"), progress)
+    """The jars for Spark's class path, in addition to pyspark's own, for its release. Raises
+    EnvironmentFault."""
+    release = spark_release()
+    name = "spark" if release == SPARK_RELEASES[-1] else f"spark-{release}"
+    return _resolve(_JarSet(name, _ivy_of(release), "spark"), progress)
+
+
+def _ivy_of(release: str = SPARK_RELEASES[-1]) -> bytes:
+    """``conf/ivy.xml`` for a release of Spark."""
+    return resource("conf/ivy.xml").read_bytes().replace(b"${spark.release}", release.encode())
 
 
 def s3_jars(progress: ReportProgress | None = None) -> list[Path]:
     """The jars that Spark needs for ``s3a://`` paths, in addition to `spark_jars`: about 690 MB,
-    most of it the AWS SDK. Raises EnvironmentFault."""
-    return _resolve(_JarSet("s3", resource("conf/ivy.xml").read_bytes(), "s3"), progress)
+    most of it the AWS SDK. Raises EnvironmentFault, also for a release of Spark with another
+    Hadoop."""
+    if (release := spark_release()) != SPARK_RELEASES[-1]:
+        raise EnvironmentFault(
+            f"Paths of s3a:// need Spark {SPARK_RELEASES[-1]}, and pyspark {release} is installed: "
+            "its Hadoop needs other jars.",
+            hint=f"Install pyspark {SPARK_RELEASES[-1]}.",
+        )
+    return _resolve(_JarSet("s3", _ivy_of(), "s3"), progress)
 
 
 def broker_jars(version: str, progress: ReportProgress | None = None) -> list[Path]:
@@ -58,7 +89,7 @@ def broker_jars(version: str, progress: ReportProgress | None = None) -> list[Pa
             f"{version!r} is not the number of a Kafka release.",
             hint="Give a release such as 4.3.1.",
         )
-    ivy = resource("conf/ivy.xml").read_bytes()
+    ivy = _ivy_of()
     if version in _OTHER_TOOLS:
         line = 'name="kafka-tools" rev="%s"'
         other = line % _OTHER_TOOLS[version]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
+from typing import cast
 
 from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.kafka.topic import PartitionExtent
-from kip848_spark.lake.ledger import Ledger, RecordCounts, Run, plan_ranges
+from kip848_spark.lake.ledger import ERASURE, Ledger, RecordCounts, Run, plan_ranges
+from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.jobs.erasure import Erased, ErasedNames, erase, require_replaceable
 from kip848_spark.spark.jobs.integrity import check_counts
-from kip848_spark.spark.jobs.maintain import UpkeepResult, compact_tables, vacuum_tables
+from kip848_spark.spark.jobs.maintain import (
+    UpkeepResult,
+    compact_tables,
+    delete_old_log,
+    vacuum_tables,
+)
 from kip848_spark.spark.jobs.retention import find_cut, remove_old_rows
 from kip848_spark.spark.pipeline import finish_run, plan_run, undo_run
 from kip848_spark.spark.session_settings import in_prepared_session
@@ -27,10 +36,13 @@ def run_maintenance(
     retain_hours: int,
     progress: Progress = lambda _: None,
     keep_since: datetime | None = None,
+    erased: ErasedNames | None = None,
 ) -> UpkeepResult:
     """Merges small files, and deletes files that only versions need which are older than
     ``retain_hours``. The version of the last finished run stays. With ``keep_since`` (UTC), removes
-    the history before that time first (`jobs.retention`); without it, no row changes.
+    the history before that time first (`jobs.retention`). With ``erased``, removes these names
+    (`jobs.erasure`), and then all versions of the tables but the newest. Without both, no row
+    changes.
 
     Killed at any moment, it leaves a lake that the next run or maintenance continues with. Raises
     UsageError if ``retain_hours`` is less than `LEAST_HOURS`, and LakeError.
@@ -53,28 +65,78 @@ def run_maintenance(
             return UpkeepResult({}, {})
         if keep_since is not None:
             _require_replayed(lake, last)
-        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
-        ledger.write(plan)
-        steps.run_started(plan.run_id)
-        removed: dict[str, int] = {}
-        if keep_since is not None:
-            with steps.step("retention", "removing rows that are older than the kept time"):
-                cut = find_cut(lake, last, keep_since)
-                removed, by_run = remove_old_rows(lake, cut)
-            plan = replace(plan, kept_since=cut.since, kept_from=cut.offsets, removed=by_run)
-        merged = compact_tables(lake, steps)
-        kept = [last.table_versions, plan.table_versions, lake.versions()]
-        deleted = vacuum_tables(lake, retain_hours, kept, steps)
-        replayed = last.replayed_through == last.run_id
-        plan = replace(
-            plan,
-            counts=RecordCounts(),
-            open_offsets=last.open_offsets,
-            replayed_through=plan.run_id if replayed else last.replayed_through,
-        )
-        finish_run(ledger, plan, steps)
-        return UpkeepResult(merged, deleted, removed)
+        if erased:
+            require_replaceable(lake, erased)
+        done, result = _maintain(ledger, last, retain_hours, keep_since, erased, steps)
+        if erased:
+            _forget(ledger, done, steps)
+        return result
+
+
+def _maintain(
+    ledger: Ledger,
+    last: Run,
+    retain_hours: int,
+    keep_since: datetime | None,
+    erased: ErasedNames | None,
+    steps: Steps,
+) -> tuple[Run, UpkeepResult]:
+    """A run after ``last`` that keeps, erases, merges and deletes."""
+    lake = cast("LakeTables", ledger.lake)
+    plan = _plan(ledger, last, steps)
+    removed: dict[str, int] = {}
+    by_run: Counter[str] = Counter()
+    if keep_since is not None:
+        with steps.step("retention", "removing rows that are older than the kept time"):
+            cut = find_cut(lake, last, keep_since)
+            removed, counts = remove_old_rows(lake, cut)
+            by_run.update(counts)
+        plan = replace(plan, kept_since=cut.since, kept_from=cut.offsets)
+    found = Erased()
+    if erased:
+        with steps.step(ERASURE, "removing names"):
+            found = erase(lake, erased, last.dialect)
+            by_run.update(found.removed_records)
+    merged = compact_tables(lake, steps)
+    kept = [last.table_versions, plan.table_versions, lake.versions()]
+    deleted = vacuum_tables(lake, retain_hours, kept, steps)
+    done = _finish(ledger, replace(plan, removed=by_run), last, steps)
+    return done, UpkeepResult(merged, deleted, removed, found.rows, found.present)
+
+
+def _forget(ledger: Ledger, last: Run, steps: Steps) -> None:
+    """A run after ``last`` after which only the newest version of each table can be read. An older
+    one may have what was erased, in its files or in the statistics of Delta's log."""
+    lake = cast("LakeTables", ledger.lake)
+    steps = Steps(steps.progress)
+    plan = _plan(ledger, last, steps)
+    with steps.step("forget", "deleting all older versions"):
+        tables = [name for name in TABLES if name != "runs"]
+        for name in tables:
+            lake.forget_versions(name)
+    done = _finish(ledger, plan, last, steps)
+    for name in tables:
+        delete_old_log(lake, name, done.table_versions[name])
+
+
+def _plan(ledger: Ledger, last: Run, steps: Steps) -> Run:
+    lake = cast("LakeTables", ledger.lake)
+    ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
+    plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+    ledger.write(plan)
+    steps.run_started(plan.run_id)
+    return plan
+
+
+def _finish(ledger: Ledger, plan: Run, last: Run, steps: Steps) -> Run:
+    replayed = last.replayed_through == last.run_id
+    plan = replace(
+        plan,
+        counts=RecordCounts(),
+        open_offsets=last.open_offsets,
+        replayed_through=plan.run_id if replayed else last.replayed_through,
+    )
+    return finish_run(ledger, plan, steps)
 
 
 def _require_replayed(lake: LakeTables, last: Run) -> None:

@@ -84,6 +84,14 @@ def unpack_carry(rows: pa.Table) -> dict[str, dict[str, pa.Table]]:
     }
 
 
+def repack_carry(value: bytes | pa.Buffer, change: Callable[[pa.Table], pa.Table]) -> bytes | None:
+    """The ``raw_value`` of a row that `pack_carry` made, after ``change``; None if nothing has
+    changed."""
+    before = pa.ipc.open_stream(value).read_all()
+    after = change(before)
+    return None if after.equals(before) else _to_bytes(after)
+
+
 def _slices(table: pa.Table) -> Iterator[pa.Table]:
     """The table in slices of about `MAX_CARRY_BYTES`; one slice if it is empty."""
     rows = max(1, table.num_rows * MAX_CARRY_BYTES // max(1, table.nbytes))

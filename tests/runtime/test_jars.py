@@ -24,6 +24,7 @@ def no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fake_ivy(monkeypatch: pytest.MonkeyPatch, *output: str, files: dict[str, bytes], code: int = 0):
     """Replaces Ivy by a shell that prints lines and writes files."""
+    java.find_java()  # it starts a process, and remembers the answer
     real = subprocess.Popen
 
     def popen(command: list[str], **how: object) -> object:
@@ -43,16 +44,49 @@ def test_the_second_call_only_reads(broker: object, no_downloads: None) -> None:
     assert "kafka_2.13-4.3.1.jar" in {jar.name for jar in found}
 
 
-def test_the_lock_file_lists_the_jars_of_spark() -> None:
-    names = sorted(jars.locked("spark") or {})
+@pytest.mark.parametrize("release", ["4.0", "4.1", "4.2"])
+def test_the_lock_file_lists_the_jars_of_each_spark(release: str) -> None:
+    names = sorted(jars.locked("spark" if release == "4.2" else f"spark-{release}") or {})
     assert [name for name in names if name.startswith(("delta-spark", "spark-"))] == [
-        "delta-spark_4.2_2.13-4.4.0.jar",
-        "spark-sql-kafka-0-10_2.13-4.2.0.jar",
+        f"delta-spark_{release}_2.13-4.4.0.jar",
+        f"spark-sql-kafka-0-10_2.13-{release}.0.jar",
         "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
     ]
+
+
+def test_the_other_configurations() -> None:
     assert jars.locked("broker-4.3.1")
     assert jars.locked("broker-4.0.2")
     assert jars.locked("broker-3.7.2") is None
+
+
+@pytest.mark.parametrize("version", ["4.0.5", "4.1.4", "4.2.0"])
+def test_the_installed_spark_chooses_the_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setenv("KIP848_CACHE", str(tmp_path))
+    monkeypatch.setattr(jars.importlib.metadata, "version", lambda _: version)
+    release = version.rsplit(".", 1)[0]
+    assert jars.spark_release() == release
+    other = f"delta-spark_{release}_2.13-4.4.0.jar"
+    fake_ivy(monkeypatch, files={other: b"not it"})
+    with pytest.raises(EnvironmentFault, match=r"not what conf/jars\.lock expects") as fault:
+        jars.spark_jars()
+    assert other in fault.value.message
+
+
+@pytest.mark.parametrize("version", ["3.5.6", "4.3.0"])
+def test_a_spark_without_jars(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(jars.importlib.metadata, "version", lambda _: version)
+    with pytest.raises(EnvironmentFault, match=f"pyspark {version} is installed") as fault:
+        jars.spark_jars()
+    assert "4.0, 4.1 or 4.2" in str(fault.value.hint)
+
+
+def test_s3_needs_the_newest_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars.importlib.metadata, "version", lambda _: "4.1.4")
+    with pytest.raises(EnvironmentFault, match=r"s3a:// need Spark 4\.2"):
+        jars.s3_jars()
 
 
 def test_jars_that_differ_from_the_lock_file_are_rejected(

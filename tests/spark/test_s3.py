@@ -22,6 +22,7 @@ from tests.conftest import DATA
 from tests.spark.lakes import TABLES_OF_RECORDS, rows_of_files
 from tests.spark.s3 import S3Server
 from tests.spark.stores import check_folder, kip848
+from tests.spark.test_erasure import files_with
 
 CAPTURE = DATA / "kafka-4.3.1"
 
@@ -170,3 +171,40 @@ def test_two_runs_at_once_and_one_that_is_killed(s3: S3Server) -> None:
     places = [(row["partition"], row["offset"]) for row in records]
     assert state.run.counts is not None
     assert len(places) == len(set(places)) == state.run.counts.records_read > 0
+
+
+def test_maintenance(s3: S3Server, tmp_path: Path) -> None:
+    """Retention and erasure, on the server as on the disk."""
+    erased = "demo.uniform"
+    settings = "".join(f"{json.dumps(n)} = {json.dumps(v)}\n" for n, v in s3.spark.items())
+    config = tmp_path / "s3.toml"
+    config.write_text(f"[spark]\n{settings}")
+    on_s3 = ("--config", str(config), "--lake", s3.path("kept"))
+    source = f"parquet:{CAPTURE / COMMITTED}"
+    kip848("run", "--source", source, *on_s3)
+    before = json.loads(kip848("groups", "--all", "--json", *on_s3[2:], **s3.storage_options))
+    assert files_with(downloaded(s3, "kept", tmp_path / "before"), erased)
+
+    told = kip848("maintain", *on_s3, "--keep", "1h", "--erase", f"group:{erased}", "--json")
+
+    done = json.loads(told)
+    assert done["removed"]["records"] > 100
+    assert done["erased"]["records"] > 0
+    assert not files_with(downloaded(s3, "kept", tmp_path / "after"), erased)
+    after = json.loads(kip848("groups", "--all", "--json", *on_s3[2:], **s3.storage_options))
+    assert after == [group for group in before if group["group_id"] != erased]
+    assert committers(s3, "kept") == {"delta-rs"}
+    assert not json.loads(kip848("run", "--source", source, *on_s3, "--json"))["changed"]
+
+
+def downloaded(s3: S3Server, lake: str, to: Path) -> Path:
+    """A copy of all objects of a lake."""
+    store = client(s3)
+    for page in store.get_paginator("list_objects_v2").paginate(
+        Bucket=s3.bucket, Prefix=f"{lake}/"
+    ):
+        for entry in page["Contents"]:
+            path = to / entry["Key"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(store.get_object(Bucket=s3.bucket, Key=entry["Key"])["Body"].read())
+    return to

@@ -27,6 +27,10 @@ from kip848_spark.state import kinds
 from kip848_spark.wire.offset_gaps import TRANSACTION
 
 PLACE = ["partition", "offset"]
+SORTED = {name: tuple(PLACE) for name in ("records", "group_records")}
+"""The order of rows in new files, by table."""
+SPLIT_BY = {ACTIVITY: "day"}
+"""The column of which each file has one value, by table."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,13 @@ def remove_old_rows(lake: LakeTables, cut: Cut) -> tuple[dict[str, int], dict[st
     removed: dict[str, int] = {}
     with _newest_of_keys(lake, cut) as newest:
         replaced = _unless_newest(cut, newest)
-        by_run = _remove(lake, "records", replaced, removed, sort=tuple(PLACE))
-        _remove(lake, "group_records", replaced, removed, sort=tuple(PLACE))
+        by_run = _remove(lake, "records", replaced, removed)
+        _remove(lake, "group_records", replaced, removed)
     _remove_summaries(lake, cut, removed)
     removed |= remove_closed_rows(lake, cut)
     _remove(lake, REWINDS, _where(_is_old(cut)), removed)
     before = F.col("day") < F.lit(cut.since.date())
-    _remove(lake, ACTIVITY, _where(before), removed, split_by="day")
+    _remove(lake, ACTIVITY, _where(before), removed)
     _remove_gaps(lake, cut, removed)
     _remove_results(lake, cut, removed)
     return removed, by_run
@@ -84,12 +88,11 @@ def _remove(
     table: str,
     mark: RowFunction,
     removed: dict[str, int],
-    *,
-    sort: tuple[str, ...] = (),
-    split_by: str | None = None,
 ) -> dict[str, int]:
     """Removes the rows that ``mark`` marks. Returns their number by run, if they have one."""
-    done = lake.rewrite(table, Rewrite(mark, sort=sort, split_by=split_by))
+    done = lake.rewrite(
+        table, Rewrite(mark, sort=SORTED.get(table, ()), split_by=SPLIT_BY.get(table))
+    )
     removed[table] = removed.get(table, 0) + sum(done.values())
     return done
 

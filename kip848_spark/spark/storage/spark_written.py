@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from kip848_spark.lake.arrow_files import WriteTarget, parquet_codec
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
-from kip848_spark.lake.tables import TABLES, TableDefinition
+from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.hadoop import HadoopFolder
 from kip848_spark.spark.schemas import spark_schema
@@ -206,6 +206,23 @@ class SparkWrittenTables(LakeTables):
             DeltaTable.forPath(self.spark, self.location(table)).vacuum(max(hours, 7 * 24))
         self._expected[table] = self._version(table)
         return None
+
+    def forget_versions(self, table: str) -> None:
+        check = "spark.databricks.delta.retentionDurationCheck.enabled"
+        before = self.spark.conf.get(check, "true") or "true"
+        self.spark.conf.set(check, "false")
+        try:
+            with self._translate_errors("written"):
+                DeltaTable.forPath(self.spark, self.location(table)).vacuum(0)
+        finally:
+            self.spark.conf.set(check, before)
+        self._expected[table] = self._version(table)
+        with self._commit(table):  # so that the last entry of the log names no removed file
+            self._set_properties(table, KEEP_VERSIONS)
+        with self._translate_errors("written"):
+            jvm: Any = self.spark._jvm
+            log = jvm.org.apache.spark.sql.delta.DeltaLog
+            log.forTable(self.spark._jsparkSession, self.location(table)).checkpoint()
 
     def rewrite(self, table: str, rewrite: Rewrite) -> dict[str, int]:
         """As in `Upkeep`. All rows of the table are written again."""

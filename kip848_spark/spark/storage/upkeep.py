@@ -71,3 +71,9 @@ class Upkeep(ABC):
     def rewrite(self, table: str, rewrite: Rewrite) -> dict[str, int]:
         """Removes or changes rows of ``table``, in one commit; none if no row is affected. Returns
         the number of affected rows by run id ('' for a table without one). Raises LakeError."""
+
+    @abstractmethod
+    def forget_versions(self, table: str) -> None:
+        """Makes the newest version of ``table`` complete by itself: deletes all files that it does
+        not need, and adds a checkpoint. Then older versions can be read no longer
+        than their log entries exist. Raises LakeError."""

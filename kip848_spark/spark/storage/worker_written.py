@@ -33,7 +33,7 @@ from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.delta_folder import DeltaFolder
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
-from kip848_spark.lake.tables import TABLES, TableDefinition
+from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.tables import (
@@ -256,6 +256,13 @@ class WorkerWrittenTables(LakeTables):
         for _, run_id, number in found:
             done[run_id] = done.get(run_id, 0) + int(number)
         return done
+
+    def forget_versions(self, table: str) -> None:
+        self.vacuum(table, 0, [])
+        with self._commit(table):  # so that the last entry of the log names no removed file
+            self._set_properties(table, KEEP_VERSIONS)
+        with self._translate_errors("written"):
+            self._folder(table).open().create_checkpoint()
 
     def max_by_key(
         self, table: str, column: str, key: Sequence[str], unless: str, value: str

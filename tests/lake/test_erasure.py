@@ -1,0 +1,90 @@
+"""Every text of a lake is classified, and names are replaced where they are names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from kip848_spark.lake.erasure import (
+    IDENTITIES,
+    OTHER_TEXTS,
+    TEXTS,
+    Erasure,
+    erase_rows,
+    of_groups,
+)
+from kip848_spark.lake.tables import TABLES
+
+UUID = "1b91ed93-ebac-464c-bf01-b3bfc04074a7"
+ERASURE = Erasure(frozenset({"billing"}), {"app": "erased-1", "10.0.0.1": "erased-2"}, "shipped")
+
+
+def text_fields(name: str, type_: pa.DataType) -> Iterator[str]:
+    """The names of all columns and fields below a column that hold texts."""
+    if pa.types.is_string(type_):
+        yield name
+    elif pa.types.is_map(type_):
+        yield from text_fields(name, type_.item_type)
+    elif pa.types.is_list(type_):
+        yield from text_fields(name, type_.value_type)
+    elif pa.types.is_struct(type_):
+        for field in type_:
+            yield from text_fields(field.name, field.type)
+
+
+def test_every_text_is_classified() -> None:
+    """A column that a later version adds must say whether it can name a client."""
+    found = {
+        text
+        for table in TABLES.values()
+        for column, type_ in table.fields.items()
+        for text in text_fields(column, type_)
+    }
+    assert found <= IDENTITIES | TEXTS | OTHER_TEXTS
+    assert not IDENTITIES & TEXTS
+    assert not (IDENTITIES | TEXTS) & OTHER_TEXTS
+
+
+def test_names_and_texts() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "group_id": ["billing", "app", "other", "other"],
+            "topic": ["app", "app", "app", "app"],
+            "client_id": ["app", "app", "app-2", None],
+            "client_host": ["/10.0.0.1", "/10.0.0.11", "10.0.0.1", "/10.0.0.1"],
+            "member_id": [f"app-{UUID}", f"app-{UUID}", f"app-2-{UUID}", "app-1"],
+            "joined": [[], ["app"], None, ["b", f"app-{UUID}"]],
+            "explanation": [
+                "",
+                f'member "app-{UUID}" of app.',
+                "app-2 at /10.0.0.1:9",
+                "apps, my-app",
+            ],
+        }
+    )
+    found, changed = erase_rows(batch, ERASURE)
+    assert found.column("group_id").equals(batch.column("group_id"))
+    assert found.column("topic").equals(batch.column("topic"))
+    assert found.column("client_id").to_pylist() == ["erased-1", "erased-1", "app-2", None]
+    assert found.column("client_host").to_pylist() == [
+        "/erased-2", "/10.0.0.11", "erased-2", "/erased-2"
+    ]  # fmt: skip
+    assert found.column("member_id").to_pylist() == [
+        f"erased-1-{UUID}", f"erased-1-{UUID}", f"app-2-{UUID}", "app-1"
+    ]  # fmt: skip
+    assert found.column("joined").to_pylist() == [[], ["erased-1"], None, ["b", f"erased-1-{UUID}"]]
+    assert found.column("explanation").to_pylist() == [
+        "", f'member "erased-1-{UUID}" of erased-1.', "app-2 at /erased-2:9", "apps, my-app"
+    ]  # fmt: skip
+    assert changed.tolist() == [True, True, True, True]
+    assert of_groups(batch, ERASURE).tolist() == [True, False, False, False]
+
+
+def test_rows_without_a_name_stay() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"group_id": ["app"], "client_id": ["apps"], "topic": ["app"]}
+    )
+    found, changed = erase_rows(batch, ERASURE)
+    assert found.equals(batch)
+    assert not changed.any()
