@@ -156,7 +156,7 @@ def session(
         with translate_spark_errors(client), prepared_session(there, extra=stored):
             yield there
         return
-    if is_remote() or "SPARK_REMOTE" in os.environ:
+    if is_remote() or "SPARK_REMOTE" in os.environ or "spark.remote" in (settings or {}):
         raise spark_connect_error()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     made = (

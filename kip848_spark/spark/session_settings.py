@@ -186,5 +186,5 @@ def spark_connect_error() -> UsageError:
     """The error for a Spark Connect session."""
     return UsageError(
         "This is a Spark Connect session. kip848 uses Spark's JVM and needs a classic session.",
-        "Unset SPARK_REMOTE, or use spark-submit.",
+        "Unset SPARK_REMOTE and spark.remote, or use spark-submit.",
     )

@@ -142,10 +142,13 @@ def test_a_jvm_that_does_not_start(tmp_path: Path, setting: str, reason: str) ->
     assert not lake.exists()
 
 
-def test_spark_connect_is_refused(tmp_path: Path) -> None:
-    lake = str(tmp_path / "lake")
-    arguments = ("ingest", "--source", SOURCE, "--lake", lake)
-    done = kip848(*arguments, SPARK_REMOTE="sc://127.0.0.1:1")
+@pytest.mark.parametrize("by", ["variable", "setting"])
+def test_spark_connect_is_refused(tmp_path: Path, by: str) -> None:
+    lake, remote = str(tmp_path / "lake"), "sc://127.0.0.1:1"
+    config = tmp_path / "kip848.toml"
+    config.write_text(f'[spark]\n"spark.remote" = "{remote}"\n' if by == "setting" else "")
+    arguments = ("ingest", "--source", SOURCE, "--lake", lake, "--config", str(config))
+    done = kip848(*arguments, **({"SPARK_REMOTE": remote} if by == "variable" else {}))
     assert done.returncode == 2
     assert "Spark Connect" in done.stderr
     assert "SPARK_REMOTE" in done.stderr
