@@ -230,3 +230,92 @@ def the_first_target_waits(conversation: Conversation) -> Pauses:
     first.join()
     yield 2
     first.acknowledge()
+
+
+@script
+def groups_are_described(conversation: Conversation) -> Pauses:
+    """Before the group exists, in each state, after the last member has left."""
+    describe(conversation)
+    first, second = _clients(conversation, "p1", "p2", stateful=True)
+    first.join(rackId="here", clientTags=[{"key": "zone", "value": "a"}])
+    describe(conversation)
+    second.join(userEndpoint={"host": "here", "port": 9})
+    second.acknowledge()
+    describe(conversation)
+    first.heartbeat()
+    describe(conversation)
+    first.acknowledge()
+    second.acknowledge()
+    second.acknowledge()
+    describe(conversation)
+    conversation.describe()
+    first.leave()
+    describe(conversation)
+    second.leave()
+    describe(conversation)
+    yield 0
+
+
+@script
+def a_topology_that_is_not_ready_is_described(conversation: Conversation) -> Pauses:
+    topology = [subtopology("0", sourceTopics=[conversation.topic_name("t1")])]
+    configure(conversation, {DELAY: "0"})
+    member = StreamsClient(conversation, f"A-{conversation.name}", "p1", topology)
+    member.join()
+    describe(conversation)
+    yield 0
+
+
+def describe(conversation: Conversation) -> None:
+    """Requests the description of the group, of none and of another that does not exist."""
+    for ids in ([conversation.group], ["", f"no-{conversation.group}"]):
+        conversation.send("x", "StreamsGroupDescribe", groupIds=ids)
+
+
+@script
+def threads_commit(conversation: Conversation) -> Pauses:
+    """At their epoch, at an older and a newer one, with an old version, and as nobody."""
+    first, second = _clients(conversation, "p1", "p2")
+    first.join()
+    for epoch in (first.epoch, first.epoch + 1, first.epoch - 1, -1):
+        _commit(conversation, first, epoch)
+    second.join()
+    second.acknowledge()
+    old = first.epoch
+    first.heartbeat()
+    first.acknowledge()
+    for partition in range(4):
+        _commit(conversation, first, old, partition)
+        _commit(conversation, second, second.epoch, partition)
+    second.acknowledge()
+    for partition in range(4):
+        _commit(conversation, second, second.epoch - 1, partition)
+    _commit(conversation, first, first.epoch, version=8)
+    _commit(conversation, StreamsClient(conversation, "nobody", "p3", []), 1)
+    conversation.offsets("t1")
+    conversation.delete_offset("t1")
+    first.leave()
+    second.leave()
+    topics = conversation.commit_topics("t1", 1, 7, "")
+    conversation.send(
+        "x", "OffsetCommit", memberId="", generationIdOrMemberEpoch=-1, groupInstanceId=None,
+        topics=topics,
+    )  # fmt: skip
+    conversation.offsets("t1")
+    conversation.delete_offset("t1")
+    conversation.delete_group()
+    yield 0
+
+
+def _commit(
+    conversation: Conversation,
+    member: StreamsClient,
+    epoch: int,
+    partition: int = 0,
+    version: int = 9,
+) -> None:
+    conversation.send(
+        member.name, "OffsetCommit", version, memberId=member.member_id,
+        generationIdOrMemberEpoch=epoch, groupInstanceId=None,
+        topics=conversation.commit_topics("t1", partition, 100 + partition, "by a thread"),
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kip848_spark.coordinator import (
     classic_join,
     classic_sync,
+    group_descriptions,
     housekeeping,
     offset_fetch,
     offsets,
@@ -31,11 +32,7 @@ from kip848_spark.coordinator.records import Json, Record
 from kip848_spark.coordinator.releases import find_release
 from kip848_spark.coordinator.replay import end_transaction, replay
 from kip848_spark.coordinator.shard import ApiCall, Client, Shard
-from kip848_spark.coordinator.share_heartbeat import (
-    describe_share_groups,
-    share_heartbeat,
-    share_response,
-)
+from kip848_spark.coordinator.share_heartbeat import share_heartbeat, share_response
 from kip848_spark.coordinator.streams_heartbeat import streams_heartbeat, streams_response
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.errors import UsageError
@@ -282,7 +279,9 @@ _APIS: dict[str, Api] = {
         lambda shard, call: install_assignment(shard, call.request), _refused
     ),
     "ConsumerGroupDescribe": Api(
-        lambda shard, call: views.describe_consumer_groups(shard, call.request), _refused, 1
+        lambda shard, call: group_descriptions.describe_consumer_groups(shard, call.request),
+        _refused,
+        1,
     ),
     "StreamsGroupHeartbeat": Api(
         lambda shard, call: streams_heartbeat(shard, call.request, call.client),
@@ -294,7 +293,13 @@ _APIS: dict[str, Api] = {
         1,
     ),
     "ShareGroupDescribe": Api(
-        lambda shard, call: describe_share_groups(shard, call.request), _refused, 1
+        lambda shard, call: group_descriptions.describe_share_groups(shard, call.request),
+        _refused,
+        1,
+    ),
+    "StreamsGroupDescribe": Api(
+        lambda shard, call: group_descriptions.describe_streams_groups(shard, call.request),
+        _refused,
     ),
     "JoinGroup": Api(
         _join,

@@ -336,6 +336,8 @@ def delete_offsets(shard: Shard, request: Json) -> Json:
 
 def subscribes_to(group: AnyGroup, topic: str) -> bool:
     """Whether the group is known to subscribe to this topic."""
+    if isinstance(group, StreamsGroup) and not group.members:
+        return False
     if not isinstance(group, ClassicGroup):
         return topic in group.topic_names()
     names = group.subscribed_topics()

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat and ShareGroupDescribe (KIP-932; docs/kafka-facts.md#share-groups).
+"""ShareGroupHeartbeat (KIP-932; docs/kafka-facts.md#share-groups).
 
 :func:`share_heartbeat` is the share group's counterpart of `heartbeat.heartbeat`: find the member,
 bump the epoch, compute the target, move the member to it. Then it asks for the share state of
@@ -42,7 +42,6 @@ INTERVAL = "group.share.assignment.interval.ms"
 MAX_SIZE = "group.share.max.size"
 
 _ASSIGNORS: dict[str, ShareAssignor] = {"hash": assign_share_41, "balanced": assign_share}
-_NOT_REQUESTED = -2147483648
 
 
 def share_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
@@ -344,55 +343,3 @@ def delete_share_group(shard: Shard, group: ShareGroup) -> None:
         shard.append(group.state_record(ShareState({}, {}, {**state.deleting, **deleting})))
     for kind in (SHARE_TARGET_EPOCH, SHARE_STATE, SHARE_GROUP):
         shard.append(tombstone(kind, groupId=group.group_id))
-
-
-# Describing
-
-
-def describe_share_groups(shard: Shard, request: Json) -> Json:
-    """ShareGroupDescribe: epochs and the current assignment of each member."""
-    rows = []
-    for group_id in request.get("groupIds") or ():
-        group = shard.readable_groups().get(group_id)
-        row: Json = {
-            "errorCode": "NONE",
-            "errorMessage": None,
-            "groupId": group_id,
-            "groupState": "",
-            "groupEpoch": 0,
-            "assignmentEpoch": 0,
-            "assignorName": "",
-            "members": [],
-            "authorizedOperations": _NOT_REQUESTED,
-        }
-        if isinstance(group, ShareGroup):
-            row |= {
-                "groupState": group.state,
-                "groupEpoch": group.epoch,
-                "assignmentEpoch": group.target_epoch,
-                "assignorName": "simple",
-                "members": [_described(shard, member) for member in group.members.values()],
-            }
-        else:
-            row["errorCode"] = "GROUP_ID_NOT_FOUND" if group_id else "INVALID_GROUP_ID"
-        rows.append(row)
-    return {"throttleTimeMs": 0, "groups": rows}
-
-
-def _described(shard: Shard, member: ShareMember) -> Json:
-    names = sorted(member.topic_names)
-    return {
-        "memberId": member.member_id,
-        "rackId": member.rack_id,
-        "memberEpoch": member.epoch,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "subscribedTopicNames": names,
-        "assignment": {
-            "topicPartitions": [
-                {"topicId": topic_id, "topicName": topic.name, "partitions": list(numbers)}
-                for topic_id, numbers in member.assigned.items()
-                if (topic := shard.topics.with_id(topic_id)) is not None
-            ]
-        },
-    }

@@ -44,6 +44,7 @@ VERSIONS = {
     "ConsumerGroupDescribe": 1,
     "ShareGroupHeartbeat": 1,
     "ShareGroupDescribe": 1,
+    "StreamsGroupDescribe": 0,
     "JoinGroup": 9,
     "SyncGroup": 5,
     "Heartbeat": 4,

@@ -1,0 +1,128 @@
+"""What a StreamsGroupHeartbeat says: its validation, and the records that its fields give."""
+
+from __future__ import annotations
+
+from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.shard import Client, Shard
+from kip848_spark.coordinator.streams_group import (
+    JOIN,
+    LEAVE,
+    ROLES,
+    StreamsGroup,
+    StreamsMember,
+    Tasks,
+)
+
+
+def validate_request(shard: Shard, request: Json) -> None:
+    """Check what does not depend on the group. Raises INVALID_REQUEST or UNSUPPORTED_VERSION."""
+    if not shard.release.metadata_hash:
+        raise GroupError("UNSUPPORTED_VERSION", "streams groups are not enabled")
+    epoch = request.setdefault("memberEpoch", 0)
+    for name in ("groupId", "memberId"):
+        if not (request.get(name) or "").strip():
+            raise GroupError("INVALID_REQUEST", f"{name} is blank")
+    if request.get("instanceId") is not None:
+        raise GroupError("INVALID_REQUEST", "static members are not supported")
+    if epoch < LEAVE:
+        raise GroupError("INVALID_REQUEST", f"member epoch {epoch} is below -1")
+    if epoch != JOIN:
+        return
+    if request.get("rebalanceTimeoutMs", -1) == -1:
+        raise GroupError("INVALID_REQUEST", "a joining member must set a rebalance timeout")
+    if any(request.get(role) is None or request[role] for role in ROLES):
+        raise GroupError("INVALID_REQUEST", "a joining member must send empty lists of tasks")
+    if request.get("topology") is None:
+        raise GroupError("INVALID_REQUEST", "a joining member must send its topology")
+
+
+def find_group(shard: Shard, group_id: str) -> StreamsGroup:
+    """The streams group of that id. Raises GROUP_ID_NOT_FOUND."""
+    group = shard.groups.get(group_id)
+    if not isinstance(group, StreamsGroup):
+        raise GroupError("GROUP_ID_NOT_FOUND", f"there is no streams group {group_id!r}")
+    return group
+
+
+def group_for_join(shard: Shard, group_id: str) -> StreamsGroup:
+    """The group of that id, or a new one. Raises GROUP_ID_NOT_FOUND if it has another type."""
+    if group_id in shard.groups:
+        return find_group(shard, group_id)
+    return StreamsGroup(group_id, shard.release.first_epoch)
+
+
+def reported_tasks(request: Json) -> Tasks | None:
+    """The tasks that the client reports; None unless it sends all three lists."""
+    if any(request.get(role) is None for role in ROLES):
+        return None
+    return Tasks.of(request)
+
+
+def check_epoch(shard: Shard, member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
+    """Check the member epoch of a request. Raises FENCED_MEMBER_EPOCH."""
+    if epoch == JOIN and shard.release.join_is_never_fenced:
+        return
+    late = epoch != member.previous_epoch or owned is None or not owned.within(member.assigned)
+    if epoch > member.epoch or (epoch < member.epoch and late):
+        raise GroupError("FENCED_MEMBER_EPOCH", f"epoch {epoch} is not {member.epoch}")
+
+
+def check_tasks(group: StreamsGroup, owned: Tasks) -> None:
+    """Check that the tasks of a request exist. Raises INVALID_REQUEST."""
+    configured = group.configured
+    if configured is None or not configured.ready:
+        return
+    for tasks in owned:
+        for name, number in tasks:
+            if number >= configured.tasks.get(name, 0):
+                raise GroupError("INVALID_REQUEST", f"there is no task {name}_{number}")
+
+
+def member_metadata(old: StreamsMember | None, request: Json, client: Client) -> Json:
+    """The value of key 19 with the fields of the request; ``None`` and -1 mean unchanged."""
+    value: Json = {
+        "instanceId": None,
+        "rackId": None,
+        "clientId": "",
+        "clientHost": "",
+        "rebalanceTimeoutMs": -1,
+        "topologyEpoch": -1,
+        "processId": "",
+        "userEndpoint": None,
+        "clientTags": [],
+    }
+    value |= {} if old is None else old.metadata
+    value |= {"clientId": client.client_id, "clientHost": client.host}
+    for name in ("rackId", "processId", "userEndpoint"):
+        if request.get(name) is not None:
+            value[name] = request[name]
+    if request.get("rebalanceTimeoutMs", -1) != -1:
+        value["rebalanceTimeoutMs"] = request["rebalanceTimeoutMs"]
+    if request.get("topology") is not None:
+        value["topologyEpoch"] = request["topology"]["epoch"]
+    if request.get("clientTags") is not None:
+        value["clientTags"] = sorted(request["clientTags"], key=lambda row: str(row["key"]))
+    return value
+
+
+def stored_topology(sent: Json) -> Json:
+    """The value of key 23: the topology that a member sent, with its lists in order."""
+    rows = []
+    for row in sent["subtopologies"]:
+        rows.append(
+            {
+                "subtopologyId": row["subtopologyId"],
+                "sourceTopics": sorted(row["sourceTopics"]),
+                "sourceTopicRegex": sorted(row["sourceTopicRegex"]),
+                "stateChangelogTopics": _internal(row["stateChangelogTopics"]),
+                "repartitionSinkTopics": sorted(row["repartitionSinkTopics"]),
+                "repartitionSourceTopics": _internal(row["repartitionSourceTopics"]),
+                "copartitionGroups": row["copartitionGroups"],
+            }
+        )
+    return {"epoch": sent["epoch"], "subtopologies": rows}
+
+
+def _internal(topics: list[Json]) -> list[Json]:
+    return sorted(topics, key=lambda topic: str(topic["name"]))
