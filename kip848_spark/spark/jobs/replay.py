@@ -6,6 +6,9 @@ the other. Of the commits, only their summaries are read (`commit_summaries`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -39,7 +42,19 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     unseen = new
     if late:
         unseen = lake.read(SUMMARIES).where(_later_than(after) | F.col("run_id").isin(late))
-    with_rewinds = write_activity(lake, unseen, lake.read("offsets"), cluster_id)
+    before = lake.read("offsets")
+    with ThreadPoolExecutor(1) as pool:  # Spark plans one job while it runs another
+        activity = pool.submit(write_activity, lake, unseen, before, cluster_id)
+        if not lake.pins_reads:
+            activity.result()
+        topic_ids = _replay_state(lake, run, after, new)
+        add_owners(lake, activity.result(), topic_ids)
+
+
+def _replay_state(lake: LakeTables, run: Run, after: str | None, new: DataFrame) -> DataFrame:
+    """Brings `offsets` and the tables of `StateJob` up to date. ``new`` are the rows of
+    `commit_summaries` of the runs later than ``after``. Returns `topic_names`."""
+    cluster_id = run.identity.cluster_id
     lake.overwrite("offsets", fold_offsets(lake.read("offsets"), new, cluster_id))
     topic_ids = topic_names(lake)
     names = {row["topic_id"]: row["topic"] for row in topic_ids.collect()}
@@ -54,20 +69,20 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     )
     if not from_scratch:
         rows = rows.unionByName(lake.read(CONTROL_STATE))
-        _add_new_names(lake, topic_ids)
+        _add_new_names(lake, topic_ids, names)
     job = StateJob(names, from_scratch, FOLDS)
     lake.run_job(job, sort_by_offset(rows), run.run_id, cluster_id)
-    add_owners(lake, with_rewinds, topic_ids)
+    return topic_ids
 
 
-def _add_new_names(lake: LakeTables, topic_ids: DataFrame) -> None:
+def _add_new_names(lake: LakeTables, topic_ids: DataFrame, known: Mapping[str, str]) -> None:
     """Adds the names of topics to rows of `assignment_history` that earlier runs have written
-    without them."""
+    without them. ``known`` are the rows of ``topic_ids``."""
     history = lake.read(ASSIGNMENT_HISTORY)
-    names = F.broadcast(topic_ids.withColumnRenamed("topic", "name"))
-    unnamed = history.where(F.col("topic").isNull()).select("topic_id").distinct()
-    ids = [row["topic_id"] for row in unnamed.join(names, "topic_id").collect()]
+    unnamed = history.where(F.col("topic").isNull()).select("topic_id").distinct().collect()
+    ids = [row["topic_id"] for row in unnamed if row["topic_id"] in known]
     if ids:
+        names = F.broadcast(topic_ids.withColumnRenamed("topic", "name"))
         rows = history.where(F.col("topic_id").isin(ids)).join(names, "topic_id")
         named = rows.withColumn("topic", F.coalesce("topic", "name"))
         lake.replace_values(ASSIGNMENT_HISTORY, named, "topic_id", ids)

@@ -79,6 +79,11 @@ class LakeTables(Upkeep):
         self._lease: Lease | None = None
         self._expected: dict[str, int] = {}
 
+    @property
+    def pins_reads(self) -> bool:
+        """Whether a DataFrame of `read` stays the same when the table changes."""
+        return False
+
     def location(self, table: str) -> str:
         """The URI of the Delta folder of ``table``."""
         return self.place.child(table)
@@ -261,8 +266,7 @@ class LakeTables(Upkeep):
         machine.
 
         In the block, every commit checks that no other program has committed to the table. Raises
-        LakeError if another run has the lease, or if the path holds something else than a lake.
-        """
+        LakeError if another run has the lease, or if the path is no lake."""
         self.exists()  # so that no lease file is written to a folder of other files
         with ExitStack() as stack:
             with self._translate_errors("written"):
@@ -275,11 +279,8 @@ class LakeTables(Upkeep):
 
     @contextmanager
     def _commit(self, table: str) -> Iterator[int]:
-        """Surrounds one commit to ``table`` and yields the version that it follows.
-
-        Under a lease, raises LakeError if the lease was lost, or if the table is not at the version
-        of this process's last commit.
-        """
+        """Surrounds one commit to ``table`` and yields the version that it follows. Under a lease,
+        raises LakeError if it was lost, or if the table is not at this process's last version."""
         with self._translate_errors("written"):
             before = self._version(table)
             if self._lease is not None:

@@ -270,6 +270,10 @@ class WorkerWrittenTables(LakeTables):
         with self._translate_errors("read"):
             return delta_rs.max_by_key(self._folder(table), column, key, unless, value)
 
+    @property
+    def pins_reads(self) -> bool:
+        return not _GLOB.search(self.place.uri)  # a DataFrame names files
+
     def read(self, table: str, version: int | None = None) -> DataFrame:
         """As in `LakeTables`. For the newest version, Spark reads the Parquet files that delta-rs
         lists: Delta's own reader takes several jobs to find them."""
