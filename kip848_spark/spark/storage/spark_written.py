@@ -81,6 +81,8 @@ class SparkWrittenTables(LakeTables):
         """Adds the staged files of a table to it as they are, or, if another program has altered
         the table, their rows."""
         files = staged.of(table)
+        if not files and mode == "append":
+            return
         transactions = DeltaTransactions(self.spark, self.location(table))
         if not transactions.is_plain(TABLES[table]):
             self._write(table, self._staged_rows(table, staged), mode)
