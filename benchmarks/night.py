@@ -131,6 +131,8 @@ class Nights:
         filler.send(new)
         found[SECOND] = self._night(topic, place)
         found[THIRD] = self._night(topic, place)
+        whole = {night: took.get(ALL, took.get(RAW, 0.0)) for night, took in found.items()}
+        print(topic, *(f"{night}: {took:.1f} s" for night, took in whole.items()), sep="  ")
         return found
 
     def _raw(self, topic: str, place: str) -> float:

@@ -64,7 +64,8 @@ def hdfs(folder: Path) -> Iterator[str]:
 def _java(folder: Path) -> list[str]:
     """The command that runs a class of Hadoop; its settings are in ``folder``."""
     jars = artifact_jars("hdfs", [f"org.apache.hadoop:{name}:{RELEASE}" for name in _JARS])
-    logging = (Path(pyspark.__file__).parent / "jars").glob("*slf4j-api*.jar")
+    spark = Path(pyspark.__file__).parent / "jars"
+    logging = [*spark.glob("slf4j-api-*.jar"), *spark.glob("jcl-over-slf4j-*.jar")]
     path = os.pathsep.join([str(folder), *map(str, jars), *map(str, logging)])
     return [str(find_java()), "-Xmx400m", "-cp", path]
 
