@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import xxhash
 
@@ -27,16 +28,22 @@ class Topic:
 
     def metadata_hash(self) -> int:
         """XXH3-64 over version 0, id, name, and each partition with its sorted replica racks."""
-        high, low = uuid_halves(self.topic_id)
-        parts = [b"\0", struct.pack("<qq", high, low), _text(self.name)]
-        parts.append(struct.pack("<i", self.partitions))
-        for partition in range(self.partitions):
-            parts.append(struct.pack("<i", partition))
-            racks = self.racks[partition] if partition < len(self.racks) else ()
-            for rack in sorted(racks):
-                text = _text(rack)  # its length precedes it and, as for any text, follows it
-                parts.append(text[-4:] + text)
-        return _xxh3(b"".join(parts))
+        return _metadata_hash(self)
+
+
+@lru_cache(maxsize=1 << 12)
+def _metadata_hash(topic: Topic) -> int:
+    """Cached: a search for the topics of a hash tries the same ones again and again."""
+    high, low = uuid_halves(topic.topic_id)
+    parts = [b"\0", struct.pack("<qq", high, low), _text(topic.name)]
+    parts.append(struct.pack("<i", topic.partitions))
+    for partition in range(topic.partitions):
+        parts.append(struct.pack("<i", partition))
+        racks = topic.racks[partition] if partition < len(topic.racks) else ()
+        for rack in sorted(racks):
+            text = _text(rack)  # its length precedes it and, as for any text, follows it
+            parts.append(text[-4:] + text)
+    return _xxh3(b"".join(parts))
 
 
 def _text(text: str) -> bytes:
