@@ -60,6 +60,7 @@ OTHER_TEXTS = frozenset(
         "agreement.reasons",
         "assumed_topics",
         "assignor",
+        "broker_line",
         "caused_by",
         "causes",
         "cause",
