@@ -46,6 +46,8 @@ _FILES = {
         "tests/spark/test_daemon.py",
         "tests/spark/test_dump.py",
         "tests/spark/test_erasure.py",
+        "tests/spark/test_hostile_captures.py",
+        "tests/spark/test_kept_lake.py",
         "tests/spark/test_kept_versions.py",
         "tests/spark/test_maintain.py",
         "tests/spark/test_map_in_arrow.py",

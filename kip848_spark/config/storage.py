@@ -81,7 +81,24 @@ def _negated(value: str) -> str:
     return "false" if value.lower() in ("true", "1", "yes") else "true"
 
 
+_AGAIN = "Then start the run again: it continues after the last run that has finished."
 _FAULTS = (
+    (
+        r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has |is )?expired",
+        "the credentials of the object store have expired",
+        f"Renew the credentials, for as long as a run takes. {_AGAIN}",
+    ),
+    (
+        r"\bSlowDown\b|503 Service Unavailable|Status Code: 503|\b503 SlowDown|"
+        r"ServiceUnavailable|429 Too Many Requests|RequestLimitExceeded|status: 503",
+        "the object store refuses requests because there are too many (503)",
+        f"Wait until the store is less busy. {_AGAIN}",
+    ),
+    (
+        r"[Ee]rror sending request|NoHttpResponseException|Unable to execute HTTP request",
+        "the object store does not answer",
+        f"Check the endpoint and the network. {_AGAIN}",
+    ),
     # delta-rs looks for a machine's role, at an address of its own, where it is given no key.
     (
         r"No AWS Credentials|Unable to load (?:AWS )?credentials|169\.254\.169\.254",

@@ -77,6 +77,25 @@ class LocalFolder:
         (self.folder / name).unlink(missing_ok=True)
 
 
+_FULL = ("No space left", "File too large", "Disk quota exceeded")
+_DENIED = ("Permission denied", "Read-only file system", "Mkdirs")
+
+
+def folder_fault(text: str, what: str) -> LakeError | None:
+    """The error for an exception with ``text``, which a worker may have raised, if a disk is full
+    or a folder can't be used. ``what`` says what can't be done. None for any other exception."""
+    if sign := next((sign for sign in _FULL if sign in text), None):
+        return LakeError(
+            f"{what}: {sign.lower()}.",
+            "Make room on the disk of the lake, and on that of Spark's temporary files "
+            "(spark.local.dir). Then start the run again: it continues after the last run that "
+            "has finished.",
+        )
+    if sign := next((sign for sign in _DENIED if sign in text), None):
+        return LakeError(f"{what}: {sign.lower()}.", "Check the path and its permissions.")
+    return None
+
+
 def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
     """True if there is a lake in the folder ``files``; False if the folder is missing, empty, or
     has only some of ``tables``.

@@ -123,14 +123,20 @@ class Run:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Run:
-        """The run in a row of `runs`."""
+        """The run in a row of `runs`. Raises LakeError if the row lacks what every run has."""
+        starts, ends = row["from_offsets"], row["to_offsets"]
+        whole = row["run_id"] and row["topic"] and row["dialect"] and row["table_versions"]
+        if not whole or starts is None or ends is None or starts.keys() != ends.keys():
+            raise LakeError(
+                f"The ledger of the lake is damaged: the run {row['run_id']} is incomplete.",
+                "Restore the table runs from a copy.",
+            )
         counts = None
         if row["records_read"] is not None:
             counts = RecordCounts(
                 *(row[n] for n in ("records_read", "decoded", "tombstones", "unknown")),
                 *(row[n] for n in ("quarantined", "missing", "errors", "unknown_tags")),
             )
-        ends = row["to_offsets"]
         return cls(
             run_id=row["run_id"],
             source=row["source"],
@@ -138,7 +144,7 @@ class Run:
             dialect=row["dialect"],
             ranges=tuple(
                 OffsetRange(partition, start, ends[partition])
-                for partition, start in sorted(row["from_offsets"].items())
+                for partition, start in sorted(starts.items())
             ),
             table_versions=row["table_versions"],
             started_at=row["started_at"],
@@ -146,7 +152,7 @@ class Run:
             replayed_through=row["replayed_through"],
             counts=counts,
             finished_at=row["finished_at"],
-            durations_ms=row["durations_ms"],
+            durations_ms=row["durations_ms"] or {},
             open_offsets=row.get("open_offsets"),
             kept_since=row.get("kept_since"),
             kept_from=row.get("kept_from"),
@@ -196,13 +202,15 @@ class Ledger:
     def last_audited(self) -> tuple[str | None, dict[int, int]]:
         """The id of the last run that was audited completely (None if there is none), and the end
         offset of each partition in that run: the audit continues there."""
-        done = sorted(
-            (Run.from_row(row) for row in self.lake.rows("runs") if row["outcome"] == DONE),
-            key=lambda run: run.run_id,
-        )
+        done = self.finished()
         after = max((run.run_id for run in done if run.audited), default=None)
         ends = {r.partition: r.end for run in done if run.run_id == after for r in run.ranges}
         return after, ends
+
+    def finished(self) -> list[Run]:
+        """All finished runs, in the order in which they were started."""
+        done = (Run.from_row(row) for row in self.lake.rows("runs") if row["outcome"] == DONE)
+        return sorted(done, key=lambda run: run.run_id)
 
     def unfinished(self) -> Run | None:
         """The run that was planned and has not finished, if there is one."""

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError, NotFoundError, near
-from kip848_spark.lake.delta_folder import STORES
+from kip848_spark.lake.delta_folder import STORES, require_own_files
 from kip848_spark.lake.folders import LocalFolder, is_lake
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.location import Location, scheme_of
@@ -129,6 +129,7 @@ class LakeSnapshot:
     def _dataset(self, table: str, version: int | None) -> ds.Dataset:
         if table not in self._datasets:
             found = DeltaTable(self._uri(table), version=version, storage_options=self._storage)
+            require_own_files(found, self._uri(table))
             self._datasets[table] = _dataset_without_statistics(found, TABLES[table])
         return self._datasets[table]
 
@@ -148,7 +149,7 @@ class LakeSnapshot:
             raise OnlySparkReads(
                 f"The table {table} of the lake {self.path} can only be read through Spark: {first}"
             ) from None
-        except (DeltaError, OSError) as cause:
+        except (DeltaError, OSError, pa.ArrowException) as cause:
             if fault := store_fault(str(cause), f"the lake {self.path}"):
                 raise fault from None
             first = str(cause).splitlines()[0]
@@ -204,7 +205,13 @@ def finished_run(
 ) -> Mapping[str, Any]:
     """The last finished run of ``runs`` (rows of that table of the lake at ``path``), or the last
     one that had finished by ``as_of`` (UTC). Raises LakeError if there is none."""
-    done = sorted((run for run in runs if run["outcome"] == DONE), key=lambda run: run["run_id"])
+    found = [run for run in runs if run["outcome"] == DONE]
+    if not all(run["run_id"] and run["finished_at"] for run in found):
+        raise LakeError(
+            f"The table runs of the lake {path} is damaged: a finished run has no id or no end.",
+            "Restore the lake's folder from a copy.",
+        )
+    done = sorted(found, key=lambda run: str(run["run_id"]))
     if not done:
         raise LakeError(
             f"No run of the lake {path} has finished yet.", "Start one with `kip848 run`."

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
 from kip848_spark.config.storage import store_fault
-from kip848_spark.errors import EnvironmentFault, Kip848Error, SparkFailure
+from kip848_spark.errors import EnvironmentFault, Kip848Error, SourceError, SparkFailure
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.runtime.cache import cache_folder
 
@@ -137,6 +137,21 @@ def _no_s3(found: re.Match[str], _: KafkaClient) -> Kip848Error:
     )
 
 
+def _cluster_stopped(found: re.Match[str], _: KafkaClient) -> Kip848Error:
+    return SourceError(
+        f"The Kafka cluster stopped answering while Spark read the topic ({found.group(1)}).",
+        "Check that its brokers run and that each partition of the topic has a leader. Then start "
+        "the run again: it continues after the last run that has finished.",
+    )
+
+
+def _records_gone(found: re.Match[str], _: KafkaClient) -> Kip848Error:
+    return SourceError(
+        "Records were deleted from the topic while Spark read it.",
+        "Start the run again: it reads what is there now, and notes the missing offsets in gaps.",
+    )
+
+
 _KNOWN = (
     _known(
         r"Not authorized to access topics: \[([^\]\n]+)\]",
@@ -150,6 +165,15 @@ _KNOWN = (
     _known(
         r"(?:Sasl|Ssl)AuthenticationException: ([^\n]+?)\.?\n",
         lambda found, client: client.refused(found.group(1)),
+    ),
+    _known(
+        r"KAFKA_DATA_LOSS|OffsetOutOfRangeException|[Ss]ome data may have been lost", _records_gone
+    ),
+    _known(
+        r"org\.apache\.kafka\.common\.errors\.(TimeoutException|DisconnectException|"
+        r"NotLeaderOrFollowerException|LeaderNotAvailableException|NetworkException|"
+        r"BrokerNotAvailableException|CoordinatorNotAvailableException)",
+        _cluster_stopped,
     ),
     _known(r"ModuleNotFoundError: No module named '([\w.]+)'", _no_module),
     _known(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.S3AFileSystem", _no_s3),

@@ -10,11 +10,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -25,6 +26,7 @@ from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.spark.capture_origin import read_origin
 from kip848_spark.spark.hadoop import location_of
+from kip848_spark.spark.own_files import require_own_spark_files
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 
@@ -36,6 +38,16 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
     "key": (T.BinaryType,),
     "value": (T.BinaryType,),
 }
+
+
+_LAST_PARTITION, _LAST_OFFSET = 2**31 - 1, 2**63 - 2
+"""The largest numbers that Kafka can have: the end of a partition is a 64-bit number, too."""
+_MOST_PARTITIONS = 100_000
+"""A cluster has at most about a million partitions in all, and a topic of offsets 50 by default."""
+_MOST_TOPICS, _LONGEST_NAME = 5, 249
+"""How many other topics an error names, and the length of the longest name that Kafka accepts."""
+_GLOB = "__globPaths__"
+"""Spark's option that makes it treat ``*``, ``?``, ``[`` and ``{`` in a path as a pattern."""
 
 
 class RecordSource(Protocol):
@@ -101,6 +113,7 @@ class KafkaSource:
         )
         self.name = f"kafka:{bootstrap}"
         self._cluster: Cluster | None = None
+        self._first: dict[int, int] = {}
 
     @property
     def client(self) -> KafkaClient:
@@ -125,14 +138,22 @@ class KafkaSource:
                 f"The topic {self.topic} of {self.bootstrap} has no visible partition.",
                 "Check the ACLs of the client, and that a consumer group has ever committed.",
             )
+        self._first = {partition: found.first for partition, found in ends.items()}
         return {p: PartitionExtent(e.first, e.stable, e.end - e.stable) for p, e in ends.items()}
 
     def read(
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, committed: bool = True
     ) -> DataFrame:
-        """As `RecordSource.read`; if not ``committed``, also records of open transactions."""
+        """As `RecordSource.read`; if not ``committed``, also records of open transactions.
+
+        Records before the start of a partition, as `extents` has seen it, are not asked for: they
+        were deleted, and Spark would fail."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        wanted = [r for r in ranges if r.end > r.start]
+        there = [replace(r, start=max(r.start, self._first.get(r.partition, 0))) for r in ranges]
+        wanted = [r for r in there if r.end > r.start]
+        if not wanted:
+            types = "partition int, offset long, timestamp timestamp, key binary, value binary"
+            return spark.createDataFrame([], types)
         starts = {str(r.partition): r.start for r in wanted}
         ends = {str(r.partition): r.end for r in wanted}
         reader = (
@@ -179,27 +200,70 @@ class CaptureSource:
 
     def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
         frame = self._load(spark)
+        own = self._of_topic()
         with translate_capture_errors(self.path):
             bounds = (
-                frame.groupBy("topic", "partition")
-                .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+                frame.where(own)
+                .groupBy("partition")
+                .agg(
+                    F.min("offset").alias("first"),
+                    F.max("offset").alias("last"),
+                    F.count(F.lit(1)).alias("records"),
+                    F.count("offset").alias("offsets"),
+                )
+                .limit(_MOST_PARTITIONS + 1)
                 .collect()
             )
-        topics = sorted({row["topic"] for row in bounds})
-        if bounds and self.topic not in topics:
+            if not bounds:
+                self._require_topic(frame)
+        if len(bounds) > _MOST_PARTITIONS:
+            raise CaptureError(
+                f"The capture {self.path} has more than {_MOST_PARTITIONS:,} partitions.",
+                "This is no capture of an offsets topic, or it is damaged.",
+            )
+        for row in bounds:
+            self._check_bounds(row)
+        return {row["partition"]: PartitionExtent(row["first"], row["last"] + 1) for row in bounds}
+
+    def _of_topic(self) -> Column:
+        """True for the records of the topic. Spark does not hand such a condition to the Parquet
+        reader, which would skip row groups whose statistics are wrong."""
+        return F.concat(F.col("topic"), F.lit("")) == self.topic
+
+    def _require_topic(self, frame: DataFrame) -> None:
+        """Raises CaptureError if the capture holds records, but only of other topics."""
+        shown = F.coalesce(F.substring("topic", 1, _LONGEST_NAME), F.lit("null"))
+        topics = [
+            row[0] for row in frame.select(shown).distinct().limit(_MOST_TOPICS + 1).collect()
+        ]
+        if topics:
+            more = " and others" if len(topics) > _MOST_TOPICS else ""
             raise CaptureError(
                 f"The capture {self.path} holds no record of {self.topic}, only of "
-                f"{', '.join(map(str, topics))}.",
+                f"{', '.join(sorted(topics)[:_MOST_TOPICS])}{more}.",
                 "Pass the topic to --topic.",
             )
-        return {
-            row["partition"]: PartitionExtent(row["first"], row["last"] + 1)
-            for row in bounds
-            if row["topic"] == self.topic
-        }
+
+    def _check_bounds(self, row: Row) -> None:
+        """Raises CaptureError if a partition or its offsets are none that Kafka has."""
+        partition, first, last = row["partition"], row["first"], row["last"]
+        wrong = None
+        if partition is None:
+            wrong = "records without a partition"
+        elif not 0 <= partition <= _LAST_PARTITION:
+            wrong = f"a partition {partition}"
+        elif row["offsets"] != row["records"]:
+            wrong = f"records without an offset in partition {partition}"
+        elif first < 0 or last > _LAST_OFFSET:
+            wrong = f"an offset {first if first < 0 else last} in partition {partition}"
+        if wrong is not None:
+            raise CaptureError(
+                f"The capture {self.path} has {wrong}, which no topic of Kafka has.",
+                "The file is damaged, or its columns are not those of Spark's Kafka source.",
+            )
 
     def read(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
-        frame = self._load(spark).where(F.col("topic") == self.topic)
+        frame = self._load(spark).where(self._of_topic())
         bounds = spark.createDataFrame(
             [(r.partition, r.start, r.end) for r in ranges],
             "_partition int, _start long, _end long",
@@ -219,7 +283,8 @@ class CaptureSource:
                 "value",
             )
             .repartition("partition")
-            .sortWithinPartitions("partition", "offset")
+            # Of several records at one offset the first is taken: always the same one.
+            .sortWithinPartitions("partition", "offset", "timestamp", "key", "value")
         )
 
     def _load(self, spark: SparkSession) -> DataFrame:
@@ -227,7 +292,10 @@ class CaptureSource:
         if place.folder is not None and not place.folder.exists():
             raise CaptureError(f"There is no capture at {self.path}.")
         with translate_capture_errors(self.path):
-            frame = spark.read.format(self.format).load(place.uri)
+            reader = spark.read.format(self.format).option(_GLOB, "false")
+            frame = reader.load(place.uri)
+            if self.format == "delta":  # its log may name any file
+                require_own_spark_files(frame, self.path, place.uri)
         types = {field.name: field.dataType for field in frame.schema.fields}
         missing = [name for name in _CAPTURE_TYPES if name not in types]
         if missing:

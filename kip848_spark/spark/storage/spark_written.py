@@ -10,16 +10,18 @@ from typing import Any
 
 import pyarrow as pa
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from kip848_spark.lake.arrow_files import WriteTarget, parquet_codec
 from kip848_spark.lake.conditions import Condition
+from kip848_spark.lake.location import Location
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.hadoop import HadoopFolder
+from kip848_spark.spark.own_files import require_own_spark_files
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.delta_transactions import DeltaTransactions
 from kip848_spark.spark.storage.staged_files import StagedFiles, stage_files
@@ -42,6 +44,10 @@ _GLOB = re.compile(r"[][*?{}\\]")
 
 class SparkWrittenTables(LakeTables):
     """See `LakeTables`. Works wherever Spark can write Delta tables."""
+
+    def __init__(self, spark: SparkSession, place: Location) -> None:
+        super().__init__(spark, place)
+        self._own: set[str] = set()
 
     def _create(self, table: TableDefinition) -> None:
         builder = DeltaTable.create(self.spark).location(self.location(table.name))
@@ -235,6 +241,16 @@ class SparkWrittenTables(LakeTables):
         return {run_id: int(number) for run_id, number in found}
 
     # -- reading -------------------------------------------------------------------------------
+
+    def _read_version(self, table: str, version: int | None = None) -> DataFrame:
+        """As in `LakeTables`. The files of the first version that is read are checked; later ones
+        are of this program."""
+        found = super()._read_version(table, version)
+        if table not in self._own:
+            with self._translate_errors("read"):
+                require_own_spark_files(found, f"{self.path}/{table}", self.location(table))
+            self._own.add(table)
+        return found
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         with self._translate_errors("read"):

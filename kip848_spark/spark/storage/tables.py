@@ -21,7 +21,7 @@ from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.conditions import Condition
-from kip848_spark.lake.folders import is_lake
+from kip848_spark.lake.folders import folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
@@ -35,6 +35,7 @@ TableRow = Mapping[str, Any]
 WriteMode = Literal["append", "overwrite", "replace_open"]
 """Whether a job's rows are added, replace all rows of the table, or replace its open rows (see
 `lake.replacement`)."""
+_READ_ERRORS = (DeltaError, OSError, pa.ArrowException)
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
 
 
@@ -372,17 +373,13 @@ class LakeTables(Upkeep):
         """Turns exceptions about a folder that can't be read or written into a LakeError."""
         try:
             yield
-        except (PySparkException, Py4JJavaError, DeltaError, OSError) as cause:
+        except (PySparkException, Py4JJavaError, *_READ_ERRORS) as cause:
             text = str(cause)
-            for sign in ("Permission denied", "Read-only file system", "No space left", "Mkdirs"):
-                if sign in text:
-                    raise LakeError(
-                        f"The lake {self.path} can't be {verb}: {sign.lower()}.",
-                        "Check the path and its permissions.",
-                    ) from None
+            if fault := folder_fault(text, f"The lake {self.path} can't be {verb}"):
+                raise fault from None
             if fault := store_fault(text, f"the lake {self.path}"):
                 raise fault from None
-            if isinstance(cause, DeltaError | OSError):
+            if isinstance(cause, _READ_ERRORS):
                 first = text.splitlines()[0] if text else type(cause).__name__
                 raise LakeError(f"The lake {self.path} can't be {verb}: {first}") from None
             raise

@@ -278,6 +278,8 @@ class WorkerWrittenTables(LakeTables):
         """As in `LakeTables`. For the newest version, Spark reads the Parquet files that delta-rs
         lists: Delta's own reader takes several jobs to find them."""
         if version is not None or _GLOB.search(self.place.uri):
+            with self._translate_errors("read"):
+                self._folder(table).open(version)  # which checks where the files are
             return super().read(table, version)
         return self._read_files(table)
 

@@ -1,0 +1,230 @@
+"""Captures that are no captures: one sentence, no lake, and no file elsewhere is read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from kip848_spark.errors import Kip848Error
+from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.spark.pipeline import RunOutcome, run_ingest
+from kip848_spark.spark.sources import CaptureSource
+from kip848_spark.spark.storage.opening import open_lake
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+from tests.spark.lakes import as_dicts
+
+pytestmark = pytest.mark.slow
+
+CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+
+
+def changed(column: str, at: int, value: Any, type_: pa.DataType | None = None) -> pa.Table:
+    """The capture with another value of ``column`` in the row ``at``."""
+    table = pq.read_table(CAPTURE)
+    place = table.column_names.index(column)
+    values = table[column].cast(type_ or table.schema.field(column).type).to_pylist()
+    values[at] = value
+    return table.set_column(place, column, pa.array(values, type_ or table[column].type))
+
+
+def refusal(spark: SparkSession, folder: Path, source: CaptureSource) -> str:
+    """The sentence with which a run refuses ``source``. There is no lake afterwards."""
+    with pytest.raises(Kip848Error) as refused:
+        run_ingest(source, open_lake(spark, str(folder / "lake")), then_replay=True)
+    assert "\n" not in refused.value.message
+    assert len(refused.value.message) < 2_000
+    assert refused.value.hint
+    assert not (folder / "lake").exists()
+    return refused.value.message
+
+
+def outcome_of(act: Callable[[], RunOutcome]) -> tuple[Kip848Error | None, RunOutcome | None]:
+    """The error with which a run was refused, or its outcome."""
+    try:
+        return None, act()
+    except Kip848Error as refused:
+        return refused, None
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "type_", "words"),
+    [
+        ("offset", -1, None, "an offset -1 in partition"),
+        ("offset", 2**63 - 1, None, "an offset 9223372036854775807 in partition"),
+        ("offset", None, None, "records without an offset in partition"),
+        ("partition", -1, None, "a partition -1"),
+        ("partition", 2**31, pa.int64(), "a partition 2147483648"),
+        ("partition", None, None, "records without a partition"),
+    ],
+)
+def test_places_that_kafka_does_not_have(
+    spark: SparkSession,
+    tmp_path: Path,
+    column: str,
+    value: int | None,
+    type_: pa.DataType | None,
+    words: str,
+) -> None:
+    file = tmp_path / "capture.parquet"
+    pq.write_table(changed(column, 5, value, type_), file)
+    source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
+    assert f"The capture {file} has {words}" in refusal(spark, tmp_path, source)
+
+
+def test_names_of_other_topics_are_cut(spark: SparkSession, tmp_path: Path) -> None:
+    table = pq.read_table(CAPTURE)
+    names = pa.array([f"{n}-" + "x" * 100_000 for n in range(len(table))])
+    file = tmp_path / "capture.parquet"
+    pq.write_table(table.set_column(table.column_names.index("topic"), "topic", names), file)
+    words = refusal(spark, tmp_path, CaptureSource(str(file), "parquet", OFFSETS_TOPIC))
+    assert "holds no record of __consumer_offsets, only of" in words
+    assert "and others" in words
+
+
+def test_order_repeats_and_times(spark: SparkSession, tmp_path: Path) -> None:
+    """A capture in no order, with each record twice and times that no clock shows, is read like the
+    one it was made from; two records at one offset count once."""
+    table = pq.read_table(CAPTURE)
+    lakes = []
+    for name, found in (("plain", table), ("shuffled", pa.concat_tables([table, table[::-1]]))):
+        pq.write_table(found, tmp_path / f"{name}.parquet", row_group_size=50)
+        lake = open_lake(spark, str(tmp_path / name))
+        source = CaptureSource(str(tmp_path / f"{name}.parquet"), "parquet", OFFSETS_TOPIC)
+        run_ingest(source, lake, then_replay=True, then_audit=True)
+        places = [
+            (row["partition"], row["offset"], row["kind"]) for row in as_dicts(lake, "records")
+        ]
+        lakes.append(sorted(places))
+    assert lakes[0] == lakes[1]
+    assert len(lakes[0]) == len(table)
+
+
+@pytest.mark.parametrize("micros", [-(2**63), 2**63 - 1])
+def test_times_that_no_clock_shows(spark: SparkSession, tmp_path: Path, micros: int) -> None:
+    """Such a record is read, or the capture refused, but nothing breaks."""
+    table = changed("timestamp", 7, micros, pa.int64())
+    place = table.column_names.index("timestamp")
+    times = table["timestamp"].cast(pa.timestamp("us", "UTC"))
+    file = tmp_path / "capture.parquet"
+    pq.write_table(table.set_column(place, "timestamp", times), file)
+    source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    refused, outcome = outcome_of(lambda: run_ingest(source, lake, then_replay=True))
+    if refused:
+        assert "\n" not in refused.message
+    else:
+        assert outcome is not None
+        assert outcome.run is not None
+        assert outcome.run.counts is not None
+        assert outcome.run.counts.records_read == len(table)
+
+
+@pytest.mark.parametrize("at", [0.3, 0.9])
+def test_bytes_that_are_damaged(spark: SparkSession, tmp_path: Path, at: float) -> None:
+    content = bytearray(CAPTURE.read_bytes())
+    start = int(len(content) * at)
+    content[start : start + 40] = b"\xff" * min(40, len(content) - start)
+    (tmp_path / "capture.parquet").write_bytes(content)
+    source = CaptureSource(str(tmp_path / "capture.parquet"), "parquet", OFFSETS_TOPIC)
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    refused, outcome = outcome_of(lambda: run_ingest(source, lake, then_replay=True))
+    if refused:
+        assert "\n" not in refused.message
+        assert str(tmp_path) in refused.message
+    else:  # the damage is inside of a key or a value
+        assert outcome is not None
+        assert outcome.changed
+
+
+@pytest.mark.parametrize("name", ["a[1]", "{a,b}*"])
+def test_a_path_is_no_pattern(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    for other in ("a1", "ab", "a", "axb"):  # what a pattern would find
+        (tmp_path / other).mkdir()
+        pq.write_table(changed("topic", 0, "other"), tmp_path / other / "x.parquet")
+    (tmp_path / name).mkdir(exist_ok=True)
+    pq.write_table(pq.read_table(CAPTURE).slice(0, 10), tmp_path / name / "x.parquet")
+    write_deltalake(tmp_path / "delta", pq.read_table(CAPTURE).slice(0, 10))
+    (tmp_path / "delta").rename(tmp_path / f"delta-{name}")  # delta-rs can't write there
+    for path, format_ in ((tmp_path / name, "parquet"), (tmp_path / f"delta-{name}", "delta")):
+        source = CaptureSource(str(path), format_, OFFSETS_TOPIC)
+        first = pq.read_table(CAPTURE).slice(0, 10)["partition"].to_pylist()
+        assert source.extents(spark).keys() == set(first)
+    lake = open_lake(spark, str(tmp_path / f"lake {name}"))
+    run_ingest(CaptureSource(str(tmp_path / name), "parquet", OFFSETS_TOPIC), lake)
+    assert lake.read("records").count() == 10
+
+
+def test_a_delta_capture_that_names_a_file_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    whole = pq.read_table(CAPTURE)
+    pq.write_table(whole, tmp_path / "secret.parquet")
+    for number, path in enumerate((f"file://{tmp_path}/secret.parquet", "../secret.parquet")):
+        capture = tmp_path / f"capture-{number}"
+        write_deltalake(capture, whole.slice(0, 10))
+        log = capture / "_delta_log" / f"{0:020}.json"
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for action in actions:
+            if "add" in action:
+                size = (tmp_path / "secret.parquet").stat().st_size
+                action["add"] |= {"path": path, "size": size, "stats": None}
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        source = CaptureSource(str(capture), "delta", OFFSETS_TOPIC)
+        words = refusal(spark, tmp_path, source)
+        assert "names a file outside of that folder" in words, words
+
+
+def test_statistics_that_lie(spark: SparkSession, tmp_path: Path) -> None:
+    """Row groups are read even if their statistics say that they hold nothing of the topic."""
+    table = pq.read_table(CAPTURE)
+    file = tmp_path / "capture.parquet"
+    lied = pc.replace_substring(table["topic"], "__consumer_offsets", "a_consumer_offsets")
+    lying = table.set_column(table.column_names.index("topic"), "topic", lied)
+    pq.write_table(lying, file, use_dictionary=False, compression="none")
+    content = file.read_bytes()
+    end = int.from_bytes(content[-8:-4], "little") + 8
+    data, footer = content[:-end], content[-end:]
+    assert b"a_consumer_offsets" in footer  # the statistics
+    file.write_bytes(data.replace(b"a_consumer_offsets", b"__consumer_offsets") + footer)
+    source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    outcome = run_ingest(source, lake, then_replay=True)
+    assert outcome.run is not None
+    assert outcome.run.counts is not None
+    assert outcome.run.counts.records_read == len(table)
+
+
+def forge_first(log: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes the actions of a commit file."""
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        change(action)
+    log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def test_a_lake_of_spark_that_names_a_file_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's own reader of Delta tables follows such names."""
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
+    source = CaptureSource(str(CAPTURE), "parquet", OFFSETS_TOPIC)
+    run_ingest(source, open_lake(spark, str(tmp_path / "lake")), then_replay=True)
+    groups = tmp_path / "lake" / "groups"
+    (name,) = pa.table(DeltaTable(groups).get_add_actions())["path"].to_pylist()
+    shutil.move(groups / name, tmp_path / "secret.parquet")
+
+    def outside(action: dict[str, Any]) -> None:
+        if "add" in action:
+            action["add"]["path"] = f"file://{tmp_path}/secret.parquet"
+
+    forge_first(max((groups / "_delta_log").glob("*.json")), outside)
+    with pytest.raises(Kip848Error, match="names a file outside of that folder"):
+        lake.read("groups")
+    assert lake.read("members").count()
