@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 SIDE_BY_SIDE := --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-long model bench bench-decode fuzz check format lock clean
+.PHONY: help install demo test test-slow test-long model bench bench-decode fuzz check sbom format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ check: install ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+sbom: install ## sbom.json: what is installed, as CycloneDX; uv downloads the tool
+	uv tool run --from cyclonedx-bom cyclonedx-py environment $(BIN)/python -o sbom.json
 
 format: install ## ruff's formatting and its safe fixes
 	$(BIN)/ruff check --fix .

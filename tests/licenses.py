@@ -38,13 +38,14 @@ HEAD = """# Licences
 `python -m tests.licenses` writes this page; don't edit it. A test compares it with the lock files.
 This program is licensed under Apache-2.0.
 
-`cyclonedx-py` of the package `cyclonedx-bom` writes an SBOM of what is installed, and `pip-audit`
-looks for known vulnerabilities:
+`cyclonedx-py` of the package `cyclonedx-bom` writes an SBOM of what is installed (`make sbom`), and
+`pip-audit` looks for known vulnerabilities. On 2026-11-23, the SBOM was written; `pip-audit` ran without
+a vulnerability database, which could not be reached, so it has checked nothing yet:
 
 <!-- not run: it downloads these tools, and pip-audit asks a vulnerability database -->
 ```sh
-uvx --from cyclonedx-bom cyclonedx-py environment .venv -o sbom.json
-uvx pip-audit -r requirements.lock --disable-pip --require-hashes
+uv tool run --from cyclonedx-bom cyclonedx-py environment .venv/bin/python -o sbom.json
+uv tool run pip-audit -r requirements.lock --disable-pip --require-hashes
 ```
 """
 
