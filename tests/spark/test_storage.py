@@ -99,6 +99,11 @@ def test_a_job_runs_once_for_all_tables_that_spark_writes(
     assert sorted(row["topic"] for row in lake.rows("topics")) == ["0", "2"]
     assert lake.versions()["gaps"] == before["gaps"] + 2
     assert lake.files.names("_kip848_staged") == []
+    left = tmp_path / "a [lake]" / "_kip848_staged" / "part-of-a-killed-run"
+    left.parent.mkdir()
+    left.write_bytes(b"rows")
+    lake.restore(lake.versions())
+    assert not left.parent.exists()
     by_workers = [path.name.count("-c000") == 0 for path in lake_files(tmp_path / "a [lake]")]
     assert all(by_workers) is not altered  # Spark numbers the files that it writes
     # What delta-rs lists is what Spark lists: sizes and names of the files are right.

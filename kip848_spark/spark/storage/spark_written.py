@@ -62,15 +62,23 @@ class SparkWrittenTables(LakeTables):
         self, job: TableJob, rows: DataFrame, run_id: str, cluster_id: str | None
     ) -> TableJobResult:
         targets = [self._target(name, run_id, cluster_id) for name in job.modes]
-        staging = HadoopFolder(self.spark, self.location(_STAGED))
         with (
             self._translate_errors("written"),
-            stage_files(job, rows, targets, staging) as staged,
+            stage_files(job, rows, targets, self._staging()) as staged,
         ):
             for table, mode in job.modes.items():
                 self._take_over(table, staged, mode)
         counts = {name: sum(file.rows for file in staged.of(name)) for name in job.modes}
         return TableJobResult([dict(row) for row in staged.reports], counts)
+
+    def _staging(self) -> HadoopFolder:
+        return HadoopFolder(self.spark, self.location(_STAGED))
+
+    def restore(self, versions: Mapping[str, int]) -> None:
+        """As in `LakeTables`. Also removes the staged files of a run that was killed."""
+        with self._translate_errors("written"):
+            self._staging().remove_all()
+        super().restore(versions)
 
     def _target(self, table: str, run_id: str, cluster_id: str | None) -> WriteTarget:
         codec = self.spark.conf.get("spark.sql.parquet.compression.codec")
