@@ -39,8 +39,8 @@ HEAD = """# Licences
 This program is licensed under Apache-2.0.
 
 `cyclonedx-py` of the package `cyclonedx-bom` writes an SBOM of what is installed (`make sbom`), and
-`pip-audit` looks for known vulnerabilities. On 2026-11-23, the SBOM was written; `pip-audit` ran without
-a vulnerability database, which could not be reached, so it has checked nothing yet:
+`pip-audit` looks for known vulnerabilities. On 2026-11-23, the SBOM was written.
+`pip-audit` could not reach a vulnerability database then, so it has checked nothing yet:
 
 <!-- not run: it downloads these tools, and pip-audit asks a vulnerability database -->
 ```sh
