@@ -13,6 +13,7 @@ from kip848_spark.checks.group import BY_ANSWER, GroupAudit
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import CAUSES, ORDER, Tally
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.insight.readiness_versions import line_of_levels
 from kip848_spark.kafka.topic import OffsetRange, TopicIdentity
 from kip848_spark.lake.ledger import Run
 from kip848_spark.spark.jobs.audit import known_lines
@@ -95,6 +96,15 @@ def test_an_answer_rules_out_what_only_another_release_does() -> None:
         told += injection.found_by(audit(edited, topics, everywhere("4.3")))
         untold += injection.found_by(audit(edited, topics))
     assert told >= untold > 0
+
+
+def test_brokers_of_one_line_give_a_line() -> None:
+    """Levels of ``metadata.version`` as brokers of 4.2.2, 4.3.1 and of an unknown release answer."""
+    assert line_of_levels([30, 30]) == "4.3"
+    assert line_of_levels([29]) == "4.2"
+    assert line_of_levels([29, 30]) is None
+    assert line_of_levels([30, 99]) is None
+    assert line_of_levels([]) is None
 
 
 def test_only_equal_answers_before_and_after_count() -> None:

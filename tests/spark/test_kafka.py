@@ -8,9 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from kip848_spark.checks.group import BY_ANSWER
 from kip848_spark.checks.live_comparison import MOVING, NO_NAME
-from kip848_spark.checks.results import LIVE, ORDER
+from kip848_spark.checks.results import LIVE
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
@@ -19,7 +18,6 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
-from kip848_spark.local.testbed import BrokerTestbed
 from kip848_spark.spark import session_settings
 from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.jobs.live_check import GroupSample, compare_live
@@ -149,33 +147,6 @@ def test_what_moved_since_the_run_is_not_judged(
     finally:
         for member in (at_rest, commits, joined):
             member.close()
-
-
-@pytest.mark.slow
-def test_records_between_two_equal_answers_are_judged_by_that_release(
-    broker: Broker, spark: SparkSession, tmp_path: Path
-) -> None:
-    """Of the first run's records no release is known: the brokers had not been asked before."""
-    lake = open_lake(spark, str(tmp_path / "lake"))
-    testbed = BrokerTestbed(broker)
-    try:
-        testbed.create_offsets_topic()
-        first = run_ingest(source(broker), lake, then_replay=True, then_audit=True).run
-        testbed.create_topics(answered=2)
-        assert testbed.join("spark.answered", ["answered"]).wait_for_partitions()
-    finally:
-        testbed.close()
-    second = run_ingest(source(broker), lake, then_replay=True, then_audit=True).run
-    assert first is not None
-    assert second is not None
-    assert first.broker_line == second.broker_line == "4.3"
-    reasons = []
-    for run in (first, second):
-        rows = agreement_rows(lake, run.run_id)
-        assert sum(row["disagreed"] for row in rows) == 0
-        reasons.append(next(dict(row["reasons"]) for row in rows if row["check"] == ORDER))
-    assert BY_ANSWER not in reasons[0]
-    assert reasons[1][BY_ANSWER] >= 2  # the member joins and leaves
 
 
 def test_a_sample_is_the_same_in_spark_and_here(spark: SparkSession) -> None:
