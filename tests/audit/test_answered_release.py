@@ -99,7 +99,7 @@ def test_an_answer_rules_out_what_only_another_release_does() -> None:
 
 
 def test_brokers_of_one_line_give_a_line() -> None:
-    """Levels of ``metadata.version`` as brokers of 4.2.2, 4.3.1 and of an unknown release answer."""
+    """Levels of ``metadata.version``: those of 4.2 and 4.3, and one of an unknown release."""
     assert line_of_levels([30, 30]) == "4.3"
     assert line_of_levels([29]) == "4.2"
     assert line_of_levels([29, 30]) is None
