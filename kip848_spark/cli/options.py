@@ -16,7 +16,7 @@ from kip848_spark.config.settings import Settings, load
 from kip848_spark.config.times import parse_time
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.acls import KafkaClient
-from kip848_spark.lake.location import Location, locate
+from kip848_spark.lake.location import Location, locate, schema_names
 from kip848_spark.wire.dialects import check_dialect
 
 if TYPE_CHECKING:
@@ -191,8 +191,10 @@ class Invocation:
 
     def place(self) -> Location:
         """The location of the lake, from the settings alone."""
-        default = self.settings.spark.get("spark.hadoop.fs.defaultFS", "file:///")
-        return locate(self.lake_path(), default)
+        path, spark = self.lake_path(), self.settings.spark
+        if schema_names(path, spark.__contains__):
+            return Location(path, f"catalog:{path}")  # only Spark knows the folder
+        return locate(path, spark.get("spark.hadoop.fs.defaultFS", "file:///"))
 
     def lake(self, session: SparkSession) -> LakeTables:
         from kip848_spark.spark.storage.opening import open_lake

@@ -9,6 +9,7 @@ the default file system, and a percent sign is an ordinary character.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,8 +18,8 @@ from kip848_spark.errors import UsageError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?=/(?!/)))", re.IGNORECASE)
-
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_SCHEMA = re.compile(r"([A-Za-z_]\w*)\.([A-Za-z_]\w*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,20 @@ def scheme_of(text: str) -> str | None:
     """The scheme of a path, in lower case; None if it has none."""
     match = _SCHEME.match(text)
     return match.group(1).lower() if match else None
+
+
+def schema_names(text: str, is_set: Callable[[str], bool]) -> tuple[str, str] | None:
+    """The catalog and the schema that ``text`` (``CATALOG.SCHEMA``) names; None if it is a path.
+
+    It names a schema if Spark has such a catalog: ``is_set`` says whether a setting of Spark is
+    set. Write ``./NAME`` for a folder whose name looks like a schema of a catalog.
+    """
+    match = _SCHEMA.fullmatch(text)
+    if match is None:
+        return None
+    catalog, schema = match.groups()
+    known = catalog == "spark_catalog" or is_set(f"spark.sql.catalog.{catalog}")
+    return (catalog, schema) if known else None
 
 
 def locate(text: str, default: str = "file:///") -> Location:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from kip848_spark.lake.delta_folder import STORES, DeltaFolder
 from kip848_spark.lake.folders import Folder
 from kip848_spark.lake.location import Location, scheme_of
 from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.catalog import find_schema
 from kip848_spark.spark.hadoop import location_of, store_options
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
 from kip848_spark.spark.storage.tables import LakeTables
@@ -29,15 +31,27 @@ def open_lake(
     storage: StorageSettings | None = None,
     by_spark: bool = False,
 ) -> LakeTables:
-    """The tables of the lake at ``path`` (a folder or a URI), which need not exist yet.
+    """The tables of the lake at ``path`` (a folder, a URI, or a schema of a catalog), which need
+    not exist yet.
 
     The Python workers write the tables if the lake is in a folder or on an object store, and the
     tables are as this program creates them. Otherwise, with ``by_spark`` or with the setting
     `WRITER`, Spark writes them. ``storage`` has settings of the object store beside those of the
     session. Raises UsageError if ``path`` names no location, and LakeError if Spark has no file
-    system for it.
+    system for it, or if there is no such schema.
     """
-    place = location_of(spark, path)
+    schema = find_schema(spark, path)
+    if schema is None:
+        return _open_place(spark, location_of(spark, path), storage, by_spark=by_spark)
+    place = replace(location_of(spark, schema.folder(spark)), text=path)
+    tables = _open_place(spark, place, storage, by_spark=by_spark)
+    tables.schema = schema
+    return tables
+
+
+def _open_place(
+    spark: SparkSession, place: Location, storage: StorageSettings | None, *, by_spark: bool
+) -> LakeTables:
     by_spark = by_spark or spark.conf.get(WRITER, "") == "spark"
     if by_spark or not _suits_delta_rs(place):
         return SparkWrittenTables(spark, place)

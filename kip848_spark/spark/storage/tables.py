@@ -25,6 +25,7 @@ from kip848_spark.lake.folders import folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
+from kip848_spark.spark.catalog import CatalogSchema
 from kip848_spark.spark.hadoop import folder_of
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.upkeep import Upkeep
@@ -77,6 +78,7 @@ class LakeTables(Upkeep):
         self.place = place
         self.path = place.text
         self.files = folder_of(spark, place)
+        self.schema: CatalogSchema | None = None  # in which the tables are registered
         self._lease: Lease | None = None
         self._expected: dict[str, int] = {}
 
@@ -217,6 +219,8 @@ class LakeTables(Upkeep):
         if a table is missing that a run has written.
         """
         self._create_new_tables()
+        if self.schema is not None:
+            self.schema.register(self.spark, TABLES, self.location)
         self.correct_statistics()
         with ThreadPoolExecutor(len(TABLES)) as pool:  # Spark takes a while to open a table
             for name, missing in zip(TABLES, pool.map(self._missing_columns, TABLES), strict=True):
