@@ -119,15 +119,22 @@ def places(lake: LakeTables, table: str) -> set[tuple[int, int]]:
     return {(row["partition"], row["offset"]) for row in rows}
 
 
-def assert_answers_as(lake: LakeTables, untouched: LakeTables, since: datetime) -> None:
-    """The state at several times since ``since`` is the same in both lakes."""
+def assert_answers_as(
+    lake: LakeTables, untouched: LakeTables, since: datetime, leave_out: tuple[str, ...] = ()
+) -> None:
+    """The state at several times since ``since`` is the same in both lakes, without the columns
+    ``leave_out``."""
     one, other = LakeSnapshot(lake.place), LakeSnapshot(untouched.place)
     newest = max(r["timestamp"] for r in other.table("records", columns=["timestamp"]).to_pylist())
     for part in range(4):
         time = since + (newest.astimezone(UTC) - since) * part / 4
         for table in AS_OF:
             found, wanted = (
-                sorted(map(repr, state_at(snapshot, time).rows(table))) for snapshot in (one, other)
+                sorted(
+                    repr({name: value for name, value in row.items() if name not in leave_out})
+                    for row in state_at(snapshot, time).rows(table)
+                )
+                for snapshot in (one, other)
             )
             assert found == wanted, (table, time)
             assert wanted or table == "offsets"
@@ -213,7 +220,8 @@ def test_a_replay_of_what_is_left(
     lake.append("records", lake.read("records").limit(1))
     assert run_repair(lake).removed == 1
     assert_same_rows(lake, untouched, STATE)
-    assert_answers_as(lake, untouched, since)
+    # The row of a group with nothing but commits begins at its first commit that is left.
+    assert_answers_as(lake, untouched, since, ("last_offset", "updated_at"))
 
 
 def test_killed_in_the_middle(
