@@ -20,7 +20,7 @@ from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.storage import staged_files, worker_written
 from kip848_spark.spark.storage.opening import WRITER, open_lake
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
-from kip848_spark.spark.storage.tables import WriteMode
+from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 from kip848_spark.wire.batches import Batches
 

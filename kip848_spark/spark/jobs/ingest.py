@@ -20,7 +20,8 @@ from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
 from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
-from kip848_spark.spark.storage.tables import LakeTables, WriteMode
+from kip848_spark.spark.storage.table_job import WriteMode
+from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan

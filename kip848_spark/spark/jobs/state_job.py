@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from kip848_spark.insight.rebalances import REBALANCE_FIELDS, REBALANCES, RebalanceFold
 from kip848_spark.lake.arrow_files import RowWriter
-from kip848_spark.spark.storage.tables import WriteMode
+from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.state.history import HistoryFold
 from kip848_spark.state.history_fields import HISTORY_FIELDS
 from kip848_spark.state.partition_fold import FoldMaker

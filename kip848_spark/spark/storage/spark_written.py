@@ -25,14 +25,8 @@ from kip848_spark.spark.own_files import require_own_spark_files
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.delta_transactions import DeltaTransactions
 from kip848_spark.spark.storage.staged_files import StagedFiles, stage_files
-from kip848_spark.spark.storage.tables import (
-    LakeTables,
-    TableJob,
-    TableJobResult,
-    TableRow,
-    WriteMode,
-    with_constants,
-)
+from kip848_spark.spark.storage.table_job import TableJob, TableJobResult, WriteMode
+from kip848_spark.spark.storage.tables import LakeTables, TableRow, with_constants
 from kip848_spark.spark.storage.upkeep import Rewrite
 
 _STAGED = "_kip848_staged"

@@ -30,7 +30,7 @@ from kip848_spark.errors import LakeError
 from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.spark.hadoop import HadoopFolder
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.storage.tables import TableJob
+from kip848_spark.spark.storage.table_job import TableJob
 from kip848_spark.wire.batches import Batches, BatchFunction
 
 FILE_BYTES = 32 << 20

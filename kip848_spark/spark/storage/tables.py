@@ -7,11 +7,9 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +17,6 @@ from pyspark.sql import functions as F
 
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError
-from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.folders import folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
@@ -28,43 +25,13 @@ from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.catalog import CatalogSchema
 from kip848_spark.spark.hadoop import folder_of
 from kip848_spark.spark.schemas import spark_schema
+from kip848_spark.spark.storage.table_job import TableJob, TableJobResult
 from kip848_spark.spark.storage.upkeep import Upkeep
-from kip848_spark.wire.batches import Batches
 
 TableRow = Mapping[str, Any]
 """A row of a table: plain values by column."""
-WriteMode = Literal["append", "overwrite", "replace_open"]
-"""Whether a job's rows are added, replace all rows of the table, or replace its open rows (see
-`lake.replacement`)."""
 _READ_ERRORS = (DeltaError, OSError, pa.ArrowException)
 _COMMIT_FILE = re.compile(r"\d{20}\.json")
-
-
-class TableJob(Protocol):
-    """Turns the rows of a DataFrame into rows of several tables.
-
-    Rows lack the columns ``run_id`` and ``cluster_id``, which the implementation of `LakeTables`
-    adds.
-    """
-
-    @property
-    def modes(self) -> Mapping[str, WriteMode]:
-        """The tables that are written, in this order, and how."""
-
-    def write_tables(
-        self, batches: Batches, writers: Mapping[str, RowWriter]
-    ) -> list[dict[str, Any]]:
-        """Turns ``batches`` into rows and writes them with ``writers`` (by table). Returns a report
-        of JSON-compatible rows. Runs in a Python worker, once for each partition of the
-        DataFrame."""
-
-
-@dataclass(frozen=True)
-class TableJobResult:
-    """The reports of a job, and the number of rows written by table, if it is known."""
-
-    reports: list[dict[str, Any]]
-    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 class LakeTables(Upkeep):

@@ -36,13 +36,8 @@ from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.schemas import spark_schema
-from kip848_spark.spark.storage.tables import (
-    LakeTables,
-    TableJob,
-    TableJobResult,
-    TableRow,
-    WriteMode,
-)
+from kip848_spark.spark.storage.table_job import TableJob, TableJobResult, WriteMode
+from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.spark.storage.upkeep import FILE, Rewrite
 from kip848_spark.wire.batches import Batches, BatchFunction
 
