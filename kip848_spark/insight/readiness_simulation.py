@@ -38,7 +38,7 @@ _MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True)
-class GroupMember:
+class ClassicMemberState:
     """A member: the topics it subscribes to, and the partitions that it owns."""
 
     member_id: str
@@ -67,7 +67,7 @@ class Simulated:
 
 
 def simulate_group(
-    members: Sequence[GroupMember], sizes: Mapping[str, TopicSize], assignor: str
+    members: Sequence[ClassicMemberState], sizes: Mapping[str, TopicSize], assignor: str
 ) -> Simulated:
     """The assignment by ``assignor`` (uniform or range). Topics that are not in ``sizes`` do not
     exist. Raises KeyError for another assignor."""
@@ -178,7 +178,7 @@ def known_sizes(topics: pa.Table | None) -> dict[str, TopicSize]:
 
 
 def topic_sizes(
-    members: Sequence[GroupMember], known: Mapping[str, TopicSize]
+    members: Sequence[ClassicMemberState], known: Mapping[str, TopicSize]
 ) -> dict[str, TopicSize]:
     """The topics of a group. One that is not known has as many partitions as the assignment shows;
     one that nobody owns a partition of is left out."""
@@ -200,7 +200,7 @@ def _made_up_id(topic: str) -> str:
 
 def group_members(
     group_ids: Iterable[str], members: pa.Table, assignments: pa.Table
-) -> Iterable[tuple[str, list[GroupMember]]]:
+) -> Iterable[tuple[str, list[ClassicMemberState]]]:
     """The members of each of the groups that has any, with the partitions that they own by name."""
     wanted = pa.array(list(group_ids), pa.string())
     columns = ["group_id", "member_id", "instance_id", "subscribed_topics"]
@@ -217,11 +217,11 @@ def group_members(
         *(owned[name].to_pylist() for name in names), strict=True
     ):
         places.setdefault((group_id, member_id), {}).setdefault(topic, []).append(number)
-    found: dict[str, list[GroupMember]] = {}
+    found: dict[str, list[ClassicMemberState]] = {}
     for group_id, member_id, instance_id, topics in zip(
         *(rows[name].to_pylist() for name in columns), strict=True
     ):
-        member = GroupMember(
+        member = ClassicMemberState(
             member_id, instance_id, tuple(topics or ()), places.get((group_id, member_id), {})
         )
         found.setdefault(group_id, []).append(member)

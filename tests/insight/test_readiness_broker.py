@@ -22,7 +22,7 @@ from kip848_spark.insight.readiness_cluster import (
     known_cluster,
 )
 from kip848_spark.insight.readiness_simulation import (
-    GroupMember,
+    ClassicMemberState,
     TopicSize,
     group_members,
     simulate_group,
@@ -302,7 +302,7 @@ def test_the_simulated_assignment_is_the_one_that_the_broker_then_gives(
     old = {member.member_id for member in found}
     ids = after.members.to_pylist()
     (new,) = (m["member_id"] for m in ids if m["group_id"] == name and m["member_id"] not in old)
-    members = [*found, GroupMember(new, None, (TOPIC,), {})]
+    members = [*found, ClassicMemberState(new, None, (TOPIC,), {})]
     sizes = {
         topic: TopicSize(_url_safe(joined.topic_ids[topic]), count)
         for topic, count in ((TOPIC, PARTITIONS), (SECOND_TOPIC, MORE_PARTITIONS))

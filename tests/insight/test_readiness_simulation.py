@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip848_spark.insight.readiness_simulation import (
-    GroupMember,
+    ClassicMemberState,
     Simulated,
     TopicSize,
     simulate_group,
@@ -21,7 +21,7 @@ IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAA
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> tuple[list[GroupMember], dict[str, TopicSize]]:
+def groups(draw: st.DrawFn) -> tuple[list[ClassicMemberState], dict[str, TopicSize]]:
     """Members that subscribe to the same topics and own the partitions in some way."""
     topics = {
         f"t{n}": TopicSize(IDS[n], draw(st.integers(1, 12))) for n in range(draw(st.integers(1, 3)))
@@ -33,7 +33,7 @@ def groups(draw: st.DrawFn) -> tuple[list[GroupMember], dict[str, TopicSize]]:
             owner = draw(st.integers(-1, count - 1))
             if owner >= 0:
                 owned[owner].setdefault(topic, []).append(number)
-    members = [GroupMember(f"m{n}", None, tuple(topics), owned[n]) for n in range(count)]
+    members = [ClassicMemberState(f"m{n}", None, tuple(topics), owned[n]) for n in range(count)]
     return members, topics
 
 
@@ -48,7 +48,7 @@ def places(simulated: Simulated) -> list[tuple[str, int]]:
 
 @given(groups(), st.sampled_from(["uniform", "range"]))
 def test_each_partition_is_assigned_once_and_moves_are_counted(
-    group: tuple[list[GroupMember], dict[str, TopicSize]], assignor: str
+    group: tuple[list[ClassicMemberState], dict[str, TopicSize]], assignor: str
 ) -> None:
     members, sizes = group
     found = simulate_group(members, sizes, assignor)
@@ -77,7 +77,7 @@ def test_each_partition_is_assigned_once_and_moves_are_counted(
 
 @given(groups())
 def test_uniform_moves_only_what_is_above_the_quota(
-    group: tuple[list[GroupMember], dict[str, TopicSize]],
+    group: tuple[list[ClassicMemberState], dict[str, TopicSize]],
 ) -> None:
     """docs/kafka-facts.md#uniform-homogeneous: kept = Σ min(old, q) + min(r, members above q)."""
     members, sizes = group
@@ -90,8 +90,8 @@ def test_uniform_moves_only_what_is_above_the_quota(
 
 def test_range_gives_consecutive_partitions_in_the_order_of_member_ids() -> None:
     members = [
-        GroupMember("b", None, ("t",), {"t": [0, 1]}),
-        GroupMember("a", None, ("t",), {"t": [2, 3, 4]}),
+        ClassicMemberState("b", None, ("t",), {"t": [0, 1]}),
+        ClassicMemberState("a", None, ("t",), {"t": [2, 3, 4]}),
     ]
     found = simulate_group(members, {"t": TopicSize(IDS[0], 5)}, "range")
     assert found.assignment == {"a": {"t": [0, 1, 2]}, "b": {"t": [3, 4]}}
@@ -99,7 +99,7 @@ def test_range_gives_consecutive_partitions_in_the_order_of_member_ids() -> None
 
 
 def test_topics_that_the_lake_does_not_know_are_as_large_as_their_assignment() -> None:
-    members = [GroupMember("a", None, ("known", "seen", "never"), {"seen": [0, 4]})]
+    members = [ClassicMemberState("a", None, ("known", "seen", "never"), {"seen": [0, 4]})]
     sizes = topic_sizes(members, {"known": TopicSize(IDS[0], 9)})
     assert {name: (size.partitions, size.assumed) for name, size in sizes.items()} == {
         "known": (9, False),
