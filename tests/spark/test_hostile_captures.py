@@ -217,11 +217,11 @@ def test_a_lake_of_spark_that_names_a_file_elsewhere(spark: SparkSession, tmp_pa
     source = CaptureSource(str(CAPTURE), "parquet", OFFSETS_TOPIC)
     run_ingest(source, open_lake(spark, str(tmp_path / "lake")), then_replay=True)
     groups = tmp_path / "lake" / "groups"
-    (name,) = pa.table(DeltaTable(groups).get_add_actions())["path"].to_pylist()
+    name = pa.table(DeltaTable(groups).get_add_actions())["path"][0].as_py()
     shutil.move(groups / name, tmp_path / "secret.parquet")
 
     def outside(action: dict[str, Any]) -> None:
-        if "add" in action:
+        if "add" in action and action["add"]["path"] == name:
             action["add"]["path"] = f"file://{tmp_path}/secret.parquet"
 
     forge_first(max((groups / "_delta_log").glob("*.json")), outside)
