@@ -29,11 +29,13 @@ NOT_REQUESTED = -2147483648
 _CLASSIC, _CONSUMER = 0, 1
 """``memberType`` of a described member."""
 
-Described = Callable[[AnyGroup], Json | None]
+DescribeGroup = Callable[[AnyGroup], Json | None]
 """The fields of a group beside the error; None for a group of another type."""
 
 
-def _describe(request: Json, shard: Shard, kind: str, empty: Json, described: Described) -> Json:
+def _describe(
+    request: Json, shard: Shard, kind: str, empty: Json, described: DescribeGroup
+) -> Json:
     rows = []
     for group_id in request.get("groupIds") or ():
         group = shard.readable_groups().get(group_id)

@@ -22,7 +22,7 @@ from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
 from kip848_spark.kafka.snapshot import UNREADABLE, ClusterSnapshot, LiveGroup
 
-Described = tuple[dict[str, LiveGroup], dict[str, str]]
+DescribedGroups = tuple[dict[str, LiveGroup], dict[str, str]]
 """Groups by id, and the reasons of those that were refused."""
 
 Child = subprocess.Popen[bytes]
@@ -73,7 +73,7 @@ def describe_groups(
     ids: Sequence[str],
     *,
     first: Child | None = None,
-) -> Described:
+) -> DescribedGroups:
     """As `Cluster.describe`, in another process: ``first``, or one that is started here. A group
     that ends the client library is refused: `UNREADABLE`; it is found by halving. Raises
     SourceError if the cluster does not answer."""
@@ -122,7 +122,7 @@ def _started_child() -> Iterator[Child]:
 
 def _in_child(
     child: Child, request: tuple[str, dict[str, Any], float, list[str]]
-) -> Described | None:
+) -> DescribedGroups | None:
     """The answer of a new process; None if the client library crashed in it. The request goes
     through a pipe, because settings may be secret."""
     output, errors = child.communicate(pickle.dumps(request))
