@@ -42,7 +42,7 @@ This program is licensed under Apache-2.0.
 `pip-audit` looks for known vulnerabilities. On 2026-11-23, the SBOM was written.
 `pip-audit` could not reach a vulnerability database then, so it has checked nothing yet:
 
-<!-- not run: it downloads these tools, and pip-audit asks a vulnerability database -->
+<!-- not run: it downloads these tools; tests/test_licenses.py -->
 ```sh
 uv tool run --from cyclonedx-bom cyclonedx-py environment .venv/bin/python -o sbom.json
 uv tool run pip-audit -r requirements.lock --disable-pip --require-hashes
