@@ -62,6 +62,7 @@ Reports(m) ==
                       \/ group.targetEpoch < group.epoch
                       \/ /\ SubscriptionOf(group, m).regex # ""
                          /\ SubscriptionOf(group, m).regex \notin DOMAIN group.resolved
+                      \/ SubscribesToNothing(group, m)
         lists == {[reported |-> FALSE, partitions |-> {}], [reported |-> TRUE, partitions |-> {}],
                   [reported |-> TRUE, partitions |-> CurrentOf(group, m).assigned]}
     IN  IF ~matters THEN lists

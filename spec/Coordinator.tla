@@ -188,12 +188,17 @@ TargetRecords(g, fresh, target) ==
 (* Reconciliation (KIP "Member Epoch - Reconciliation of the group"; ref reconcile.py) *)
 
 IsFree(g, c, p) == Owners(g, p) = {} \/ (OwnPendingIsFree /\ p \in c.pending)
+SubscribesToNothing(g, m) ==
+    SubscriptionOf(g, m).topics = {} /\ SubscriptionOf(g, m).regex = ""
+
 (* From 4.2 on, a topic that is not subscribed counts as not in the target.  A target of the group *)
-(* epoch has subscribed topics only, unless the expression is not resolved (ref reconcile.Goal).   *)
+(* epoch has subscribed topics only, unless the expression is not resolved (ref reconcile.Goal), or *)
+(* the member subscribes to nothing: it can have a target all the same (docs/coordinator.md).      *)
 Lost(g, m, owned) ==
     LET regex == SubscriptionOf(g, m).regex
     IN  IF MasksLostTopics /\ \/ Field(owned, "changed", FALSE) \/ g.targetEpoch < g.epoch
                               \/ regex # "" /\ regex \notin DOMAIN g.resolved
+                              \/ SubscribesToNothing(g, m)
         THEN Field(owned, "lost", {}) ELSE {}
 
 Acknowledged(owned, lost) == owned.reported /\ owned.partitions \cap lost = {}

@@ -252,12 +252,15 @@ def _step_input(
     targets: dict[str, frozenset[Partition]],
 ) -> StepInput:
     """Topics of the target can count as not subscribed only as long as there is no target for
-    the subscription: it has just changed, or its expression is not resolved."""
+    the subscription: it has just changed, or its expression is not resolved. A member that
+    subscribes to nothing can have a target all the same (docs/coordinator.md, "Subscription
+    type")."""
     group = request.group
-    regex = group.members.get(member, request.subscription).regex
+    subscription = group.members.get(member, request.subscription)
     if member == request.member:
-        regex = request.subscription.regex
+        subscription = request.subscription
+    regex = subscription.regex
     stale = request.changed or target_epoch < epoch or (regex and regex not in group.resolved)
     target = targets.get(member, group.target_of(member))
-    may_mask = log.rules.masks_lost_topics and bool(stale)
+    may_mask = log.rules.masks_lost_topics and bool(stale or not (subscription.topics or regex))
     return StepInput(target_epoch, target, request.changed, may_mask)
