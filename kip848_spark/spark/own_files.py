@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame
 
@@ -11,18 +10,25 @@ from kip848_spark.lake.delta_folder import foreign_file
 
 
 def require_own_spark_files(frame: DataFrame, place: str, uri: str) -> None:
-    """Raises LakeError if ``frame`` reads a file outside of the folder ``uri`` (Hadoop's URI, in
-    which a percent sign is an ordinary character). ``place`` is the user's name for it.
+    """Raises LakeError if ``frame``, a Delta table, reads a file outside of the folder ``uri``.
+    ``place`` is the user's name for the folder.
 
-    Spark lists the files, which takes a small job for a Delta table.
+    Spark lists the files, which takes a small job. Like ``uri``, their names are Hadoop's, in which
+    a percent sign is an ordinary character.
     """
-    scheme, _, rest = uri.partition(":")
-    parts = urlsplit(rest.replace("%", "%25"))
-    root = posixpath.normpath(unquote(parts.path))
+    scheme, host, root = _split(uri)
     for name in frame.inputFiles():
-        file = urlsplit(name)
-        path = posixpath.normpath(unquote(file.path))
-        elsewhere = parts.netloc and file.netloc != parts.netloc
-        other_kind = file.scheme.lower() != scheme.lower()
-        if elsewhere or other_kind or not (path == root or path.startswith(f"{root.rstrip('/')}/")):
+        file_scheme, file_host, path = _split(name)
+        elsewhere = file_scheme != scheme or (host and file_host != host)
+        if elsewhere or not path.startswith(f"{root.rstrip('/')}/"):
             raise foreign_file(place, name)
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """The scheme, the host and the normal path of one of Hadoop's names."""
+    scheme, _, rest = name.partition(":")
+    host = ""
+    if rest.startswith("//"):
+        host, _, rest = rest[2:].partition("/")
+        rest = f"/{rest}"
+    return scheme.lower(), host, posixpath.normpath(rest)
