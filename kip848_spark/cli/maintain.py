@@ -68,7 +68,7 @@ def maintain(
         print_json(asdict(done))
         return
     if since is not None:
-        out.print(f"{sum(done.removed.values()):,} rows were removed that are older than {keep}.")
+        out.print(f"{sum(done.removed.values()):,} rows older than {keep} were removed.")
     if names:
         out.print(
             f"{sum(done.erased.values()):,} rows were removed or changed. All older "
@@ -77,7 +77,7 @@ def maintain(
         out.print(
             "If the topic still has the records, a new lake of it has the names again"
             + (
-                f"; {done.present:,} groups or members have them now, and later records of these "
+                f". Groups and members with these names: {done.present:,}. Their later records "
                 "bring them back."
                 if done.present
                 else "."
@@ -87,4 +87,4 @@ def maintain(
     out.print(f"{merged:,} small files were merged.")
     known = [number for number in done.deleted.values() if number is not None]
     if known:
-        out.print(f"{sum(known):,} files were deleted that only versions older than {retain} need.")
+        out.print(f"{sum(known):,} files that only versions older than {retain} need were deleted.")

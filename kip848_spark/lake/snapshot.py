@@ -162,7 +162,8 @@ class LakeSnapshot:
         if not self.place.suits_delta_rs or not readable:
             raise OnlySparkReads(
                 f"The lake {self.path} can only be read through Spark.",
-                "`kip848 sql` reads every lake that Spark can reach.",
+                "`kip848 sql` reads every lake that Spark can reach. If this is a schema of a "
+                "catalog, name its folder instead.",
             )
         return str(self.place.folder / table) if self.place.folder else self.place.child(table)
 
