@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.config import NUMBERS
+from kip848_spark.coordinator.share_group import SHARE_STATE
 from kip848_spark.local.broker import Broker
 from tests.coordinator.generated_ids import GeneratedIds
 from tests.coordinator.normalize import (
@@ -139,9 +140,15 @@ class BrokerComparison:
         return self.topic_ids[name]
 
     def delete_topic(self, name: str) -> None:
+        """Delete a topic. A broker rewrites key 15 of its share groups a moment later."""
         self.admin.delete_topics([name])[name].result()
         self._settle(name, 0)
-        self._take(self.reference.topic(_now(), name, self.topic_ids.pop(name), 0))
+        steps = self.reference.topic(_now(), name, self.topic_ids.pop(name), 0)
+        self._take(steps)
+        for record in (record for step in steps for record in step.records):
+            if record["key"]["type"] == SHARE_STATE:
+                group = record["key"]["data"]["groupId"]
+                self.share_states.wait(group, self.records[group])
 
     def _settle(self, name: str, partitions: int) -> None:
         """Wait until the coordinator knows the topic in this form, by joining probe groups."""
