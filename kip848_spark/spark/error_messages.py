@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
@@ -47,16 +49,55 @@ def _without_query_log() -> Iterator[None]:
 @contextmanager
 def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
     """Turns Spark's exceptions into errors of this program (`Kip848Error`), and writes their full
-    text to the log. ``client`` is the Kafka client of the job, if it has one."""
+    text to the log. ``client`` is the Kafka client of the job, if it has one. Raises SparkFailure
+    if Spark's JVM has ended."""
     try:
         with _without_query_log():
             yield
+    except ConnectionError as cause:  # also of other connections than the one to the JVM
+        if not jvm_has_ended(cause):
+            raise
+        raise _jvm_ended() from cause
     except (PySparkException, Py4JError) as cause:
-        text = full_text(cause)
+        if jvm_has_ended(cause):
+            raise _jvm_ended() from cause
+        try:
+            text = full_text(cause)
+        except (Py4JError, OSError):  # the JVM that has the text has ended
+            raise _jvm_ended() from cause
         log = spark_log()
         with log.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"\n{text}\n")
         raise translate_failure(text, log, client) from cause
+
+
+_EXIT_S = 5.0
+"""How long a JVM may take to end after it has closed its connections, in seconds."""
+
+
+def jvm_has_ended(cause: BaseException) -> bool:
+    """Whether ``cause`` was raised because Spark's JVM has ended: killed by the kernel or by an
+    operator, or crashed. A JVM that this process has not started can't be asked; then a lost
+    connection to it counts."""
+    if isinstance(cause, Py4JJavaError | PySparkException):  # an answer of the JVM
+        return False
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return isinstance(cause, Py4JNetworkError) or bool(_CALLING.match(str(cause)))
+    try:
+        process.wait(_EXIT_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _jvm_ended() -> SparkFailure:
+    return SparkFailure(
+        "Spark's JVM ended in the middle of the work.",
+        "Check that nobody stopped it and that this machine has enough memory: the kernel's log "
+        "tells whether it killed a process. Then start the command again. "
+        f"(Spark's log is {spark_log()}.)",
+    )
 
 
 def full_text(cause: BaseException) -> str:

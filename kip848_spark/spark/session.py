@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
@@ -166,6 +166,8 @@ def session(
             settings, progress, verbose, storage=storage, keep_classes=keep_classes, s3=s3
         )
     )
+    # Its thread would print a traceback when the JVM ends.
+    made.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     try:
         with (
             translate_spark_errors(client),
@@ -175,7 +177,8 @@ def session(
         if keep_classes and not submitted and (archive := _class_archive(find_java())):
             archive.mark_complete()
     finally:
-        made.stop()
+        with suppress(ConnectionError):  # its JVM may have ended
+            made.stop()
 
 
 def _submitted_session() -> SparkSession:

@@ -30,7 +30,7 @@ def spark_startup(log: Path | None) -> Iterator[None]:
     try:
         with _output_to(log):
             yield
-    except (PySparkException, Py4JError) as cause:
+    except (PySparkException, Py4JError, ConnectionError) as cause:
         output = "" if log is None else log.read_text(errors="replace")[before:]
         if log is not None:
             with log.open("a", encoding="utf-8", errors="replace") as file:

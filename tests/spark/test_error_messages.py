@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -194,3 +196,21 @@ def test_pysparks_loggers_are_restored() -> None:
     with pytest.raises(SparkFailure), translate_spark_errors():
         raise PySparkException("failed")
     assert not logger.disabled
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_a_jvm_that_ends_in_the_middle(tmp_path: Path, kind: signal.Signals) -> None:
+    """As when the kernel needs its memory, or an operator stops it."""
+    lake = str(tmp_path / "lake")
+    command = [sys.executable, "-m", "kip848_spark", "run", "--source", SOURCE, "--lake", lake]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert any("starting Spark" in line for line in process.stderr)
+        children = psutil.Process(process.pid).children(recursive=True)
+        (jvm,) = (child for child in children if child.name() == "java")
+        jvm.send_signal(kind)
+        error = process.stderr.read()
+    assert process.returncode == 3, error
+    assert "error: Spark's JVM ended in the middle of the work." in error
+    assert "Traceback" not in error
+    assert "memory" in error

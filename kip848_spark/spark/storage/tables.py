@@ -24,6 +24,7 @@ from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.catalog import CatalogSchema
+from kip848_spark.spark.error_messages import jvm_has_ended
 from kip848_spark.spark.hadoop import folder_of
 from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.table_job import TableJob, TableJobResult
@@ -346,6 +347,8 @@ class LakeTables(Upkeep):
         try:
             yield
         except (PySparkException, Py4JJavaError, *_READ_ERRORS) as cause:
+            if isinstance(cause, ConnectionError) and jvm_has_ended(cause):
+                raise
             text = str(cause)
             if fault := folder_fault(text, f"The lake {self.path} can't be {verb}"):
                 raise fault from None
