@@ -183,8 +183,7 @@ class _Application:
     release: str
     size: int = 0
     timed: bool = True
-    """Whether targets may have to wait: then the result depends on how fast requests follow. Then
-    members also change their process, which no real client does."""
+    """Whether targets may have to wait: then the result depends on how fast requests follow."""
     late: list[str] = field(default_factory=list)
     """Topics that do not exist yet."""
     grows: bool = False
@@ -216,10 +215,13 @@ class _Application:
         statics = self.release >= "4.4" and rng.random() < 0.4
         for name in "ABCDE"[: rng.randint(1, 5)]:
             instance = f"instance-{name}" if statics and rng.random() < 0.6 else None
-            process = f"process-{rng.randint(0, 2)}"
             self.members.append(
-                StreamsClient(conversation, f"{name}{seed}", process, topology, instance)
+                StreamsClient(conversation, f"{name}{seed}", self.process(), topology, instance)
             )
+
+    def process(self) -> str:
+        """One of three processes. A member may move to another one, which no real client does."""
+        return f"process-{self.rng.randint(0, 2)}"
 
     def step(self) -> None:
         member = self.rng.choice(self.members)
@@ -246,8 +248,7 @@ class _Application:
         member.heartbeat(memberEpoch=member.epoch + self.rng.choice((3, -1)))
 
     def rejoin(self, member: StreamsClient) -> None:
-        process = f"process-{self.rng.randint(0, 2)}"
-        member.join(**({"processId": process} if self.timed else {}))
+        member.join(processId=self.process())
 
     def change(self, member: StreamsClient) -> None:
         changes: list[Json] = [
@@ -255,12 +256,14 @@ class _Application:
             {"clientTags": [{"key": "zone", "value": self.rng.choice("ab")}]},
             {"rebalanceTimeoutMs": self.rng.choice((200_000, 300_000))},
         ]
-        process = f"process-{self.rng.randint(0, 2)}"
-        if self.timed:
-            changes.append({"processId": process})
         if "t1" not in self.late:  # else brokers fail to list the partitions of the endpoint
             changes.append({"userEndpoint": {"host": "here", "port": self.rng.choice((1, 2))}})
         member.heartbeat(**self.rng.choice(changes))
+
+    def move(self, member: StreamsClient) -> None:
+        """Into another process, perhaps with what the member owns."""
+        owned = member.owned if self.rng.random() < 0.5 else {}
+        member.heartbeat(processId=self.process(), **owned)
 
     def set_standbys(self, member: StreamsClient) -> None:
         configure(self.conversation, {STANDBYS: str(self.rng.choice((0, 1, 2)))})
@@ -296,7 +299,7 @@ class _Application:
 
 _ACTIONS = {
     "acknowledge": 60, "heartbeat": 14, "leave": 8, "pause": 2, "claim_another_epoch": 3,
-    "rejoin": 2, "change": 4, "set_standbys": 1, "change_topics": 3,
+    "rejoin": 2, "move": 3, "change": 4, "set_standbys": 1, "change_topics": 3,
 }  # fmt: skip
 """What a member may do next, by its weight."""
 

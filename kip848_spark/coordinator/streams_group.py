@@ -124,27 +124,51 @@ class StreamsMember(NamedTuple):
 
 
 class Holders:
-    """Which members hold each task, in each role: their assigned tasks and those that they must
-    still give up."""
+    """Which members hold each task in each role, and in which processes the coordinator believes it
+    to be: the members' assigned tasks and those that they must still give up.
+
+    Like a broker, it does not count how many members of a process hold a task. If two do, which
+    needs a member that changed its process, then the first one that gives the task up takes the
+    process off the task, until a record of the other one puts it there again.
+    """
 
     def __init__(self) -> None:
         self._members: tuple[dict[Task, set[str]], ...] = ({}, {}, {})
+        self._processes: tuple[dict[Task, set[str]], ...] = ({}, {}, {})
 
     def replace(self, old: StreamsMember | None, new: StreamsMember | None) -> None:
-        """A member's tasks have changed; ``None`` stands for a member that does not exist."""
-        for role, members in enumerate(self._members):
+        """A member's tasks or process have changed; ``None`` stands for a member that does not
+        exist."""
+        for role, (members, processes) in enumerate(
+            zip(self._members, self._processes, strict=True)
+        ):
             before = frozenset() if old is None else old.assigned[role] | old.pending[role]
             after = frozenset() if new is None else new.assigned[role] | new.pending[role]
             if old is not None:
                 for task in before - after:
                     members[task].discard(old.member_id)
+                for task in before:
+                    processes[task].discard(old.process_id)
             if new is not None:
                 for task in after - before:
                     members.setdefault(task, set()).add(new.member_id)
+                for task in after:
+                    processes.setdefault(task, set()).add(new.process_id)
 
     def of(self, role: int, task: Task) -> Iterable[str]:
         """The members that hold a task; ``role`` is a position in `Tasks`."""
         return self._members[role].get(task, ())
+
+    def tasks_of(self, process_id: str) -> Tasks:
+        """The tasks that the coordinator believes a process to have."""
+        return Tasks._make(
+            frozenset(task for task, found in processes.items() if process_id in found)
+            for processes in self._processes
+        )
+
+    def in_process(self, role: int, task: Task, process_id: str) -> bool:
+        """Whether the coordinator believes that a process has a task in a role."""
+        return process_id in self._processes[role].get(task, ())
 
 
 class StreamsGroup:
@@ -225,12 +249,6 @@ class StreamsGroup:
     def remove_member(self, member_id: str) -> None:
         """Remove a member and its tasks."""
         self.holders.replace(self.members.pop(member_id, None), None)
-
-    def runs(self, role: int, task: Task, process_id: str) -> bool:
-        """Whether a member of the process holds a task in a role."""
-        return any(
-            self.members[member].process_id == process_id for member in self.holders.of(role, task)
-        )
 
     # Replay
 

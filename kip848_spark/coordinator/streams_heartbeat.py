@@ -26,6 +26,7 @@ from kip848_spark.coordinator.streams_group import (
     TOPOLOGY,
     StreamsGroup,
     StreamsMember,
+    Tasks,
     TaskState,
     current_record,
     task_rows,
@@ -77,7 +78,11 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     if epoch == JOIN and shard.release.streams_static_members:
         metadata["userEndpoint"] = request.get("userEndpoint")
     shard.groups[group_id] = group
+    shared: Tasks | None = None
     if old is None or metadata != old.metadata:
+        # A broker replays the records of a request after it. Until then a member that changes its
+        # process has its tasks in the old one, so they do not block it in the new one.
+        shared = group.holders.tasks_of(metadata["processId"])
         key = {"groupId": group_id, "memberId": member_id}
         shard.append(record(MEMBER, 0, key, metadata))
     _write_topology(shard, group, request)
@@ -98,7 +103,7 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     if owned is not None:
         check_tasks(group, owned)
     in_place = shard.release.streams_roles_in_place
-    blocked = blocked_by(group, before, in_place=in_place)
+    blocked = blocked_by(group, before, in_place=in_place, shared=shared)
     after = reconcile(before, StreamsGoal(target_epoch, target, blocked, in_place), owned)
     if after != before:
         shard.append(current_record(group_id, after, epochs=shard.release.streams_configs))

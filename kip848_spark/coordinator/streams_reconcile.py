@@ -35,17 +35,22 @@ class StreamsGoal(NamedTuple):
     """Whether a task changes its role within the member in one step (from 4.4)."""
 
 
-def blocked_by(group: StreamsGroup, member: StreamsMember, *, in_place: bool) -> Blocked:
+def blocked_by(
+    group: StreamsGroup, member: StreamsMember, *, in_place: bool, shared: Tasks | None = None
+) -> Blocked:
     """What blocks tasks that the member wants.
 
     An active task: any member that has it as active; in another role, a member of the same process.
     Another role: a member of the same process, in any role. What the member holds itself blocks it
-    too, unless roles change ``in_place``.
+    too, unless roles change ``in_place``. ``shared``: the tasks that the member's process has; None
+    for those that the group knows of.
     """
     process = member.process_id
 
     def held(role: int, task: Task) -> bool:
-        return group.runs(role, task, process)
+        if shared is not None:
+            return task in shared[role]
+        return group.holders.in_process(role, task, process)
 
     def held_by_other(role: int, task: Task) -> bool:
         return held(role, task) and not (in_place and task in member.assigned[role])

@@ -4,6 +4,7 @@ same order. Static members of 4.4, and what answers say of the group's status, a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from functools import partial
 
 import pytest
@@ -56,14 +57,19 @@ def check_against_broker(version: str, conversations: Conversations) -> None:
     assert records > 4 * len(conversations)
 
 
-def generated(seeds: range) -> Conversations:
+SHARED = (1003, 1010, 1021, 1029)
+"""Seeds in which two members of a process have the same task after one has moved there, and what
+they get depends on how the broker counts them."""
+
+
+def generated(seeds: Iterable[int]) -> Conversations:
     """Conversations of these seeds, none of which depends on the clock."""
     return [(f"application{seed}", partial(applications, seed=seed, timed=False)) for seed in seeds]
 
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_scripted_and_generated_conversations(version: str) -> None:
-    check_against_broker(version, [*SCRIPTS.items(), *generated(range(4))])
+    check_against_broker(version, [*SCRIPTS.items(), *generated((*range(4), *SHARED))])
 
 
 @pytest.mark.long
