@@ -118,6 +118,7 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         {"assignors": names, "targets": verdict.expected},
         {"fault": verdict.fault, "targets": shares},
     )
+    by_default = by_default and targets.nonexistent(shares, topics) is None
     if by_default and len(audited.tally.findings) > found:
         audited.default_targets.contradicted.append((audited.tally, audited.tally.findings[-1]))
 
@@ -128,7 +129,8 @@ _LEAST_CONTRADICTED = 3
 def accept_default_assignor(audited: AuditedGroup) -> None:
     """Call this after the last record. If most targets that the default assignor has computed are
     not those of Kafka's own assignors, it is another one: what it computes is not known. One
-    wrong target among right ones stays a finding."""
+    wrong target among right ones stays a finding, and so does each with a partition that does not
+    exist: no assignor knows of it, and one damaged record brings it into the targets after it."""
     seen = audited.default_targets
     contradicted = len(seen.contradicted)
     if audited.default_assignor is not None or contradicted < _LEAST_CONTRADICTED:

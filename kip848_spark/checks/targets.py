@@ -68,6 +68,16 @@ def holders(shares: MemberShares, topic: str, number: int) -> list[str]:
     return [member for member, share in shares.items() if number in share.get(topic, ())]
 
 
+def nonexistent(shares: MemberShares, topics: Proven) -> tuple[str, int] | None:
+    """A partition in a target beyond those that its topic has; None if there is none."""
+    counts = {topic.topic_id: topic.partitions for topic in topics.values()}
+    for share in shares.values():
+        for topic, numbers in share.items():
+            if topic in counts and max(numbers) >= counts[topic]:
+                return topic, max(numbers)
+    return None
+
+
 def has_votes(group: ConsumerGroup) -> bool:
     """Whether any member asks for an assignor."""
     return any(member.server_assignor for member in group.members.values())
