@@ -19,9 +19,9 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
-from kip848_spark.lake.ledger import ERASURE, Run
+from kip848_spark.lake.ledger import ERASURE, Ledger, Run
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.sources import RecordSource, translate_capture_errors
+from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
@@ -53,6 +53,7 @@ def check_same_source(
         return identity
     known = last.identity
     _compare_ids(known, identity)
+    _check_partitions(lake, source, extents)
     if not (known.topic_id and identity.topic_id):
         _compare_records(lake, last, source, extents)
     return replace(
@@ -70,10 +71,37 @@ def _compare_ids(known: TopicIdentity, identity: TopicIdentity) -> None:
     )
     for what, old, new in pairs:
         if old and new and old != new:
+            if what == "topic id" and known.cluster_id == identity.cluster_id:
+                raise LakeError(
+                    f"The topic {known.topic} was deleted and created again: this lake holds the "
+                    f"records of topic id {old}, the source is of topic id {new}.",
+                    f"{HINT} Give the new topic a new lake; this one stays readable.",
+                )
             raise LakeError(
                 f"This lake holds the records of {what} {old}, the source is of {what} {new}.",
                 HINT,
             )
+
+
+def _check_partitions(
+    lake: LakeTables, source: RecordSource, extents: Mapping[int, PartitionExtent]
+) -> None:
+    """Raises LakeError if a cluster's topic has partitions that it did not have when a run last
+    asked the cluster. The number of partitions decides which of them a group is in, and Kafka
+    leaves the old records of a group where they are. So the state of a group that has moved is no
+    longer that of all its records. A capture does not tell how many partitions there were."""
+    if not isinstance(source, KafkaSource):
+        return
+    asked = [run for run in Ledger(lake).finished() if run.open_offsets is not None]
+    before = {r.partition for r in asked[-1].ranges} if asked else extents.keys()
+    if extents.keys() - before:
+        raise LakeError(
+            f"The topic {source.topic} has {len(extents)} partitions, and had {len(before)} when "
+            "this lake last read it.",
+            "Groups move to other partitions when brokers restart with another number of "
+            "partitions, and lose their offsets; Kafka does not support that. Check the committed "
+            "offsets of your consumers first. Then use a new lake; this one stays readable.",
+        )
 
 
 def _compare_records(
