@@ -62,6 +62,24 @@ def a_task_moves_when_it_is_given_up(conversation: Conversation) -> Pauses:
 
 
 @script
+def an_answer_is_lost(conversation: Conversation) -> Pauses:
+    """The broker does not repeat a member's tasks: neither a full request nor the tasks that it
+    reports show them again.
+    """
+    first, second = _clients(conversation, "p1", "p2")
+    first.join()
+    second.join()
+    first.heartbeat()
+    first.acknowledge()
+    second.heartbeat()  # is assigned its tasks: take this answer as lost
+    nothing = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
+    second.heartbeat(**nothing)
+    second.heartbeat(**nothing, rebalanceTimeoutMs=second.timeout, processId="p2", clientTags=[])
+    second.join()
+    yield 0
+
+
+@script
 def another_target_while_tasks_are_given_up(conversation: Conversation) -> Pauses:
     first, second, third = _clients(conversation, "p1", "p2", "p3", partitions=6)
     first.join()
@@ -123,6 +141,7 @@ def requests_that_are_refused(conversation: Conversation) -> Pauses:
     first.join(activeTasks=[{"subtopologyId": "0", "partitions": [0]}])
     first.join(topology=None)
     first.join(processId=None)
+    first.join(rackId=" ")
     first.heartbeat(memberEpoch=-3)
     first.heartbeat(memberId="")
     first.join()
@@ -132,6 +151,7 @@ def requests_that_are_refused(conversation: Conversation) -> Pauses:
     first.heartbeat(
         activeTasks=[{"subtopologyId": "x", "partitions": [0]}], standbyTasks=[], warmupTasks=[]
     )
+    first.heartbeat(topology={"epoch": 0, "subtopologies": first.topology})
     conversation.delete_group()
     first.leave()
     first.leave()

@@ -25,9 +25,13 @@ def validate_request(shard: Shard, request: Json) -> None:
             raise GroupError("INVALID_REQUEST", f"{name} is blank")
     if request.get("instanceId") is not None:
         raise GroupError("INVALID_REQUEST", "static members are not supported")
+    if request.get("rackId") is not None and not request["rackId"].strip():
+        raise GroupError("INVALID_REQUEST", "rackId is blank")
     if epoch < LEAVE:
         raise GroupError("INVALID_REQUEST", f"member epoch {epoch} is below -1")
     if epoch != JOIN:
+        if request.get("topology") is not None:
+            raise GroupError("INVALID_REQUEST", "only a joining member may send a topology")
         return
     if request.get("rebalanceTimeoutMs", -1) == -1:
         raise GroupError("INVALID_REQUEST", "a joining member must set a rebalance timeout")

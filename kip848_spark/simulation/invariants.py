@@ -230,9 +230,8 @@ class Invariants:
             require(after.previous == before.previous, "C6", "leaving changes the previous epoch")
         else:
             require(after.epoch >= before.epoch, "C5", "a member epoch decreases")
-            require(
-                after.previous == before.epoch, "C6", "the previous epoch differs from the last one"
-            )
+            follows = after.previous == before.epoch or self._only_unsubscribes(before, after)
+            require(follows, "C6", "the previous epoch differs from the last one")
         if after.epoch > 0 and not upgrades:
             had = before.assigned if before else frozenset()
             going = before.revoking if before else frozenset()
@@ -246,6 +245,15 @@ class Invariants:
                 after.revoking <= had | going, "C9", "a partition is pending that was not assigned"
             )
         group.current[member] = after
+
+    def _only_unsubscribes(self, before: CurrentAssignment, after: CurrentAssignment) -> bool:
+        """4.2: a changed subscription alone takes partitions away, and both epochs stay."""
+        return (
+            self._masks
+            and not self._release.unsubscribing_steps
+            and (after.epoch, after.previous) == (before.epoch, before.previous)
+            and after.assigned < before.assigned
+        )
 
     def _at_end(self, group: ObservedGroup) -> None:
         epoch = group.first_epoch if group.epoch is None else group.epoch

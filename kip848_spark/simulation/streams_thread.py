@@ -30,6 +30,8 @@ class StreamsThread(SimulatedClient):
         self.epoch = 0
         self.tasks = NO_TASKS
         self.target: Tasks | None = None
+        self.may_miss_tasks = False
+        """An answer was lost. A broker does not repeat the tasks that it may have had."""
         self.reconciling = False
         self.set_owned({})
         self.update_at_rest()
@@ -43,11 +45,12 @@ class StreamsThread(SimulatedClient):
         """Send a heartbeat now: with all fields, or with the tasks that the thread has."""
         self.cancel_pending()
         request = self._request(self.epoch)
+        if self.epoch == 0:
+            request["topology"] = {"epoch": 0, "subtopologies": self._topology()}
         if full:
             request |= {
                 "rebalanceTimeoutMs": self.group.plan.rebalance_timeout,
                 "processId": self.group.process_of(self.number),
-                "topology": {"epoch": 0, "subtopologies": self._topology()},
                 "clientTags": [],
                 "rackId": f"rack-{self.number % 3}" if self.group.plan.number % 4 == 0 else None,
             }
@@ -77,6 +80,7 @@ class StreamsThread(SimulatedClient):
 
     def _on_answer(self, answer: Json | None) -> None:
         if answer is None:
+            self.may_miss_tasks = True
             self.after(BACKOFF, lambda: self._heartbeat(full=True))
         elif answer["errorCode"] == "NONE":
             self._apply_answer(answer)
@@ -90,6 +94,7 @@ class StreamsThread(SimulatedClient):
             self.epoch = answer["memberEpoch"]
         if answer["activeTasks"] is not None:
             self.target = Tasks.of(answer)
+            self.may_miss_tasks = False
         self.update_at_rest()
         if self.target is not None and self.target != self.tasks and not self.reconciling:
             self._reconcile()

@@ -122,6 +122,21 @@ def a_topic_is_deleted(conversation: Conversation) -> None:
         member.heartbeat()
 
 
+def a_topic_is_unsubscribed(conversation: Conversation) -> None:
+    """Brokers of 4.1 raise the epoch with every further heartbeat."""
+    for name in ("t1", "t2"):
+        conversation.topic(name, 2)
+    a, b = _clients(conversation, "A", "B")
+    a.join("t1", "t2")
+    b.join("t1", "t2")
+    for member in (a, b, a, b):
+        member.heartbeat()
+    a.subscribe("t1")
+    b.subscribe("t1")
+    for member in (a, b, a, b, a, b):
+        member.heartbeat()
+
+
 def a_topic_that_does_not_exist(conversation: Conversation) -> None:
     a, b = _clients(conversation, "A", "B")
     a.join("t")
@@ -216,6 +231,7 @@ SHARE_SCRIPTED: list[Callable[[Conversation], Pauses | None]] = [
     different_topics,
     a_topic_grows,
     a_topic_is_deleted,
+    a_topic_is_unsubscribed,
     a_topic_that_does_not_exist,
     wrong_epochs,
     bad_requests,

@@ -90,8 +90,13 @@ def _check_share(partition: SimulatedPartition, group: SimulatedGroup, state: Sh
     running = {client.member_id: client for client in group.running_clients()}
     assert state.members.keys() == running.keys(), "the members are the running clients"
     given: set[tuple[str, int]] = set()
+    listed = {topic.name for topic in state.share_state.initialized.values()}
+    settles = partition.plan.release[:3] != "4.1" or listed <= state.topic_names()
     for member_id, member in state.members.items():
-        assert member.epoch == state.epoch == state.target_epoch, "every member is at the epoch"
+        # Brokers of 4.1 raise the epoch with every heartbeat while a topic with share state is not
+        # subscribed (docs/kafka-facts.md#share-group-operations).
+        latest = state.epoch if settles else member.epoch
+        assert member.epoch == latest <= state.target_epoch, "every member is at the epoch"
         assert running[member_id].epoch == member.epoch, "a client knows its epoch"
         given |= {(topic, n) for topic, numbers in member.assigned.items() for n in numbers}
     wanted = {
@@ -111,10 +116,13 @@ def _check_streams(
     assert state.members.keys() == running.keys(), "the members are the running clients"
     given: list[tuple[str, int]] = []
     read: list[tuple[str, int]] = []
+    informed = True
     for member_id, member in state.members.items():
         client = running[member_id]
         assert isinstance(client, StreamsThread)
-        assert client.tasks == member.assigned, "a client has its tasks"
+        knows = client.tasks == member.assigned
+        assert knows or client.may_miss_tasks, "a client has the tasks of the last answer"
+        informed = informed and knows
         assert member.state == TaskState.STABLE, "no task is to be given up or awaited"
         assert member.epoch == state.epoch == state.target_epoch, "every member is at the epoch"
         given += member.assigned.active
@@ -126,7 +134,8 @@ def _check_streams(
     names = ("0", "1") if group.plan.topology == "repartition" else ("0",)
     wanted = [(name, number) for name in names for number in range(count)] if ready else []
     assert sorted(given) == wanted, "every task is active once"
-    assert len(read) == len(set(read)) == len(wanted), "every partition is read by one client"
+    assert len(read) == len(set(read)), "no partition is read by two clients"
+    assert not informed or len(read) == len(wanted), "every partition is read"
 
 
 def _check_classic(partition: SimulatedPartition, group: SimulatedGroup, state: Any) -> None:

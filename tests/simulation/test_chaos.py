@@ -15,14 +15,6 @@ from tests.simulation.simulated_partitions import (
 )
 
 MINUTES = 25
-NOT_UNDERSTOOD = {
-    1339: "C6 in a consumer group with a static member, a list of topics and an expression",
-    1498: "a streams thread has other tasks than its member at the end",
-    1538: "a member of a share group is at an earlier epoch at the end",
-    1738: "a member of a share group is at an earlier epoch at the end",
-}
-"""Seeds whose simulation breaks a rule. Whether the reference, a simulated client or the rule is
-wrong is not known yet. A seed that no longer fails must go from here."""
 
 
 def _simulate(seed: int, folder: Path) -> None:
@@ -45,10 +37,6 @@ def test_simulation_is_safe_and_converges(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", range(20))
 def test_a_thousand_simulations(block: int, tmp_path: Path) -> None:
     for seed in range(1_000 + block * 50, 1_050 + block * 50):
-        if seed in NOT_UNDERSTOOD:
-            with pytest.raises(AssertionError):
-                _simulate(seed, tmp_path)
-            continue
         try:
             _simulate(seed, tmp_path)
         except Exception as broken:
