@@ -6,39 +6,28 @@ from __future__ import annotations
 from kip848_spark.checks.audited_group import AuditedGroup
 from kip848_spark.checks.expressions import check_resolved
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.operations import DELETE, INVALID_ORDER, REJOIN, OperationPart
-from kip848_spark.checks.results import CRITICAL, ORDER, WARNING, Tally
+from kip848_spark.checks.operations import DELETE, REJOIN, OperationPart
+from kip848_spark.checks.order_rules import (
+    repeats_partition,
+    report_disorder,
+    report_mixed_tombstones,
+    report_no_change,
+    report_orphan_tombstone,
+    report_repeated_partition,
+    report_unknown_member,
+)
+from kip848_spark.checks.results import CRITICAL, ORDER
 from kip848_spark.coordinator import records
+
+_OF_MEMBER = (records.CURRENT, records.TARGET_MEMBER, records.MEMBER)
 
 
 def check_order(audited: AuditedGroup, part: OperationPart) -> None:
     """Checks the order of the records in a part."""
-    if part.name == INVALID_ORDER:
-        audited.tally.add_disagreement(
-            ORDER,
-            "invalid_order",
-            part.entries[0],
-            "an order that a coordinator writes",
-            [_name(entry) for entry in part.entries],
-            member="",
-        )
-    elif (duplicate := _duplicate(part)) is not None:
-        audited.tally.add_disagreement(
-            ORDER,
-            "duplicate_record",
-            duplicate,
-            "each record of an operation once",
-            [_name(entry) for entry in part.entries],
-        )
-    elif not _of_one_member(part):
-        audited.tally.add_disagreement(
-            ORDER,
-            "mixed_tombstones",
-            part.entries[0],
-            "three tombstones of one member",
-            [(_name(entry), entry.member) for entry in part.entries],
-            member="",
-        )
+    if report_disorder(audited.tally, part, _OF_MEMBER):
+        return
+    if part.name == DELETE and not _deletes_whole_members(part):
+        report_mixed_tombstones(audited.tally, part)
     elif part.name == REJOIN and _is_other_instance(audited, part):
         audited.tally.add_disagreement(
             ORDER,
@@ -56,10 +45,6 @@ def _instance_of(audited: AuditedGroup, member_id: str) -> str | None:
     return None if member is None else member.instance_id
 
 
-def _name(entry: LogEntry) -> str:
-    return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
-
-
 def _is_other_instance(audited: AuditedGroup, part: OperationPart) -> bool:
     left, joined = part.entries[0].member, part.entries[3]
     member = audited.member(left)
@@ -74,24 +59,10 @@ def _is_other_instance(audited: AuditedGroup, part: OperationPart) -> bool:
     return bool(instance != member.instance_id) and not stale
 
 
-def _duplicate(part: OperationPart) -> LogEntry | None:
-    keys = set()
-    for entry in part.entries:
-        key = (entry.key, entry.value is None)
-        if key in keys:
-            return entry
-        keys.add(key)
-    return None
-
-
-def _of_one_member(part: OperationPart) -> bool:
-    gone = [e for e in part.entries if e.value is None and e.kind in ("5", "7", "8")]
-    if part.name == DELETE:
-        each: list[list[str]] = [[e.member for e in gone if e.kind == k] for k in "875"]
-        return sorted(each[0]) == sorted(each[1]) == sorted(each[2])
-    return all(
-        len({e.member for e in gone[at : at + 3]}) == 1 for at in range(0, len(gone) // 3 * 3, 3)
-    )
+def _deletes_whole_members(part: OperationPart) -> bool:
+    gone = [entry for entry in part.entries if entry.value is None]
+    first, *others = (sorted(e.member for e in gone if e.kind == kind) for kind in _OF_MEMBER)
+    return all(members == first for members in others)
 
 
 def check_record(audited: AuditedGroup, part: OperationPart, entry: LogEntry) -> None:
@@ -102,24 +73,11 @@ def check_record(audited: AuditedGroup, part: OperationPart, entry: LogEntry) ->
     elif entry.kind not in _OF_ONE:
         return
     elif _changes_nothing(audited, entry):
-        audited.tally.add_disagreement(
-            ORDER,
-            "no_change",
-            entry,
-            "a change",
-            entry.record,
-            severity=WARNING,
-        )
+        report_no_change(audited.tally, entry)
     elif _has_no_member(audited, entry):
         report_unknown_member(audited.tally, entry)
-    elif _repeats_partition(entry):
-        audited.tally.add_disagreement(
-            ORDER,
-            "repeated_partition",
-            entry,
-            "each partition once",
-            entry.record,
-        )
+    elif repeats_partition(entry, _PARTITIONS.get(entry.kind, ())):
+        report_repeated_partition(audited.tally, entry)
     elif (other := _same_instance(audited, entry)) is not None:
         audited.tally.add_disagreement(
             ORDER,
@@ -150,44 +108,9 @@ _PARTITIONS = {
 """The fields of a kind of record that list partitions."""
 
 
-def _repeats_partition(entry: LogEntry) -> bool:
-    value = entry.value or {}
-    for field in _PARTITIONS.get(entry.kind, ()):
-        rows = value[field]
-        if len(rows) > 1 and len(rows) > len({row["topicId"] for row in rows}):
-            return True
-        for row in rows:
-            if len(row["partitions"]) > len(set(row["partitions"])):
-                return True
-    return False
-
-
-def report_unknown_member(tally: Tally, entry: LogEntry) -> None:
-    """Adds the finding that a member has an assignment, but no record of key 5."""
-    tally.add_disagreement(
-        ORDER,
-        "unknown_member",
-        entry,
-        "an earlier record by which the member joined",
-        entry.record,
-    )
-
-
-def report_orphan_tombstone(tally: Tally, entry: LogEntry) -> None:
-    """Adds the finding that a tombstone deletes a record that does not exist."""
-    tally.add_disagreement(
-        ORDER,
-        "orphan_tombstone",
-        entry,
-        "a record to delete",
-        entry.record,
-        severity=WARNING,
-    )
-
-
 def _has_no_member(audited: AuditedGroup, entry: LogEntry) -> bool:
-    of_member = entry.kind in (records.TARGET_MEMBER, records.CURRENT)
-    return of_member and audited.complete and audited.member(entry.member) is None
+    has_assignment = entry.kind in (records.TARGET_MEMBER, records.CURRENT)
+    return has_assignment and audited.complete and audited.member(entry.member) is None
 
 
 def _has_members(audited: AuditedGroup) -> bool:
@@ -200,7 +123,7 @@ def _check_tombstone(audited: AuditedGroup, part: OperationPart, entry: LogEntry
     if not audited.complete:
         return
     there: bool
-    if entry.kind in (records.MEMBER, records.TARGET_MEMBER, records.CURRENT):
+    if entry.kind in _OF_MEMBER:
         there = audited.member(entry.member) is not None
     elif entry.kind == records.GROUP:
         there = audited.consumer is not None

@@ -7,14 +7,21 @@ from typing import NamedTuple
 
 from kip848_spark.checks.completed_target import BY_PROPERTIES, OTHER_ASSIGNOR
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.operations import DELETE, INVALID_ORDER, LEAVE, OperationPart
-from kip848_spark.checks.record_order import report_orphan_tombstone, report_unknown_member
+from kip848_spark.checks.operations import DELETE, LEAVE, OperationPart
+from kip848_spark.checks.order_rules import (
+    repeats_partition,
+    report_disorder,
+    report_invalid_order,
+    report_no_change,
+    report_orphan_tombstone,
+    report_repeated_partition,
+    report_unknown_member,
+)
 from kip848_spark.checks.results import CAUSES, EPOCHS, GAP, ORDER, TARGETS, WARNING
 from kip848_spark.checks.share_operations import entries_of
 from kip848_spark.checks.share_target import ShareTarget, Targets, compare_share_target
 from kip848_spark.checks.share_view import ShareView
 from kip848_spark.checks.targets import shares_of
-from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.share_group import (
     SHARE_CURRENT,
     SHARE_GROUP,
@@ -31,42 +38,8 @@ _OF_MEMBER = (SHARE_MEMBER, SHARE_TARGET, SHARE_CURRENT)
 
 def check_share_order(view: ShareView, part: OperationPart) -> None:
     """Checks the order of the records in a part, and that each key is in it once."""
-    if part.name == INVALID_ORDER:
-        view.tally.add_disagreement(
-            ORDER,
-            "invalid_order",
-            part.entries[0],
-            "an order that a coordinator writes",
-            [_name(entry) for entry in part.entries],
-            member="",
-        )
-        return
-    keys = set()
-    for entry in part.entries:
-        # The end of a group writes its share state first, and deletes it later.
-        key = (entry.key, entry.value is None)
-        if key in keys:
-            view.tally.add_disagreement(
-                ORDER,
-                "duplicate_record",
-                entry,
-                "each record of an operation once",
-                [_name(entry) for entry in part.entries],
-            )
-            return
-        keys.add(key)
-    gone = [entry.member for entry in part.entries if entry.kind in _OF_MEMBER]
-    if part.name == LEAVE and any(len(set(gone[at : at + 3])) > 1 for at in range(0, len(gone), 3)):
-        view.tally.add_disagreement(
-            ORDER,
-            "mixed_tombstones",
-            part.entries[0],
-            "three tombstones of one member",
-            [(_name(entry), entry.member) for entry in part.entries],
-            member="",
-        )
-        return
-    view.tally.add_verified(ORDER)
+    if not report_disorder(view.tally, part, _OF_MEMBER):
+        view.tally.add_verified(ORDER)
 
 
 def check_emptied_group(view: ShareView, part: OperationPart) -> None:
@@ -76,18 +49,7 @@ def check_emptied_group(view: ShareView, part: OperationPart) -> None:
     written = bool(entries_of(part, SHARE_TARGET_EPOCH))
     if any(release.empties_target == written for release in view.releases):
         return
-    view.tally.add_disagreement(
-        ORDER,
-        "invalid_order",
-        part.entries[0],
-        "an order that a coordinator writes",
-        [_name(entry) for entry in part.entries],
-        member="",
-    )
-
-
-def _name(entry: LogEntry) -> str:
-    return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
+    report_invalid_order(view.tally, part)
 
 
 def check_share_record(view: ShareView, entry: LogEntry) -> None:
@@ -101,28 +63,14 @@ def check_share_record(view: ShareView, entry: LogEntry) -> None:
         _check_target_epoch(view, entry)
     elif entry.kind in (SHARE_TARGET, SHARE_CURRENT) and _is_unknown(view, entry):
         report_unknown_member(view.tally, entry)
-    elif _repeats(entry.value):
-        view.tally.add_disagreement(
-            ORDER, "repeated_partition", entry, "each partition once", entry.record
-        )
+    elif repeats_partition(entry, ("topicPartitions", "assignedPartitions")):
+        report_repeated_partition(view.tally, entry)
     elif _changes_nothing(view, entry):
-        view.tally.add_disagreement(
-            ORDER, "no_change", entry, "a change", entry.record, severity=WARNING
-        )
+        report_no_change(view.tally, entry)
 
 
 def _is_unknown(view: ShareView, entry: LogEntry) -> bool:
     return view.complete and entry.member not in view.members
-
-
-def _repeats(value: Json) -> bool:
-    for field in ("topicPartitions", "assignedPartitions"):
-        rows = value.get(field) or ()
-        if len(rows) > len({row["topicId"] for row in rows}):
-            return True
-        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
-            return True
-    return False
 
 
 def _changes_nothing(view: ShareView, entry: LogEntry) -> bool:

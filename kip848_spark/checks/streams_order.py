@@ -4,34 +4,32 @@ is duplicated, and that none is about a member that does not exist."""
 from __future__ import annotations
 
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.operations import DELETE, HEARTBEAT, INVALID_ORDER, REJOIN
-from kip848_spark.checks.record_order import report_orphan_tombstone, report_unknown_member
-from kip848_spark.checks.results import ORDER, WARNING
+from kip848_spark.checks.operations import HEARTBEAT, REJOIN
+from kip848_spark.checks.order_rules import (
+    repeats_partition,
+    report_disorder,
+    report_invalid_order,
+    report_no_change,
+    report_orphan_tombstone,
+    report_repeated_partition,
+    report_unknown_member,
+)
+from kip848_spark.checks.results import ORDER
 from kip848_spark.checks.streams_operations import StreamsPart
 from kip848_spark.checks.streams_state import AuditedStreams
 from kip848_spark.coordinator import streams_group as streams
 from kip848_spark.coordinator.streams_group import Tasks
 
 _OF_MEMBER = (streams.MEMBER, streams.TARGET, streams.CURRENT)
+_TASKS = (*streams.ROLES, *streams.PENDING_ROLES)
 
 
 def check_order(audited: AuditedStreams, part: StreamsPart) -> None:
     """Checks the order of the records in a part. Reports at most one finding."""
-    if part.name == INVALID_ORDER or _lacks_records(audited, part):
-        _report(
-            audited, part, "invalid_order", part.entries[0], "an order that a coordinator writes"
-        )
-    elif (duplicate := _duplicate(part)) is not None:
-        _report(audited, part, "duplicate_record", duplicate, "each record of an operation once")
-    elif not _of_one_member(part):
-        audited.tally.add_disagreement(
-            ORDER,
-            "mixed_tombstones",
-            part.entries[0],
-            "three tombstones of one member",
-            [(_name(entry), entry.member) for entry in part.entries],
-            member="",
-        )
+    if report_disorder(audited.tally, part, _OF_MEMBER):
+        return
+    if _lacks_records(audited, part):
+        report_invalid_order(audited.tally, part)
     elif part.name == REJOIN and _is_other_instance(audited, part):
         old = audited.member(part.entries[0].member)
         audited.tally.add_disagreement(
@@ -45,18 +43,6 @@ def check_order(audited: AuditedStreams, part: StreamsPart) -> None:
         _check_topology(audited, part)
 
 
-def _report(
-    audited: AuditedStreams, part: StreamsPart, reason: str, at: LogEntry, expected: str
-) -> None:
-    audited.tally.add_disagreement(
-        ORDER, reason, at, expected, [_name(entry) for entry in part.entries], member=""
-    )
-
-
-def _name(entry: LogEntry) -> str:
-    return f"{entry.kind}{'' if entry.value is not None else ' (tombstone)'}"
-
-
 def _lacks_records(audited: AuditedStreams, part: StreamsPart) -> bool:
     """Whether a member joins without getting an assignment, or the part is about two members."""
     if part.name != HEARTBEAT:
@@ -67,25 +53,6 @@ def _lacks_records(audited: AuditedStreams, part: StreamsPart) -> bool:
     if currents:
         return currents[0].member != members[0].member
     return audited.complete and audited.member(members[0].member) is None
-
-
-def _duplicate(part: StreamsPart) -> LogEntry | None:
-    keys = set()
-    for entry in part.entries:
-        key = (entry.key, entry.value is None)
-        if key in keys:
-            return entry
-        keys.add(key)
-    return None
-
-
-def _of_one_member(part: StreamsPart) -> bool:
-    gone = [e for e in part.entries if e.value is None and e.kind in _OF_MEMBER]
-    if part.name == DELETE:
-        return True
-    return all(
-        len({e.member for e in gone[at : at + 3]}) == 1 for at in range(0, len(gone) // 3 * 3, 3)
-    )
 
 
 def _is_other_instance(audited: AuditedStreams, part: StreamsPart) -> bool:
@@ -132,13 +99,9 @@ def check_record(audited: AuditedStreams, part: StreamsPart, entry: LogEntry) ->
     elif unknown and entry.kind != streams.MEMBER:
         report_unknown_member(audited.tally, entry)
     elif _changes_nothing(audited, entry):
-        audited.tally.add_disagreement(
-            ORDER, "no_change", entry, "a change", entry.record, severity=WARNING
-        )
-    elif _repeats_task(entry):
-        audited.tally.add_disagreement(
-            ORDER, "repeated_partition", entry, "each partition once", entry.record
-        )
+        report_no_change(audited.tally, entry)
+    elif repeats_partition(entry, _TASKS, "subtopologyId"):
+        report_repeated_partition(audited.tally, entry)
     else:
         audited.tally.add_verified(ORDER)
 
@@ -151,15 +114,4 @@ def _changes_nothing(audited: AuditedStreams, entry: LogEntry) -> bool:
         return member is not None and member.metadata == entry.value
     if entry.kind == streams.TARGET:
         return audited.group.targets.get(entry.member) == Tasks.of(entry.value or {})
-    return False
-
-
-def _repeats_task(entry: LogEntry) -> bool:
-    value = entry.value or {}
-    for field in (*streams.ROLES, *streams.PENDING_ROLES):
-        rows = value.get(field) or ()
-        if len(rows) > len({row["subtopologyId"] for row in rows}):
-            return True
-        if any(len(row["partitions"]) > len(set(row["partitions"])) for row in rows):
-            return True
     return False
