@@ -15,7 +15,6 @@ from kip848_spark.coordinator.classic_group import EMPTY, STABLE, ClassicGroup, 
 from kip848_spark.coordinator.client_side import AssignorResult
 from kip848_spark.coordinator.consumer_group import (
     LEAVE,
-    NO_OWNER,
     ClassicMetadata,
     ConsumerGroup,
     Member,
@@ -28,6 +27,12 @@ from kip848_spark.coordinator.javahash import copied_size, int_order, uuid_order
 from kip848_spark.coordinator.offset_store import CommittedOffset
 from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.records import Json, Partitions, Record
+from kip848_spark.coordinator.removals import (
+    REMOVED,
+    check_group_removal,
+    check_member_removal,
+    check_target_removal,
+)
 from kip848_spark.coordinator.share_replay import SHARE_APPLIERS
 from kip848_spark.coordinator.streams_replay import STREAMS_APPLIERS
 from kip848_spark.coordinator.topics import Topic
@@ -170,12 +175,7 @@ def _epoch(state: PartitionState, key: Json, value: Json | None) -> None:
     existing = _group_for_tombstone(state, group_id)
     if existing is None:
         return
-    if existing.members:
-        raise ReplayError(f"group {group_id!r} is removed but has {len(existing.members)} members")
-    if existing.targets:
-        raise ReplayError(f"group {group_id!r} is removed but has {len(existing.targets)} targets")
-    if existing.target_epoch != LEAVE:
-        raise ReplayError(f"group {group_id!r} is removed but its target's epoch is still there")
+    check_group_removal(existing)
     del state.groups[group_id]
 
 
@@ -200,10 +200,7 @@ def _member(state: PartitionState, key: Json, value: Json | None) -> None:
         old = group.members.get(member_id) if group is not None else None
         if group is None or old is None:
             return
-        if old.epoch != LEAVE:
-            raise ReplayError(f"member {member_id!r} is removed but its assignment is not")
-        if member_id in group.targets:
-            raise ReplayError(f"member {member_id!r} is removed but its target is not")
+        check_member_removal(group, member_id, old.epoch)
         group.remove_member(member_id)
         return
     group = _group_for_value(state, group_id)
@@ -253,10 +250,8 @@ def _target_epoch(state: PartitionState, key: Json, value: Json | None) -> None:
     existing = _group_for_tombstone(state, group_id)
     if existing is None:
         return
-    if existing.targets:
-        raise ReplayError(f"the target of {group_id!r} is removed but members still have theirs")
-    existing.target_epoch = NO_OWNER
-    existing.target_timestamp = 0
+    check_target_removal(existing)
+    existing.target_epoch, existing.target_timestamp = REMOVED, 0
 
 
 def _target_member(state: PartitionState, key: Json, value: Json | None) -> None:

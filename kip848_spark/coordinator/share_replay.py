@@ -10,10 +10,13 @@ from typing import Any
 from kip848_spark.coordinator.faults import ReplayError
 from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.removals import (
+    REMOVED,
+    check_group_removal,
+    check_member_removal,
+    check_target_removal,
+)
 from kip848_spark.coordinator.share_group import ShareGroup, ShareMember, ShareState, StateTopic
-
-_GONE = -1
-"""The epochs of a member after the tombstone of its assignment, and of a target after its own."""
 
 
 def _group_for_value(state: PartitionState, group_id: str) -> ShareGroup:
@@ -50,10 +53,7 @@ def _member(state: PartitionState, key: Json, value: Json | None) -> None:
     member = existing.members.get(member_id) if existing is not None else None
     if existing is None or member is None:
         return
-    if member.epoch != _GONE:
-        raise ReplayError(f"member {member_id!r} is removed but its assignment is not")
-    if member_id in existing.targets:
-        raise ReplayError(f"member {member_id!r} is removed but its target is not")
+    check_member_removal(existing, member_id, member.epoch)
     existing.remove_member(member_id)
 
 
@@ -67,12 +67,7 @@ def _epoch(state: PartitionState, key: Json, value: Json | None) -> None:
     existing = _group_for_tombstone(state, group_id)
     if existing is None:
         return
-    if existing.members:
-        raise ReplayError(f"group {group_id!r} is removed but has {len(existing.members)} members")
-    if existing.targets:
-        raise ReplayError(f"group {group_id!r} is removed but has {len(existing.targets)} targets")
-    if existing.target_epoch != _GONE:
-        raise ReplayError(f"group {group_id!r} is removed but its target's epoch is still there")
+    check_group_removal(existing)
     del state.groups[group_id]
 
 
@@ -87,9 +82,8 @@ def _target_epoch(state: PartitionState, key: Json, value: Json | None) -> None:
     existing = _group_for_tombstone(state, group_id)
     if existing is None:
         return
-    if existing.targets:
-        raise ReplayError(f"the target of {group_id!r} is removed but members still have theirs")
-    existing.target_epoch, existing.target_timestamp = _GONE, 0
+    check_target_removal(existing)
+    existing.target_epoch, existing.target_timestamp = REMOVED, 0
 
 
 def _target(state: PartitionState, key: Json, value: Json | None) -> None:
@@ -122,7 +116,7 @@ def _current(state: PartitionState, key: Json, value: Json | None) -> None:
     existing = _group_for_tombstone(state, group_id)
     old = existing.members.get(member_id) if existing is not None else None
     if existing is not None and old is not None:
-        existing.put_member(old._replace(epoch=_GONE, previous_epoch=_GONE, assigned={}))
+        existing.put_member(old._replace(epoch=REMOVED, previous_epoch=REMOVED, assigned={}))
 
 
 def _share_state(state: PartitionState, key: Json, value: Json | None) -> None:
