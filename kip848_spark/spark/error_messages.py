@@ -57,14 +57,14 @@ def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
     except ConnectionError as cause:  # also of other connections than the one to the JVM
         if not jvm_has_ended(cause):
             raise
-        raise _jvm_ended() from cause
+        raise jvm_ended() from cause
     except (PySparkException, Py4JError) as cause:
         if jvm_has_ended(cause):
-            raise _jvm_ended() from cause
+            raise jvm_ended() from cause
         try:
             text = full_text(cause)
         except (Py4JError, OSError):  # the JVM that has the text has ended
-            raise _jvm_ended() from cause
+            raise jvm_ended() from cause
         log = spark_log()
         with log.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"\n{text}\n")
@@ -91,7 +91,8 @@ def jvm_has_ended(cause: BaseException) -> bool:
     return True
 
 
-def _jvm_ended() -> SparkFailure:
+def jvm_ended() -> SparkFailure:
+    """The error for a JVM that was killed or crashed."""
     return SparkFailure(
         "Spark's JVM ended in the middle of the work.",
         "Check that nobody stopped it and that this machine has enough memory: the kernel's log "

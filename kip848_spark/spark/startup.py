@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from kip848_spark.errors import EnvironmentFault
-from kip848_spark.spark.error_messages import full_text, root_cause
+from kip848_spark.spark.error_messages import full_text, jvm_ended, jvm_has_ended, root_cause
 
 _NOISE = re.compile(
     r"(WARNING|NOTE|Picked up|Using |Setting default|To adjust|Error occurred during init"
@@ -25,7 +25,8 @@ _NOISE = re.compile(
 @contextmanager
 def spark_startup(log: Path | None) -> Iterator[None]:
     """Redirects standard output and error of processes that start in the block to the file ``log``,
-    or to standard error without one. Raises EnvironmentFault if Spark can't be started."""
+    or to standard error without one. Raises EnvironmentFault if Spark can't be started, and
+    SparkFailure if its JVM was killed."""
     before = log.stat().st_size if log is not None and log.exists() else 0
     try:
         with _output_to(log):
@@ -36,6 +37,9 @@ def spark_startup(log: Path | None) -> Iterator[None]:
             with log.open("a", encoding="utf-8", errors="replace") as file:
                 file.write(f"\n{full_text(cause)}\n")
         reason = startup_error(output)
+        silent = log is not None and "JAVA_GATEWAY_EXITED" in str(cause) and not reason
+        if silent or jvm_has_ended(cause):  # one that does not start says why
+            raise jvm_ended() from None
         if "JAVA_GATEWAY_EXITED" not in str(cause) or not reason:
             reason = root_cause(full_text(cause))
         raise EnvironmentFault(
