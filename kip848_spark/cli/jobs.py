@@ -209,6 +209,13 @@ def run_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str:
     return metrics_text(run, agreement, findings, exit_code, now_seconds())
 
 
+_GROUPS_MOVED = (
+    "With another number of partitions, brokers look for a group in another partition and do not "
+    "find its offsets; Kafka does not move them. Check the committed offsets of your consumers. In "
+    "the lake such a group is in both partitions, and the comparison with the cluster reports it."
+)
+
+
 def show_outcome(
     outcome: RunOutcome, lake: str, json: bool = False, report: str | None = None
 ) -> None:
@@ -217,6 +224,12 @@ def show_outcome(
     run = outcome.run
     if outcome.changed and run is not None and run.counts is not None:
         _warn_of_quarantined(run.counts, lake)
+    if outcome.new_partitions and run is not None:
+        err.print(
+            f"[bold black on yellow] warning [/] [yellow]The topic has {outcome.new_partitions:,} "
+            f"new partitions.[/] {_GROUPS_MOVED}",
+            soft_wrap=True,
+        )
     if json:
         page = {} if report is None else {"report": report}
         print_json({"changed": outcome.changed, **(run.row() if run else {}), **page})

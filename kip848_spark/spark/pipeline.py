@@ -40,7 +40,7 @@ from kip848_spark.spark.jobs.live_check import try_live, write_live
 from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair
 from kip848_spark.spark.jobs.replay import SCANS, replay
-from kip848_spark.spark.jobs.same_source import check_same_source
+from kip848_spark.spark.jobs.same_source import check_same_source, new_partitions
 from kip848_spark.spark.progress import show_read_progress, show_worker_progress
 from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
 from kip848_spark.spark.sources import KafkaSource, RecordSource
@@ -54,7 +54,8 @@ from kip848_spark.wire.dialects import AUTO
 class RunOutcome:
     """The result of a run. ``run`` is the lake's last finished run; ``changed`` is False if there
     was nothing to do. ``recovered`` is the id of an unfinished run that was undone or repeated.
-    ``open_offsets`` is the number of offsets behind open transactions. ``live`` is the result of
+    ``open_offsets`` is the number of offsets behind open transactions, ``new_partitions`` that of
+    partitions that the topic did not have at the last run. ``live`` is the result of
     the comparison with the cluster, if there was one, and ``readiness`` the verdicts on the groups
     if the run replayed."""
 
@@ -64,6 +65,7 @@ class RunOutcome:
     open_offsets: int = 0
     live: LiveComparison | None = None
     readiness: LakeReadiness | None = None
+    new_partitions: int = 0
 
 
 @in_prepared_session
@@ -94,6 +96,7 @@ def run_ingest(
         ledger = Ledger(lake)
         last = ledger.last()
         identity = check_same_source(lake, last, source, identity, extents)
+        added = new_partitions(ledger, source, extents)
         plan, recovered = _recover(ledger, source, identity, extents)
         check_counts(lake)
         if plan is None:
@@ -113,8 +116,7 @@ def run_ingest(
         if plan.is_empty and last is not None and not stale:
             return RunOutcome(last, False, recovered, opened)
         if isinstance(source, KafkaSource):
-            waiting = {number: extent.open for number, extent in extents.items() if extent.open}
-            plan = replace(plan, open_offsets=waiting)
+            plan = replace(plan, open_offsets={n: e.open for n, e in extents.items() if e.open})
         ledger.write(plan)
         steps.run_started(plan.run_id)
         counts = RecordCounts()
@@ -139,7 +141,7 @@ def run_ingest(
             request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
             live = _audit(source, lake, plan, request, steps)
         done = finish_run(ledger, plan, steps)
-        return RunOutcome(done, True, recovered, opened, live, readiness)
+        return RunOutcome(done, True, recovered, opened, live, readiness, added)
 
 
 @in_prepared_session

@@ -152,7 +152,8 @@ def commit(broker: Broker, groups: list[str]) -> None:
 
 
 def test_an_offsets_topic_that_is_not_what_it_was(own_broker: Broker, tmp_path: Path) -> None:
-    """It gets more partitions, and is then deleted and created again by the broker."""
+    """It gets more partitions, which are read, and is then deleted and created again by the
+    broker, which is refused."""
     broker, lake, groups = own_broker, tmp_path / "lake", ["one", "two", "three"]
     admin = admin_client(broker.bootstrap)
     admin.create_topics([NewTopic("foo", 2, 1)])["foo"].result(30)
@@ -175,7 +176,17 @@ def test_an_offsets_topic_that_is_not_what_it_was(own_broker: Broker, tmp_path: 
 
     grown = old.partitions + 4
     admin.create_partitions([NewPartitions(OFFSETS_TOPIC, grown)])[OFFSETS_TOPIC].result(30)
-    refused(f"has {grown} partitions, and had {old.partitions}", "Then use a new lake")
+    broker.restart()
+    commit(broker, [f"later-{digit}" for digit in range(10)])  # in ten successive partitions
+    code, error = kip848(*night, str(lake))
+    assert code in (0, 1), error
+    assert f"{grown - old.partitions} new partitions" in error
+    stored = LakeSnapshot(locate(str(lake))).table("records", columns=["partition"])
+    assert max(stored["partition"].to_pylist()) >= old.partitions
+    code, error = kip848(*night, str(lake))
+    assert code in (0, 1), error
+    assert "new partitions" not in error
+    before, reader = versions(lake), seen_by_readers(lake)
 
     admin.delete_topics([OFFSETS_TOPIC])[OFFSETS_TOPIC].result(30)
     refused(f"The topic {OFFSETS_TOPIC} can't be described")

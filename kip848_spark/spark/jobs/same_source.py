@@ -53,7 +53,6 @@ def check_same_source(
         return identity
     known = last.identity
     _compare_ids(known, identity)
-    _check_partitions(lake, source, extents)
     if not (known.topic_id and identity.topic_id):
         _compare_records(lake, last, source, extents)
     return replace(
@@ -83,25 +82,21 @@ def _compare_ids(known: TopicIdentity, identity: TopicIdentity) -> None:
             )
 
 
-def _check_partitions(
-    lake: LakeTables, source: RecordSource, extents: Mapping[int, PartitionExtent]
-) -> None:
-    """Raises LakeError if a cluster's topic has partitions that it did not have when a run last
-    asked the cluster. The number of partitions decides which of them a group is in, and Kafka
-    leaves the old records of a group where they are. So the state of a group that has moved is no
-    longer that of all its records. A capture does not tell how many partitions there were."""
+def new_partitions(
+    ledger: Ledger, source: RecordSource, extents: Mapping[int, PartitionExtent]
+) -> int:
+    """How many partitions a cluster's topic has that it did not have when a run last asked the
+    cluster. A capture does not tell how many partitions there were: 0.
+
+    The number of partitions decides which of them a group is in, and Kafka leaves the old records
+    of a group where they are.
+    """
     if not isinstance(source, KafkaSource):
-        return
-    asked = [run for run in Ledger(lake).finished() if run.open_offsets is not None]
-    before = {r.partition for r in asked[-1].ranges} if asked else extents.keys()
-    if extents.keys() - before:
-        raise LakeError(
-            f"The topic {source.topic} has {len(extents)} partitions, and had {len(before)} when "
-            "this lake last read it.",
-            "Groups move to other partitions when brokers restart with another number of "
-            "partitions, and lose their offsets; Kafka does not support that. Check the committed "
-            "offsets of your consumers first. Then use a new lake; this one stays readable.",
-        )
+        return 0
+    asked = [run for run in ledger.finished() if run.open_offsets is not None]
+    if not asked:
+        return 0
+    return len(extents.keys() - {r.partition for r in asked[-1].ranges})
 
 
 def _compare_records(
