@@ -226,6 +226,8 @@ class _Application:
     def step(self) -> None:
         member = self.rng.choice(self.members)
         if not member.epoch:
+            if member.instance and self.rng.random() < 0.7:  # the client has been restarted
+                member.member_id = f"{member.name}-{self.rng.randint(0, 9)}"
             member.join()
             return
         actions, weights = zip(*_ACTIONS.items(), strict=True)
@@ -248,6 +250,12 @@ class _Application:
         member.heartbeat(memberEpoch=member.epoch + self.rng.choice((3, -1)))
 
     def rejoin(self, member: StreamsClient) -> None:
+        if member.instance and self.rng.random() < 0.5:
+            other = f"{member.name}-other"  # wants the name of a member that has not left
+            member.heartbeat(memberId=other) if self.rng.random() < 0.5 else member.join(
+                memberId=other
+            )
+            return
         member.join(processId=self.process())
 
     def change(self, member: StreamsClient) -> None:
@@ -298,7 +306,7 @@ class _Application:
 
 
 _ACTIONS = {
-    "acknowledge": 60, "heartbeat": 14, "leave": 8, "pause": 2, "claim_another_epoch": 3,
+    "acknowledge": 60, "heartbeat": 14, "leave": 8, "pause": 4, "claim_another_epoch": 3,
     "rejoin": 2, "move": 3, "change": 4, "set_standbys": 1, "change_topics": 3,
 }  # fmt: skip
 """What a member may do next, by its weight."""

@@ -16,6 +16,7 @@ from kip848_spark.checks.streams_operations import StreamsPart
 from kip848_spark.checks.streams_state import AuditedStreams
 from kip848_spark.coordinator import streams_group as streams
 from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.streams_group import (
     STATIC_LEAVE,
     StreamsMember,
@@ -119,12 +120,20 @@ def _next(
     if audited.any_release(lambda release: release.streams_keeps_left_targets):
         kept = audited.computed.get(member.member_id, target)
         targets += [kept] * (kept != target)
+    if member.instance_id is not None and target and audited.any_release(_loses_targets):
+        targets.append(_NO_TASKS)
     for in_place in sorted({release.streams_roles_in_place for release in audited.releases}):
         blocked = _blocked(audited, member, recorded, in_place=in_place)
         for one in targets:
             goal = StreamsGoal(epoch, one, blocked, in_place)
             for owned in (_NO_TASKS, None, member.assigned):
                 yield reconcile(member, goal, owned)
+
+
+def _loses_targets(release: Release) -> bool:
+    """A request that wrongly names a static member's instance id takes the target that the
+    coordinator remembers away from it, and leaves no record."""
+    return release.streams_static_members
 
 
 def _blocked(

@@ -204,6 +204,8 @@ class StreamsGroup:
         self.computed: dict[str, Tasks] = {}
         """The newest target as it was computed, with members that have left since."""
         self._order = TimelineOrder()
+        self._static: dict[str, str] = {}
+        """Instance id to the id of the static member that has it."""
 
     @property
     def state(self) -> str:
@@ -240,15 +242,29 @@ class StreamsGroup:
         """A member's target; empty if there is none."""
         return self.targets.get(member_id, NO_TASKS)
 
+    def static_member(self, instance_id: str) -> StreamsMember | None:
+        """The static member with that instance id, if any."""
+        member_id = self._static.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
     def put_member(self, member: StreamsMember) -> None:
         """Store a new or changed member."""
+        self._forget_instance(self.members.get(member.member_id))
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
         self.holders.replace(self.members.get(member.member_id), member)
         self._order.record_put(len(self.members))
         self.members[member.member_id] = member
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member and its tasks."""
-        self.holders.replace(self.members.pop(member_id, None), None)
+        removed = self.members.pop(member_id, None)
+        self._forget_instance(removed)
+        self.holders.replace(removed, None)
+
+    def _forget_instance(self, member: StreamsMember | None) -> None:
+        if member is not None and member.instance_id is not None:
+            self._static.pop(member.instance_id, None)
 
     # Replay
 

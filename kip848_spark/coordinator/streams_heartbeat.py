@@ -21,6 +21,7 @@ from kip848_spark.coordinator.streams_group import (
     NO_TASKS,
     NO_TOPOLOGY,
     ROLES,
+    STATIC_LEAVE,
     TARGET,
     TARGET_EPOCH,
     TOPOLOGY,
@@ -33,7 +34,6 @@ from kip848_spark.coordinator.streams_group import (
 )
 from kip848_spark.coordinator.streams_reconcile import StreamsGoal, blocked_by, reconcile
 from kip848_spark.coordinator.streams_request import (
-    check_epoch,
     check_tasks,
     find_group,
     group_for_join,
@@ -41,6 +41,13 @@ from kip848_spark.coordinator.streams_request import (
     reported_tasks,
     stored_topology,
     validate_request,
+)
+from kip848_spark.coordinator.streams_static import (
+    changes_epoch,
+    leave_for_a_while,
+    leaving_member,
+    member_of_request,
+    replace_member,
 )
 from kip848_spark.coordinator.streams_target import (
     STANDBYS,
@@ -61,32 +68,20 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     """Answer a StreamsGroupHeartbeat, and append the records that it causes."""
     validate_request(shard, request)
     group_id, member_id, epoch = request["groupId"], request["memberId"], request["memberEpoch"]
-    if epoch == LEAVE:
-        left = find_group(shard, group_id)
-        fence_streams_member(shard, left, left.member(member_id))
-        return streams_response(memberId=member_id, memberEpoch=LEAVE)
+    if epoch in (LEAVE, STATIC_LEAVE):
+        return _leave(shard, request)
     group = group_for_join(shard, group_id) if epoch == JOIN else find_group(shard, group_id)
     owned = reported_tasks(request)
-    old = group.members.get(member_id)
-    if old is not None:
-        check_epoch(shard, old, epoch, owned)
-    elif epoch != JOIN:
-        group.member(member_id)
+    old, replaced = member_of_request(shard, group, request, owned)
     was_empty = not group.members
     order = group.walk_members()
     metadata = member_metadata(old, request, client)
     if epoch == JOIN and shard.release.streams_static_members:
         metadata["userEndpoint"] = request.get("userEndpoint")
     shard.groups[group_id] = group
-    shared: Tasks | None = None
-    if old is None or metadata != old.metadata:
-        # A broker replays the records of a request after it. Until then a member that changes its
-        # process has its tasks in the old one, so they do not block it in the new one.
-        shared = group.holders.tasks_of(metadata["processId"])
-        key = {"groupId": group_id, "memberId": member_id}
-        shard.append(record(MEMBER, 0, key, metadata))
+    shared = _write_member(shard, group, member_id, metadata, (old, replaced))
     _write_topology(shard, group, request)
-    _maybe_bump(shard, group, bump=old is None or metadata != old.metadata)
+    _maybe_bump(shard, group, bump=changes_epoch(old, metadata, request.get("instanceId")))
     delay = shard.config.for_streams_group(group_id, DELAY) if shard.release.streams_configs else 0
     if was_empty and delay > 0:
         begin_delay(shard, group, delay)
@@ -98,7 +93,7 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
         update_streams_target(shard, group, order)
         target_epoch, target = group.target_epoch, group.target_of(member_id)
     elif shard.release.streams_keeps_left_targets:
-        target = group.computed.get(member_id, target)
+        target = group.computed.get(member_id, NO_TASKS if group.computed else target)
     before = group.members[member_id]
     if owned is not None:
         check_tasks(group, owned)
@@ -117,6 +112,41 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
         heartbeatIntervalMs=shard.config.for_streams_group(group_id, HEARTBEAT),
         **dict(zip(ROLES, rows, strict=True)),
     )
+
+
+def _leave(shard: Shard, request: Json) -> Json:
+    group = find_group(shard, request["groupId"])
+    member = leaving_member(group, request)
+    if request["memberEpoch"] == STATIC_LEAVE:
+        leave_for_a_while(shard, group, member)
+    else:
+        fence_streams_member(shard, group, member)
+    return streams_response(memberId=member.member_id, memberEpoch=request["memberEpoch"])
+
+
+def _write_member(
+    shard: Shard,
+    group: StreamsGroup,
+    member_id: str,
+    metadata: Json,
+    before: tuple[StreamsMember | None, StreamsMember | None],
+) -> Tasks | None:
+    """Write what is new of a member. ``before``: the member, and the one that it replaces. The
+    tasks of its process before the request; None if nothing is new.
+
+    A broker replays the records of a request after it. Until then a member that changes its process
+    has its tasks in the old one, so they do not block it in the new one.
+    """
+    old, replaced = before
+    if old is not None and replaced is None and metadata == old.metadata:
+        return None
+    shared = group.holders.tasks_of(metadata["processId"])
+    if old is not None and replaced is not None:
+        replace_member(shard, group, replaced, old)
+    if old is None or metadata != old.metadata:
+        key = {"groupId": group.group_id, "memberId": member_id}
+        shard.append(record(MEMBER, 0, key, metadata))
+    return shared
 
 
 def _write_topology(shard: Shard, group: StreamsGroup, request: Json) -> None:

@@ -9,6 +9,7 @@ from kip848_spark.coordinator.streams_group import (
     JOIN,
     LEAVE,
     ROLES,
+    STATIC_LEAVE,
     StreamsGroup,
     StreamsMember,
     Tasks,
@@ -23,11 +24,14 @@ def validate_request(shard: Shard, request: Json) -> None:
     for name in ("groupId", "memberId"):
         if not (request.get(name) or "").strip():
             raise GroupError("INVALID_REQUEST", f"{name} is blank")
-    if request.get("instanceId") is not None:
+    instance_id = request.get("instanceId")
+    if instance_id is not None and not shard.release.streams_static_members:
         raise GroupError("INVALID_REQUEST", "static members are not supported")
     if request.get("rackId") is not None and not request["rackId"].strip():
         raise GroupError("INVALID_REQUEST", "rackId is blank")
-    if epoch < LEAVE:
+    if instance_id is not None and not instance_id.strip():
+        raise GroupError("INVALID_REQUEST", "instanceId is blank")
+    if epoch < (LEAVE if instance_id is None else STATIC_LEAVE):
         raise GroupError("INVALID_REQUEST", f"member epoch {epoch} is below -1")
     if epoch != JOIN:
         if request.get("topology") is not None:
@@ -98,7 +102,7 @@ def member_metadata(old: StreamsMember | None, request: Json, client: Client) ->
     }
     value |= {} if old is None else old.metadata
     value |= {"clientId": client.client_id, "clientHost": client.host}
-    for name in ("rackId", "processId", "userEndpoint"):
+    for name in ("instanceId", "rackId", "processId", "userEndpoint"):
         if request.get(name) is not None:
             value[name] = request[name]
     if request.get("rebalanceTimeoutMs", -1) != -1:

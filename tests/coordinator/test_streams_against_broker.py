@@ -62,18 +62,19 @@ SHARED = (1003, 1010, 1021, 1029)
 they get depends on how the broker counts them."""
 
 
-def generated(seeds: Iterable[int]) -> Conversations:
+def generated(seeds: Iterable[int], release: str) -> Conversations:
     """Conversations of these seeds, none of which depends on the clock."""
-    return [(f"application{seed}", partial(applications, seed=seed, timed=False)) for seed in seeds]
+    options = {"timed": False, "release": release}
+    return [(f"application{seed}", partial(applications, seed=seed, **options)) for seed in seeds]
 
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_scripted_and_generated_conversations(version: str) -> None:
-    check_against_broker(version, [*SCRIPTS.items(), *generated((*range(4), *SHARED))])
+    check_against_broker(version, [*SCRIPTS.items(), *generated((*range(4), *SHARED), version)])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("version", RELEASES)
 def test_three_hundred_generated_conversations(version: str) -> None:
-    check_against_broker(version, generated(range(100, 400)))
+    check_against_broker(version, generated(range(100, 400), version))
