@@ -25,7 +25,7 @@ def script(function: Callable[[Conversation], Pauses]) -> Callable[[Conversation
     return function
 
 
-def _clients(
+def clients(
     conversation: Conversation, *processes: str, partitions: int = 4, stateful: bool = False
 ) -> list[StreamsClient]:
     """Members A, B, … in these processes, of an application that reads t1."""
@@ -48,7 +48,7 @@ def _clients(
 
 @script
 def a_task_moves_when_it_is_given_up(conversation: Conversation) -> Pauses:
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     first.join()
     second.join()
     second.acknowledge()
@@ -81,7 +81,7 @@ def an_answer_is_lost(conversation: Conversation) -> Pauses:
 
 @script
 def another_target_while_tasks_are_given_up(conversation: Conversation) -> Pauses:
-    first, second, third = _clients(conversation, "p1", "p2", "p3", partitions=6)
+    first, second, third = clients(conversation, "p1", "p2", "p3", partitions=6)
     first.join()
     second.join()
     first.heartbeat()
@@ -96,7 +96,7 @@ def another_target_while_tasks_are_given_up(conversation: Conversation) -> Pause
 
 @script
 def standby_tasks_change_places(conversation: Conversation) -> Pauses:
-    first, second, third = _clients(conversation, "p1", "p2", "p1", partitions=3, stateful=True)
+    first, second, third = clients(conversation, "p1", "p2", "p1", partitions=3, stateful=True)
     first.join()
     for member in (second, third):
         member.join()
@@ -119,7 +119,7 @@ def standby_tasks_change_places(conversation: Conversation) -> Pauses:
 
 @script
 def wrong_epochs_are_fenced(conversation: Conversation) -> Pauses:
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     first.join()
     second.join()
     first.acknowledge()
@@ -134,7 +134,7 @@ def wrong_epochs_are_fenced(conversation: Conversation) -> Pauses:
 
 @script
 def requests_that_are_refused(conversation: Conversation) -> Pauses:
-    (first,) = _clients(conversation, "p1")
+    (first,) = clients(conversation, "p1")
     first.heartbeat(memberEpoch=1)
     first.join(rebalanceTimeoutMs=-1)
     first.join(activeTasks=None)
@@ -162,7 +162,7 @@ def requests_that_are_refused(conversation: Conversation) -> Pauses:
 
 @script
 def groups_of_other_types(conversation: Conversation) -> Pauses:
-    (first,) = _clients(conversation, "p1")
+    (first,) = clients(conversation, "p1")
     consumer = conversation.consumer("consumer", "t1")
     consumer.join()
     first.join()
@@ -176,7 +176,7 @@ def groups_of_other_types(conversation: Conversation) -> Pauses:
 
 @script
 def members_that_change(conversation: Conversation) -> Pauses:
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     first.join()
     second.join(rackId="a", clientTags=[{"key": "b", "value": "1"}, {"key": "a", "value": "2"}])
     first.acknowledge()
@@ -211,7 +211,7 @@ def a_source_topic_that_comes_and_grows(conversation: Conversation) -> Pauses:
 
 @script
 def a_silent_member_is_fenced(conversation: Conversation) -> Pauses:
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     configure(conversation, {HEARTBEAT: "300", SESSION: "2000"})
     first.join()
     second.join()
@@ -224,7 +224,7 @@ def a_silent_member_is_fenced(conversation: Conversation) -> Pauses:
 
 @script
 def a_member_that_gives_nothing_up_is_fenced(conversation: Conversation) -> Pauses:
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     first.join(rebalanceTimeoutMs=1_500)
     second.join()
     for _ in range(4):
@@ -237,7 +237,7 @@ def a_member_that_gives_nothing_up_is_fenced(conversation: Conversation) -> Paus
 
 @script
 def the_first_target_waits(conversation: Conversation) -> Pauses:
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     configure(conversation, {DELAY: "1500"})
     first.join()
     second.join()
@@ -256,7 +256,7 @@ def the_first_target_waits(conversation: Conversation) -> Pauses:
 def groups_are_described(conversation: Conversation) -> Pauses:
     """Before the group exists, in each state, after the last member has left."""
     describe(conversation)
-    first, second = _clients(conversation, "p1", "p2", stateful=True)
+    first, second = clients(conversation, "p1", "p2", stateful=True)
     first.join(rackId="here", clientTags=[{"key": "zone", "value": "a"}])
     describe(conversation)
     second.join(userEndpoint={"host": "here", "port": 9})
@@ -295,7 +295,7 @@ def describe(conversation: Conversation) -> None:
 @script
 def threads_commit(conversation: Conversation) -> Pauses:
     """At their epoch, at an older and a newer one, with an old version, and as nobody."""
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     first.join()
     for epoch in (first.epoch, first.epoch + 1, first.epoch - 1, -1):
         _commit(conversation, first, epoch)

@@ -81,7 +81,8 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     shard.groups[group_id] = group
     shared = _write_member(shard, group, member_id, metadata, (old, replaced))
     _write_topology(shard, group, request)
-    _maybe_bump(shard, group, bump=changes_epoch(old, metadata, request.get("instanceId")))
+    if not _maybe_bump(shard, group, bump=changes_epoch(old, metadata, request.get("instanceId"))):
+        _restore_target(shard, group, group.members[member_id])
     delay = shard.config.for_streams_group(group_id, DELAY) if shard.release.streams_configs else 0
     if was_empty and delay > 0:
         begin_delay(shard, group, delay)
@@ -178,7 +179,8 @@ def streams_response(**fields: Any) -> Json:
 # Epochs
 
 
-def _maybe_bump(shard: Shard, group: StreamsGroup, *, bump: bool) -> None:
+def _maybe_bump(shard: Shard, group: StreamsGroup, *, bump: bool) -> bool:
+    """Write a new epoch if there is a cause for one, and say whether."""
     assert group.topology is not None
     metadata_hash, validated = group.metadata_hash, group.validated_epoch
     if group.configured is None or shard.now >= group.metadata_deadline:
@@ -196,6 +198,21 @@ def _maybe_bump(shard: Shard, group: StreamsGroup, *, bump: bool) -> None:
         if not group.epoch and shard.release.streams_configs:
             epoch = 2  # the first epoch of 4.2, as in later releases
         _append_epoch(shard, group, epoch, metadata_hash, validated, configs)
+    return bump
+
+
+def _restore_target(shard: Shard, group: StreamsGroup, member: StreamsMember) -> None:
+    """In a stable group, a member that does not have what its target says gets it by a new epoch,
+    for which no target is computed (4.4). The coordinator had forgotten the member's target."""
+    if not shard.release.streams_keeps_left_targets:
+        return
+    if group.target_of(member.member_id) == member.assigned or group.state != "Stable":
+        return
+    _append_epoch(
+        shard, group, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.configs
+    )
+    append_target_epoch(shard, group, group.target_timestamp)
+    group.computed = dict(group.targets)
 
 
 def _append_epoch(

@@ -15,6 +15,7 @@ from tests.coordinator.conversation import NEVER, run_all
 from tests.coordinator.conversations.registry import ConversationFunction
 from tests.streams_conversations import applications, broker_settings
 from tests.streams_scripts import SCRIPTS
+from tests.streams_static_scripts import STATIC_SCRIPTS
 
 pytestmark = pytest.mark.slow
 RELEASES = ["4.2.2", "4.3.1", "4.4.0"]
@@ -70,7 +71,14 @@ def generated(seeds: Iterable[int], release: str) -> Conversations:
 
 @pytest.mark.parametrize("version", RELEASES)
 def test_scripted_and_generated_conversations(version: str) -> None:
-    check_against_broker(version, [*SCRIPTS.items(), *generated((*range(4), *SHARED), version)])
+    check_against_broker(
+        version,
+        [
+            *SCRIPTS.items(),
+            *STATIC_SCRIPTS.items(),
+            *generated((*range(4), *SHARED), version),
+        ],
+    )
 
 
 @pytest.mark.long
