@@ -66,7 +66,7 @@ def an_answer_is_lost(conversation: Conversation) -> Pauses:
     """The broker does not repeat a member's tasks: neither a full request nor the tasks that it
     reports show them again.
     """
-    first, second = _clients(conversation, "p1", "p2")
+    first, second = clients(conversation, "p1", "p2")
     first.join()
     second.join()
     first.heartbeat()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.coordinator.conversation import Conversation, Pauses
 from tests.streams_conversations import STATIC_LEAVE, configure
-from tests.streams_scripts import SESSION, clients
+from tests.streams_scripts import HEARTBEAT, SESSION, clients
 
 STATIC_SCRIPTS: dict[str, Callable[[Conversation], Pauses]] = {}
 
@@ -139,7 +139,7 @@ def the_session_of_a_member_that_left_for_a_while_ends(conversation: Conversatio
     first.join()
     second.join()
     first.acknowledge()
-    configure(conversation, {SESSION: "1000"})
+    configure(conversation, {HEARTBEAT: "300", SESSION: "1000"})
     first.acknowledge()
     first.leave(STATIC_LEAVE)
     yield 1.5

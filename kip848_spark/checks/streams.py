@@ -24,6 +24,7 @@ from kip848_spark.checks.streams_epochs import (
     check_group_epoch,
     check_member_epoch,
     check_target_epoch,
+    restores,
 )
 from kip848_spark.checks.streams_hashes import StreamsHashes
 from kip848_spark.checks.streams_operations import StreamsPart, split_operation
@@ -129,6 +130,7 @@ class StreamsAudit:
                 audited.replay(entry)
             return
         check_causes(audited, part)
+        same_target = restores(audited, part)
         old_targets = dict(audited.group.targets)
         for entry in part.entries:
             check_record(audited, part, entry)
@@ -137,7 +139,7 @@ class StreamsAudit:
             elif entry.kind == streams.GROUP:
                 self._hashes.forget(audited)
             audited.replay(entry)
-            if entry.value is not None and entry.kind == streams.TARGET_EPOCH:
+            if entry.value is not None and entry.kind == streams.TARGET_EPOCH and not same_target:
                 check_target(audited, part, old_targets)
         for entry in part.of(streams.GROUP):
             self._check_hash(part, entry)

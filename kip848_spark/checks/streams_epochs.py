@@ -128,7 +128,7 @@ def check_causes(audited: AuditedStreams, part: StreamsPart) -> None:
     elif (streams.GROUP, "") not in audited.seen:
         reason = CAUSES if audited.complete else GAP
         audited.tally.add_unverifiable(CAUSES, reason)
-    elif _changes(audited, bump.value) or _only_describes(audited, bump):
+    elif _changes(audited, bump.value) or _only_describes(audited, bump) or restores(audited, part):
         audited.tally.add_verified(CAUSES)
     else:
         audited.tally.add_disagreement(
@@ -138,6 +138,18 @@ def check_causes(audited: AuditedStreams, part: StreamsPart) -> None:
             "a cause in the same operation",
             {"epoch": bump.value["epoch"], "causes": []},
         )
+
+
+def restores(audited: AuditedStreams, part: StreamsPart) -> bool:
+    """Whether a part gives a member a target back that the coordinator had forgotten (4.4): by a
+    new epoch for the target of before, with the time at which that was computed. Call this before
+    the part is replayed."""
+    if not audited.any_release(lambda release: release.streams_static_members):
+        return False
+    ends, before = part.of(streams.TARGET_EPOCH), audited.group.target_timestamp
+    if not (before and ends) or part.of(streams.TARGET) or part.of(streams.MEMBER):
+        return False
+    return bool((ends[-1].value or {}).get("assignmentTimestamp") == before)
 
 
 def _changes(audited: AuditedStreams, value: dict[str, Any]) -> dict[str, Any]:

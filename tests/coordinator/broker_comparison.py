@@ -27,6 +27,7 @@ from kip848_spark.coordinator import Client, Coordinator
 from kip848_spark.coordinator.config import NUMBERS
 from kip848_spark.coordinator.share_group import SHARE_STATE
 from kip848_spark.local.broker import Broker
+from kip848_spark.local.dump_log_segments import DumpedRecord
 from tests.coordinator.generated_ids import GeneratedIds
 from tests.coordinator.normalize import (
     Difference,
@@ -83,6 +84,8 @@ class BrokerComparison:
         self.reference = Coordinator(release, config)
         self.differences: list[Difference] = []
         self.records: dict[str, list[Json]] = {}
+        self.logged: list[DumpedRecord] = []
+        """The broker's records, once the logs have been compared."""
         self.requests = 0
         self._probes = 0
         self.reordered = 0
@@ -356,6 +359,7 @@ class BrokerComparison:
         for dumped in self.broker.dump_all():
             if dumped.key is None or str(dumped.group).startswith("probe-"):
                 continue
+            self.logged.append(dumped)
             record = {"key": dumped.key, "value": dumped.payload}
             logged.setdefault(dumped.group, []).append(self._ids.for_reference(record))
         self.tick()
