@@ -211,8 +211,8 @@ def run_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str:
 
 _GROUPS_MOVED = (
     "With another number of partitions, brokers look for a group in another partition and do not "
-    "find its offsets; Kafka does not move them. Check the committed offsets of your consumers. The "
-    "lake may show such a group as it is in its old partition."
+    "find its offsets; Kafka does not move them. Check the committed offsets of your consumers. "
+    "The lake may show such a group as it is in its old partition."
 )
 
 
