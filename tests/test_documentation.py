@@ -41,7 +41,8 @@ from tests.documentation import (
 )
 
 LANGUAGES = {"sh", "sql", "python", "toml"}
-"""What is run. Besides, `text` is output or a picture, and `mermaid` a picture."""
+"""What is run. Besides, `text` is output or a picture, `mermaid` a picture, and `json` the content
+of the file in `examples` that is named before it."""
 UPDATE = bool(os.environ.get("KIP848_UPDATE_DOCUMENTATION"))
 LAKE = "lake"
 """The lake of README's first example, which all `sql` blocks query."""
@@ -68,8 +69,15 @@ def test_every_block_is_run_or_says_what_covers_it(page: str) -> None:
             commands = r"(?m)^\s*(\$|kip848 |make |pip |spark-submit)"
             assert block.output or not re.search(commands, block.text), block.place
         else:
-            assert block.language in LANGUAGES | {"mermaid"}, f"{block.place}: {block.language!r}"
+            assert block.language in LANGUAGES | {"mermaid", "json"}, (
+                f"{block.place}: {block.language!r}"
+            )
         assert set(MAKE.findall(block.text)) <= targets, block.place
+
+
+def test_json_blocks_are_the_examples() -> None:
+    shown = {b.text.strip() for page in pages() for b in blocks(page) if b.language == "json"}
+    assert shown == {path.read_text().strip() for path in (ROOT / "examples").glob("*.jsonl")}
 
 
 @pytest.mark.parametrize("page", pages())
@@ -122,6 +130,7 @@ def examples(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "/data/kip848": str(tmp_path / "kip848"),
         "/data/capture": str(tmp_path / "api"),
         "tests/data/": f"{DATA}/",
+        "examples/": f"{ROOT}/examples/",
         "2026-11-20T06:00": "now",  # a time when the lake's first run has finished
     }
 
