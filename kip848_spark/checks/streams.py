@@ -139,10 +139,10 @@ class StreamsAudit:
             elif entry.kind == streams.GROUP:
                 self._hashes.forget(audited)
             audited.replay(entry)
+            if entry.value is not None and entry.kind == streams.GROUP:
+                self._check_hash(part, entry)
             if entry.value is not None and entry.kind == streams.TARGET_EPOCH and not same_target:
                 check_target(audited, part, old_targets)
-        for entry in part.of(streams.GROUP):
-            self._check_hash(part, entry)
 
     def _check_value(self, part: StreamsPart, entry: LogEntry) -> None:
         audited = self._audited

@@ -13,6 +13,8 @@ from kip848_spark.checks.results import HASH
 from kip848_spark.checks.streams_state import AuditedStreams
 from kip848_spark.checks.topics import KnownTopics, Proven, Prover, hash_of, on_racks
 from kip848_spark.coordinator.records import Json
+from kip848_spark.coordinator.streams_topology import configure
+from kip848_spark.coordinator.topics import Topics
 
 _NO_COUNTS: Mapping[str, int] = {}
 _MOST_PENDING = 1_000
@@ -35,7 +37,8 @@ class StreamsHashes:
         self._pending: list[_Pending] = []
 
     def check(self, audited: AuditedStreams, entry: LogEntry) -> None:
-        """Checks a value of key 17. Call this after its operation is replayed."""
+        """Checks a value of key 17, which was replayed. If its topics can be proven, the audit
+        knows from then on how many tasks the topology has with this hash."""
         assert entry.value is not None
         metadata_hash = entry.value.get("metadataHash") or 0
         names = required_topics(audited.group.topology)
@@ -45,7 +48,14 @@ class StreamsHashes:
             return
         if self._prover.prove(metadata_hash, names, lambda: _NO_COUNTS):
             assert self._prover.proven is not None
+            assert audited.group.topology is not None
             self._decide_all(audited, (names, self._prover.proven))
+            image = Topics()
+            for topic in self._prover.proven.values():
+                image.put(topic)
+            configured = configure(audited.group.topology, image)
+            if configured.ready:
+                audited.tasks_of_hash[metadata_hash] = configured.tasks
             audited.tally.add_verified(HASH)
             return
         self._pending.append(_Pending(entry, self._last))
