@@ -1,19 +1,22 @@
 """Fills a Kafka topic of any size with records like those of a cluster's `__consumer_offsets`.
 
 Every record is one that a real broker wrote (the capture in tests/data), with new values in the
-fields that vary: for commits the group, topic, partition, offset and time; for other records the
-group, the epochs and the time. The sizes of groups and partitions vary widely. Each group is in the
-partition in which Kafka itself would put it."""
+fields that vary: for commits the group, topic, partition, offset and time; for control records the
+group and the time. The control records of a group are its history in the capture, operation by
+operation, so an audit finds nothing wrong. The sizes of groups and partitions vary widely. Each
+group is in the partition in which Kafka itself would put it."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
@@ -24,8 +27,6 @@ CAPTURE = Path(__file__).parent.parent / "tests" / "data" / "kafka-4.3.1" / "rec
 
 GROUPS = 300
 """The number of groups that commit. With their topic partitions they have a few thousand keys."""
-CONTROL_COPIES = 40
-"""The control records belong to so many copies of the capture's groups, each with a suffix."""
 CONTROL_EVERY = 20
 """One of so many records is a control record."""
 TOMBSTONE_EVERY = 50
@@ -38,11 +39,8 @@ SPAN_MS = 86_400_000
 _COMMIT_KEY = 1
 _OFFSET = slice(2, 10)
 _TIME = struct.Struct(">q")
-_EPOCHS = {3: (2,), 6: (2,), 8: (2, 6)}
-"""The byte positions of epochs (int32) in the values of some key types."""
-
-Message = tuple[int, bytes, bytes | None]
-"""Partition, key, value."""
+Message = tuple[int, bytes, bytes | None, int | None]
+"""Partition, key, value, and the timestamp (ms) if it is not that of the message's place."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class TopicFiller:
             "queue.buffering.max.kbytes": 512_000,
         }
         self._topic, self._records, self._now_ms = topic, records, now_ms
-        self._plain = Producer(settings, logger=LOG)
+        self._plain = Producer({**settings, "enable.idempotence": True}, logger=LOG)
         filler = {**settings, "transactional.id": f"{topic}-filler"}
         self._transactional = Producer(filler, logger=LOG)
         self._transactional.init_transactions(30)
@@ -92,12 +90,13 @@ class TopicFiller:
         """Sends the next ``records`` records, including those of aborted transactions. Raises
         RuntimeError if the broker did not accept all of them."""
         in_transaction = False
-        for number, (partition, key, value) in islice(self._messages, records):
+        for number, (partition, key, value, own_time) in islice(self._messages, records):
             place = number % TRANSACTION_EVERY
             if place < TRANSACTION and not in_transaction:
+                self._plain.flush()  # the records of an operation have successive offsets
                 self._transactional.begin_transaction()
                 in_transaction = True
-            time = self._now_ms - SPAN_MS + number * SPAN_MS // self._records
+            time = own_time or self._now_ms - SPAN_MS + number * SPAN_MS // self._records
             producer = self._transactional if in_transaction else self._plain
             while True:
                 try:
@@ -133,14 +132,28 @@ class TopicFiller:
 
 
 def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:
-    """Commits, with a control record at regular intervals."""
+    """Commits, with an operation of control records in between, outside of transactions."""
     commits = _commits(partitions, now_ms - SPAN_MS, SPAN_MS / records)
-    control = _control_records(partitions)
-    for number in range(records):
-        yield next(control) if number % CONTROL_EVERY == 0 else next(commits)
+    operations = _operations(partitions)
+    number = written = 0
+    operation = next(operations)
+    while number < records:
+        place = number % TRANSACTION_EVERY
+        fits = TRANSACTION <= place <= TRANSACTION_EVERY - len(operation)
+        if not fits or written * CONTROL_EVERY > number:
+            yield (*next(commits), None)
+            number += 1
+            continue
+        later = now_ms - SPAN_MS + number * SPAN_MS // records
+        yield from (record.message(later) for record in operation)
+        number += len(operation)
+        written += len(operation)
+        operation = next(operations)
 
 
-def _commits(partitions: int, since_ms: int, step_ms: float) -> Iterator[Message]:
+def _commits(
+    partitions: int, since_ms: int, step_ms: float
+) -> Iterator[tuple[int, bytes, bytes | None]]:
     """An endless stream: a random group commits some of its partitions, as one of its members
     would."""
     rng = np.random.default_rng(848)
@@ -171,7 +184,9 @@ def _commits(partitions: int, since_ms: int, step_ms: float) -> Iterator[Message
 def _groups(rng: np.random.Generator, partitions: int) -> list[list[_CommitTemplate]]:
     """The keys of each committing group: one to three topics of 4 to 12 partitions."""
     templates = [
-        value for key_type, _, value in _captured_records() if key_type == _COMMIT_KEY and value
+        record.value
+        for record in _captured_records()
+        if record.key_type == _COMMIT_KEY and record.value
     ]
     areas = ("billing", "search", "fraud", "orders", "telemetry", "mail")
     roles = ("indexer", "enricher", "sink", "projector", "notifier-v2")
@@ -200,38 +215,91 @@ def _split_value(value: bytes, topic_id: bytes) -> tuple[bytes, bytes, bytes]:
     return value[:2], value[10:at], tail[:-16] + topic_id if len(tail) > 16 else tail
 
 
-def _control_records(partitions: int) -> Iterator[Message]:
-    """An endless stream: the capture's control records in their order, repeated for other groups or
-    for the same groups with higher epochs."""
-    records = [record for record in _captured_records() if record[0] != _COMMIT_KEY]
-    rounds = 0
-    while True:
-        suffix = f"-{rounds % CONTROL_COPIES}".encode()
-        for key_type, key, value in records:
-            length = int.from_bytes(key[2:4], "big")
-            group = key[4 : 4 + length] + suffix
-            renamed = key[:2] + struct.pack(">h", len(group)) + group + key[4 + length :]
-            later = value and _raise_epochs(key_type, value, 10 * (rounds // CONTROL_COPIES))
-            yield _partition_of(group.decode(), partitions), renamed, later
-        rounds += 1
+class _ControlRecord(NamedTuple):
+    """A control record of a copy of a group. ``times`` are the byte positions of times (int64, ms)
+    in its value, and ``shift`` holds what is added to times in this copy, once it is known."""
+
+    partition: int
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    times: tuple[int, ...]
+    shift: list[int]
+
+    def message(self, now_ms: int) -> Message:
+        """The record, if its copy of the capture begins at ``now_ms`` or earlier."""
+        if not self.shift:
+            self.shift.append(now_ms - self.timestamp)
+        value = self.value
+        for at in self.times:
+            assert value is not None
+            (time,) = _TIME.unpack_from(value, at)
+            value = value[:at] + _TIME.pack(time + self.shift[0]) + value[at + _TIME.size :]
+        return self.partition, self.key, value, self.timestamp + self.shift[0]
 
 
-def _raise_epochs(key_type: int, value: bytes, by: int) -> bytes:
-    """``value`` with its epochs raised; a negative one, which means that a member left, stays."""
-    for at in _EPOCHS.get(key_type, ()):
-        (epoch,) = struct.unpack_from(">i", value, at)
-        if epoch > 0:
-            value = value[:at] + struct.pack(">i", epoch + by) + value[at + 4 :]
-    return value
+def _operations(partitions: int) -> Iterator[list[_ControlRecord]]:
+    """An endless stream: the operations of the capture's groups, repeated for copies of these
+    groups."""
+    records = [record for record in _captured_records() if record.key_type != _COMMIT_KEY]
+    times = [() if r.value is None else _times_in(r.value, r.timestamp) for r in records]
+    for copy in count():
+        shift: list[int] = []
+        operation: list[_ControlRecord] = []
+        last: _CapturedRecord | None = None
+        for record, positions in zip(records, times, strict=True):
+            length = int.from_bytes(record.key[2:4], "big")
+            group = record.key[4 : 4 + length] + f"-{copy}".encode()
+            key = record.key[:2] + struct.pack(">h", len(group)) + group + record.key[4 + length :]
+            if last is not None and not record.continues(last):
+                yield operation
+                operation = []
+            home = _partition_of(group.decode(), partitions)
+            operation.append(
+                _ControlRecord(home, key, record.value, record.timestamp, positions, shift)
+            )
+            last = record
+        yield operation
 
 
-def _captured_records() -> Sequence[tuple[int, bytes, bytes | None]]:
-    """The key type, the key and the value of every record of the capture, by time."""
-    table = pq.read_table(CAPTURE).sort_by([("timestamp", "ascending"), ("offset", "ascending")])
-    columns = (table[name].to_pylist() for name in ("key", "value"))
-    return [
-        (int.from_bytes(key[:2], "big"), key, value) for key, value in zip(*columns, strict=True)
-    ]
+def _times_in(value: bytes, timestamp: int) -> tuple[int, ...]:
+    """The positions of int64 in a value that are times near the record's own (ms)."""
+    return tuple(
+        at
+        for at in range(len(value) - _TIME.size + 1)
+        if abs(_TIME.unpack_from(value, at)[0] - timestamp) < SPAN_MS
+    )
+
+
+class _CapturedRecord(NamedTuple):
+    """A record of the capture."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes
+    value: bytes | None
+
+    @property
+    def key_type(self) -> int:
+        return int.from_bytes(self.key[:2], "big")
+
+    def continues(self, last: _CapturedRecord) -> bool:
+        """Whether this record and the one before it may be of one operation."""
+        place = self.partition, self.offset, self.timestamp
+        return place == (last.partition, last.offset + 1, last.timestamp)
+
+
+def _captured_records() -> Sequence[_CapturedRecord]:
+    """The records of the capture, by time; those of one partition by offset."""
+    table = pq.read_table(CAPTURE)
+    order = [("timestamp", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+    table = table.sort_by(order)
+    millis = table["timestamp"].cast(pa.timestamp("ms")).cast(pa.int64())
+    columns = (table[name] for name in ("partition", "offset"))
+    last = (table[name] for name in ("key", "value"))
+    rows = zip(*(c.to_pylist() for c in (*columns, millis, *last)), strict=True)
+    return [_CapturedRecord(*row) for row in rows]
 
 
 def _kafka_string(text: str) -> bytes:

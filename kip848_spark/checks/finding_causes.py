@@ -33,11 +33,15 @@ are linked only if they are at one record."""
 
 @dataclass
 class Budget:
-    """The number of records that a task may audit again. Without a limit, a rule of the audit that
-    does not fit a log, and so gives findings in all groups, would make the audit many times
-    slower."""
+    """The number of records that a task may audit again: as many as it has audited, and 50,000.
+    Without a limit, a rule of the audit that does not fit a log, and so gives findings in all
+    groups, would make the audit many times slower."""
 
-    steps: int = 200_000
+    steps: int = 50_000
+
+    def add(self, steps: int) -> None:
+        """Call this with the number of records that the task has audited in a group."""
+        self.steps += steps
 
     def spend(self, steps: int) -> bool:
         """Takes ``steps`` from the budget; false if it has not so many left."""

@@ -136,6 +136,7 @@ class _GroupTask:
         self._audit = GroupAudit(first.partition, self.group_id, context)
         self._current: list[AuditRow] = []
         self._rows = KeptRows()
+        self._steps = 0
         self._early_access = 0
         self._full_commits = False
         self._point_in_time = context.point_in_time(first.partition, self.group_id)
@@ -159,6 +160,7 @@ class _GroupTask:
         step = step_of(row)
         if step is None:
             return
+        self._steps += 1
         self._full_commits = self._full_commits or row.kind == FULL_COMMIT
         step.give(self._audit)
         if step.is_commit or step.entry is None:
@@ -203,6 +205,7 @@ class _GroupTask:
             ours = [row for row in current if row[0] == OFFSETS]
             compare_rows(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
+        self._budget.add(self._steps)
         if tally.findings:
             steps = [] if self._early_access else list(self._rows.steps())
             tally.findings = with_causes(tally.findings, steps, self._context, self._budget)
