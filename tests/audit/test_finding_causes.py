@@ -10,7 +10,7 @@ import pytest
 from kip848_spark.checks.audit_rows import AuditStep
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
-from kip848_spark.checks.finding_causes import with_causes
+from kip848_spark.checks.finding_causes import Budget, with_causes
 from kip848_spark.checks.group import GroupAudit
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Finding
@@ -101,6 +101,35 @@ def _findings_since(
         counted.add(entry)
     steps = [AuditStep.of(entry) for entry in log]
     return linked(log, topics), with_causes(counted.finish().findings, steps, context)
+
+
+def test_a_task_audits_no_more_records_again_than_its_budget_has() -> None:
+    """Without a budget only findings at one record are linked; with a large one all are."""
+    fewer = 0
+    for log, _, own in instances(
+        "wrong_member_epoch", FAULTS["wrong_member_epoch"], 8, real_logs()
+    ):
+        context = AuditContext(Coverage(), log.topics)
+        counted = GroupAudit(own[0].partition, own[0].group, context)
+        for entry in own:
+            counted.add(entry)
+        findings = counted.finish().findings
+        steps = [AuditStep.of(entry) for entry in own]
+        for size in (0, len(own), 3 * len(own)):
+            budget = Budget(0)
+            budget.add(size)
+            with_causes(findings, steps, context, budget)
+            assert 0 <= budget.steps <= size
+        places = {f.finding_id: f.offset for f in linked(own, log.topics)}
+        for finding in with_causes(findings, steps, context, Budget(0)):
+            if finding.caused_by is not None:
+                assert places[finding.caused_by] == finding.offset
+        large = Budget(0)
+        large.add(1_000 * len(own))
+        every = with_causes(findings, steps, context, large)
+        assert every == with_causes(findings, steps, context)
+        fewer += sum(f.caused_by is not None and places[f.caused_by] != f.offset for f in every)
+    assert fewer > 0
 
 
 @pytest.mark.parametrize("name", ["group_epoch_skips", "wrong_member_epoch"])
