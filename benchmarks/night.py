@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -104,8 +105,8 @@ def _place(folder: Path, s3: bool) -> Iterator[tuple[Place, StorageSettings | No
         yield lambda name: str(folder / name), None
         return
     with s3_server(folder / "s3.log") as server:
-        settings = {name.lower(): text for name, text in server.storage_options.items()}
-        yield server.path, StorageSettings(settings)
+        os.environ.update(server.storage_options)
+        yield server.path, StorageSettings()
 
 
 class Nights:
@@ -153,7 +154,7 @@ class Nights:
         if outcome.changed:
             options = ReportOptions(readiness=outcome.readiness)
             page = self._folder / "night.html"
-            stored = None if self._storage is None else self._storage.delta({})
+            stored = None if self._storage is None else self._storage.delta(os.environ)
             write_report(LakeSnapshot(locate(place), storage=stored), page, options)
         ended = time.perf_counter()
         assert outcome.run is not None
