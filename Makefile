@@ -23,7 +23,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: install ## a real broker, real consumers, the nightly job on their topic
 	$(BIN)/kip848 demo
 
-test: install ## the tests, against a real broker and real Spark: about ten minutes
+test: install ## the tests, against a real broker and real Spark: about twenty minutes
 	$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)
 
 test-slow: install ## those that start many brokers and Spark sessions of their own: half an hour
