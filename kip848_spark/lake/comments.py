@@ -260,5 +260,9 @@ COMMENTS: dict[str, dict[str, str]] = {
             "Line of Kafka releases, such as 4.3, that all brokers answered; null if no cluster "
             "was asked or the brokers differ"
         ),
+        "formats": (
+            "Record formats by which the records were decoded: the key types and the value "
+            "versions of each. A version that knows more decodes the unknown records again"
+        ),
     },
 }

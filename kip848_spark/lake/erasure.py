@@ -73,6 +73,7 @@ OTHER_TEXTS = frozenset(
         "error",
         "errors",
         "finding_id",
+        "formats",
         "gap_cause",
         "group_id",
         "key",

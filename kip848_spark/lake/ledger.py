@@ -24,6 +24,8 @@ READINESS = "readiness"
 """The name of the step that judges which groups can move to the consumer protocol."""
 ERASURE = "erasure"
 """The name of the step that erases names."""
+DECODE_AGAIN = "decode_again"
+"""The name of the step that decodes records which an earlier version did not know."""
 REPLAY = "replay"
 """The name of the step that updates the state tables."""
 AUDIT = "audit"
@@ -77,6 +79,9 @@ class Run:
     """The number of rows of `records` that this run has removed, by the run that had read them."""
     broker_line: str | None = None
     """The line of releases, such as ``4.3``, that all brokers answered at this run."""
+    formats: str | None = None
+    """The formats by which the records were decoded (`DecodePlan.known_formats`); None if a version
+    of this program without this field decoded them."""
 
     @property
     def is_empty(self) -> bool:
@@ -87,6 +92,11 @@ class Run:
     def audited(self) -> bool:
         """True if everything in the lake at the end of this run has been audited."""
         return AUDIT in self.durations_ms
+
+    @property
+    def decoded_again(self) -> bool:
+        """True if this run decoded records of earlier runs again, and nothing else."""
+        return DECODE_AGAIN in self.durations_ms
 
     def row(self) -> dict[str, Any]:
         """The row of `runs`: plain values by column."""
@@ -119,6 +129,7 @@ class Run:
             "kept_from": None if self.kept_from is None else dict(self.kept_from),
             "removed": dict(self.removed) or None,
             "broker_line": self.broker_line,
+            "formats": self.formats,
         }
 
     @classmethod
@@ -158,6 +169,7 @@ class Run:
             kept_from=row.get("kept_from"),
             removed=row.get("removed") or {},
             broker_line=row.get("broker_line"),
+            formats=row.get("formats"),
         )
 
 
@@ -178,9 +190,9 @@ class LedgerTables(Protocol):
         """All rows of ``table``."""
 
     def replace_rows(
-        self, table: str, rows: Sequence[Mapping[str, Any]], column: str, value: str
+        self, table: str, rows: Sequence[Mapping[str, Any]], column: str, values: Sequence[str]
     ) -> None:
-        """Replaces the rows that have ``value`` in ``column`` by ``rows``."""
+        """Replaces the rows with one of ``values`` in ``column`` by ``rows``, in one commit."""
 
     def versions(self) -> dict[str, int]:
         """The newest Delta version of each table."""
@@ -201,11 +213,18 @@ class Ledger:
 
     def last_audited(self) -> tuple[str | None, dict[int, int]]:
         """The id of the last run that was audited completely (None if there is none), and the end
-        offset of each partition in that run: the audit continues there."""
+        offset of each partition in that run."""
         done = self.finished()
         after = max((run.run_id for run in done if run.audited), default=None)
         ends = {r.partition: r.end for run in done if run.run_id == after for r in run.ranges}
         return after, ends
+
+    def audit_start(self) -> tuple[str | None, dict[int, int]]:
+        """Where the next complete audit continues: at `last_audited`, or at the first record if
+        records were decoded again since then."""
+        after, ends = self.last_audited()
+        later = (run for run in self.finished() if after is not None and run.run_id > after)
+        return (None, {}) if any(run.decoded_again for run in later) else (after, ends)
 
     def finished(self) -> list[Run]:
         """All finished runs, in the order in which they were started."""
@@ -220,9 +239,10 @@ class Ledger:
         runs = [row for row in self.lake.rows("runs") if row["outcome"] == outcome]
         return Run.from_row(max(runs, key=lambda row: str(row["run_id"]))) if runs else None
 
-    def write(self, run: Run) -> None:
-        """Stores ``run`` and replaces its previous row."""
-        self.lake.replace_rows("runs", [run.row()], "run_id", run.run_id)
+    def write(self, *runs: Run) -> None:
+        """Stores ``runs`` and replaces their previous rows, in one commit."""
+        rows = [run.row() for run in runs]
+        self.lake.replace_rows("runs", rows, "run_id", [run.run_id for run in runs])
 
     def restore(self, run: Run) -> None:
         """Restores all tables but `runs` to the versions they had when ``run`` was planned."""
@@ -231,7 +251,7 @@ class Ledger:
 
     def delete(self, run: Run) -> None:
         """Deletes the row of ``run``."""
-        self.lake.replace_rows("runs", [], "run_id", run.run_id)
+        self.lake.replace_rows("runs", [], "run_id", [run.run_id])
 
 
 def new_run_id(now: datetime) -> str:

@@ -228,6 +228,7 @@ TABLES: dict[str, TableDefinition] = {
                 "kept_from": _OFFSETS,
                 "removed": _COUNTS,
                 "broker_line": pa.string(),
+                "formats": pa.string(),
             },
         ),
     )

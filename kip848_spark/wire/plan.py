@@ -51,6 +51,15 @@ class DecodePlan:
         )
 
     @cached_property
+    def known_formats(self) -> str:
+        """The key types and the value versions of each, as text: ``0:0,1 3:0``. A version of this
+        program that knows more has another text."""
+        return " ".join(
+            f"{key_type}:{','.join(map(str, sorted(record.values)))}"
+            for key_type, record in sorted(self.records.items())
+        )
+
+    @cached_property
     def key_programs(self) -> ProgramTable:
         """The programs for keys, by key type."""
         return ProgramTable([{key_type: record.key for key_type, record in self.records.items()}])

@@ -133,9 +133,11 @@ class SparkWrittenTables(LakeTables):
             frame = self.spark.createDataFrame(rows).coalesce(1)
             self._write(table, with_constants(table, frame, run_id, cluster_id), "append")
 
-    def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
+    def replace_rows(
+        self, table: str, rows: Sequence[TableRow], column: str, values: Sequence[str]
+    ) -> None:
         frame = self._frame(table, rows, list(TABLES[table].fields))
-        self._write(table, frame, "overwrite", {"replaceWhere": f"{column} = '{value}'"})
+        self.replace_values(table, frame, column, values)
 
     def replace_values(
         self, table: str, rows: DataFrame, column: str, values: Sequence[Any]

@@ -97,9 +97,11 @@ class LakeTables(Upkeep):
         """Appends ``rows`` of a run, which the driver has as an Arrow table. Raises LakeError."""
 
     @abstractmethod
-    def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
-        """Replaces the rows that have ``value`` in ``column`` by ``rows``. For small tables: the
-        whole table may be rewritten. Raises LakeError."""
+    def replace_rows(
+        self, table: str, rows: Sequence[TableRow], column: str, values: Sequence[str]
+    ) -> None:
+        """Replaces the rows that have one of ``values`` in ``column`` by ``rows``, in one commit.
+        For small tables: the whole table may be rewritten. Raises LakeError."""
 
     @abstractmethod
     def replace_values(

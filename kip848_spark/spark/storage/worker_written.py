@@ -129,9 +129,11 @@ class WorkerWrittenTables(LakeTables):
             with self._commit(table) as version:
                 delta_rs.commit(target.folder, version, delta_rs.write_columns(target, rows))
 
-    def replace_rows(self, table: str, rows: Sequence[TableRow], column: str, value: str) -> None:
+    def replace_rows(
+        self, table: str, rows: Sequence[TableRow], column: str, values: Sequence[str]
+    ) -> None:
         with self._commit(table) as version:
-            others = [row for row in self.rows(table) if row[column] != value]
+            others = [row for row in self.rows(table) if row[column] not in values]
             files = delta_rs.write_rows(self._target(table), [*others, *rows])
             delta_rs.commit(self._folder(table), version, files, "overwrite")
 
