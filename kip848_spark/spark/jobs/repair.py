@@ -71,14 +71,20 @@ def repair(
     for name, key in _KEYS.items():
         lake.overwrite(name, lake.read(name).where(of_runs).dropDuplicates(key))
     progress("replaying control records")
+    replay_from_scratch(lake, plan)
+    for run in others:
+        Ledger(lake).delete(run)
+    return before - lake.count("records"), tuple(run.run_id for run in others)
+
+
+def replay_from_scratch(lake: LakeTables, plan: Run) -> None:
+    """Rebuilds the state tables and the history from the records of all runs; ``plan`` is the run
+    that does it. What retention has removed from them stays removed. Raises LakeError."""
     for name in _INCREMENTAL_TABLES:
         lake.overwrite(name, lake.read(name).limit(0))
     replay(lake, plan, None)
     if plan.kept_since is not None:
         remove_closed_rows(lake, Cut(plan.kept_since, plan.kept_from or {}))
-    for run in others:
-        Ledger(lake).delete(run)
-    return before - lake.count("records"), tuple(run.run_id for run in others)
 
 
 def _deduplicate(rows: DataFrame, windows: DataFrame) -> DataFrame:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -66,21 +66,26 @@ def remove_old_rows(lake: LakeTables, cut: Cut) -> tuple[dict[str, int], dict[st
         _remove(lake, "group_records", replaced, removed)
     _remove_summaries(lake, cut, removed)
     removed |= remove_closed_rows(lake, cut)
-    _remove(lake, REWINDS, _where(_is_old(cut)), removed)
-    before = F.col("day") < F.lit(cut.since.date())
-    _remove(lake, ACTIVITY, _where(before), removed)
     _remove_gaps(lake, cut, removed)
     _remove_results(lake, cut, removed)
     return removed, by_run
 
 
 def remove_closed_rows(lake: LakeTables, cut: Cut) -> dict[str, int]:
-    """Removes the intervals and rebalances that ended before the cut, and returns their number by
-    table. Raises LakeError."""
+    """Removes the intervals and rebalances that ended before the cut, and the rewinds and the days
+    of activity before it. A replay of all records that are left makes some of them again. Returns
+    their number by table. Raises LakeError."""
     removed: dict[str, int] = {}
     for table in INTERVAL_TABLES:
         _remove(lake, table, _where(_is_old(cut, "to_offset")), removed)
+    _remove(lake, REWINDS, _where(_is_old(cut)), removed)
+    _remove(lake, ACTIVITY, _where(F.col("day") < F.lit(first_day(cut))), removed)
     return removed
+
+
+def first_day(cut: Cut) -> date:
+    """The day of the cut (UTC), the first one of `offset_activity`."""
+    return cut.since.astimezone(UTC).date()
 
 
 def _remove(
@@ -121,22 +126,45 @@ def _is_old(cut: Cut, offset: str = "offset") -> Column:
 @contextmanager
 def _newest_of_keys(lake: LakeTables, cut: Cut) -> Iterator[DataFrame]:
     """The partition and offset of the newest record of each key before the cut, except tombstones.
+    If it could not be decoded, also those of the newest one that could: the state has it.
 
     A key of a commit is its group, topic and partition, since the raw bytes of most commits are not
     stored. Other records have the bytes of their key, which need not be readable."""
-    is_commit = (F.col("kind") == kinds.COMMIT) & F.col("error").isNull()
+    is_commit = (F.col("kind") == kinds.COMMIT) & F.col("topic_partition").isNotNull()
     is_commit = F.coalesce(is_commit, F.lit(False))
     bytes_ = F.when(~is_commit, F.col("raw_key"))
     alone = F.when(~is_commit & F.col("raw_key").isNull(), F.col("offset"))
     key = [F.when(is_commit, F.col(name)).alias(name) for name in KEY]
     tombstone = F.coalesce("tombstone", F.lit(False)).alias("tombstone")
     old = lake.read("records").where(_is_old(cut))
-    rows = old.select(*PLACE, *key, bytes_.alias("bytes"), alone.alias("alone"), tombstone)
-    newest = _newest(rows, [*KEY, "bytes", "alone"]).persist()
+    decoded = F.col("error").isNull().alias("decoded")
+    rows = old.select(*PLACE, *key, bytes_.alias("bytes"), alone.alias("alone"), tombstone, decoded)
+    newest = _newest_of_both(rows, [*KEY, "bytes", "alone"]).persist()
     try:
         yield newest
     finally:
         newest.unpersist()
+
+
+def _newest_of_both(rows: DataFrame, key: list[str]) -> DataFrame:
+    """The places of the newest of ``rows`` of each key that could be decoded, and of the newest one
+    after it that could not. A tombstone only stays if it could not be decoded, and follows a value
+    that could."""
+
+    def newest(which: Column) -> Column:
+        return F.max_by(F.struct("offset", "tombstone"), F.when(which, F.col("offset")))
+
+    both = rows.groupBy("partition", *key).agg(
+        newest(F.col("decoded")).alias("decoded"), newest(~F.col("decoded")).alias("other")
+    )
+    has_value = F.coalesce(~F.col("decoded.tombstone"), F.lit(False))
+    later = F.col("other.offset") > F.coalesce("decoded.offset", F.lit(-1))
+    stays = F.array(
+        F.when(has_value, F.col("decoded.offset")),
+        F.when(later & (has_value | ~F.col("other.tombstone")), F.col("other.offset")),
+    )
+    found = both.select("partition", F.explode(stays).alias("offset"))
+    return found.where(F.col("offset").isNotNull())
 
 
 def _newest(rows: DataFrame, key: list[str]) -> DataFrame:
