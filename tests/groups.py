@@ -44,6 +44,7 @@ _FILES = {
         "tests/spark/test_audit.py",
         "tests/spark/test_commit_activity.py",
         "tests/spark/test_daemon.py",
+        "tests/spark/test_decode_again.py",
         "tests/spark/test_dump.py",
         "tests/spark/test_erasure.py",
         "tests/spark/test_hostile_captures.py",

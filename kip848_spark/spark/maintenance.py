@@ -20,7 +20,7 @@ from kip848_spark.spark.jobs.maintain import (
     vacuum_tables,
 )
 from kip848_spark.spark.jobs.retention import find_cut, remove_old_rows
-from kip848_spark.spark.pipeline import finish_run, plan_run, undo_run
+from kip848_spark.spark.plans import finish_run, plan_run, undo_run
 from kip848_spark.spark.session_settings import in_prepared_session
 from kip848_spark.spark.steps import Progress, Steps
 from kip848_spark.spark.storage.tables import LakeTables

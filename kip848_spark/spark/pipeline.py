@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from kip848_spark.checks.live_comparison import LiveComparison
@@ -13,7 +12,7 @@ from kip848_spark.checks.results import LIVE
 from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor, find_assignors
 from kip848_spark.errors import LakeError
 from kip848_spark.insight.readiness_versions import line_of_levels
-from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
+from kip848_spark.kafka.topic import PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import (
     AUDIT,
     DONE,
@@ -23,11 +22,11 @@ from kip848_spark.lake.ledger import (
     Ledger,
     RecordCounts,
     Run,
-    new_run_id,
     plan_ranges,
 )
 from kip848_spark.lake.readiness import LakeReadiness
 from kip848_spark.spark.jobs.audit import AuditRequest, audit
+from kip848_spark.spark.jobs.decode_again import decode_unknown_records
 from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.jobs.ingest import ingest, topic_rows
 from kip848_spark.spark.jobs.integrity import (
@@ -41,6 +40,7 @@ from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair
 from kip848_spark.spark.jobs.replay import SCANS, replay
 from kip848_spark.spark.jobs.same_source import check_same_source, new_partitions
+from kip848_spark.spark.plans import finish_run, known_formats, offset_count, plan_run, undo_run
 from kip848_spark.spark.progress import show_read_progress, show_worker_progress
 from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
 from kip848_spark.spark.sources import KafkaSource, RecordSource
@@ -94,12 +94,13 @@ def run_ingest(
         else:
             lake.upgrade()
         ledger = Ledger(lake)
-        last = ledger.last()
+        last = before = ledger.last()
         identity = check_same_source(lake, last, source, identity, extents)
         added = new_partitions(ledger, source, extents)
         plan, recovered = _recover(ledger, source, identity, extents)
         check_counts(lake)
         if plan is None:
+            last = decode_unknown_records(lake, last, steps)
             ranges = plan_ranges(last, extents)
             choice = detect_dialect(
                 source, lake.spark, ranges, dialect, last.dialect if last else None
@@ -107,14 +108,13 @@ def run_ingest(
             if dialect == AUTO:
                 progress(f"the dialect is {choice.variant}: {choice.evidence}")
             plan = plan_run(source.name, identity, ranges, choice.variant, last, lake)
-        size_tasks(lake.spark, _offset_count(plan))
+        size_tasks(lake.spark, offset_count(plan))
         opened = sum(extent.open for extent in extents.values())
-        stale = then_replay and last is not None and last.replayed_through != last.run_id
-        after, ends = ledger.last_audited() if then_audit else (None, {})
-        read = {r.partition: r.end for r in last.ranges} if last else {}
-        stale = stale or (then_audit and (after is None or ends != read))
-        if plan.is_empty and last is not None and not stale:
-            return RunOutcome(last, False, recovered, opened)
+        after, ends = ledger.audit_start() if then_audit else (None, {})
+        audited = not then_audit or (after is not None and ends == _read_up_to(last))
+        replayed = not then_replay or _is_up_to_date(last)
+        if plan.is_empty and last is not None and audited and replayed:
+            return RunOutcome(last, last is not before, recovered, opened)
         if isinstance(source, KafkaSource):
             plan = replace(plan, open_offsets={n: e.open for n, e in extents.items() if e.open})
         ledger.write(plan)
@@ -155,12 +155,12 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
         unfinished = ledger.unfinished()
         recovered = undo_run(ledger, unfinished) if unfinished else None
         check_counts(lake)
-        last = ledger.last()
-        if last is None or last.replayed_through == last.run_id:
+        last = decode_unknown_records(lake, ledger.last(), steps)
+        if last is None or _is_up_to_date(last):
             return RunOutcome(last, False, recovered)
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
         plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
-        size_tasks(lake.spark, _offset_count(plan))
+        size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
         plan = _replay(lake, replace(plan, counts=RecordCounts()), last, steps)
@@ -201,7 +201,7 @@ def run_audit(
                 request = replace(request, assignors=_assignors(cluster_facts(source)))
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
         plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
-        size_tasks(lake.spark, _offset_count(plan))
+        size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
         live = _audit(source, lake, plan, request, steps)
@@ -240,7 +240,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         last = split_finished_runs(lake)[0][-1]
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
         plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
-        size_tasks(lake.spark, _offset_count(plan))
+        size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
         removed, dropped = repair(lake, plan, progress)
@@ -249,32 +249,14 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         return RepairResult(tuple(found), removed, dropped)
 
 
-def plan_run(
-    source: str,
-    identity: TopicIdentity,
-    ranges: tuple[OffsetRange, ...],
-    dialect: str,
-    last: Run | None,
-    lake: LakeTables,
-) -> Run:
-    now = datetime.now(UTC)
-    return Run(
-        run_id=new_run_id(now),
-        source=source,
-        identity=identity,
-        dialect=dialect,
-        ranges=ranges,
-        table_versions=lake.versions(),
-        started_at=now,
-        replayed_through=last.replayed_through if last else None,
-        kept_since=last.kept_since if last else None,
-        kept_from=last.kept_from if last else None,
-    )
+def _is_up_to_date(last: Run | None) -> bool:
+    """Whether the state tables and the readiness have all records that were read up to ``last``."""
+    return last is None or (last.replayed_through == last.run_id and not last.decoded_again)
 
 
-def _offset_count(run: Run) -> int:
-    """The sum of the partitions' end offsets in ``run``."""
-    return sum(part.end for part in run.ranges)
+def _read_up_to(last: Run | None) -> dict[int, int]:
+    """The end of each partition in the run ``last``."""
+    return {r.partition: r.end for r in last.ranges} if last else {}
 
 
 def _new_offsets(run: Run) -> int:
@@ -311,13 +293,8 @@ def _recover(
     ledger.restore(unfinished)
     # A plan of an earlier version of this program does not have the tables that were added since.
     versions = {**newest, **unfinished.table_versions}
-    return replace(unfinished, table_versions=versions), unfinished.run_id
-
-
-def undo_run(ledger: Ledger, unfinished: Run) -> str:
-    ledger.restore(unfinished)
-    ledger.delete(unfinished)
-    return unfinished.run_id
+    formats = known_formats(unfinished.dialect)
+    return replace(unfinished, table_versions=versions, formats=formats), unfinished.run_id
 
 
 def _ask_cluster(lake: LakeTables, source: RecordSource, plan: Run, steps: Steps) -> dict[str, Any]:
@@ -379,15 +356,3 @@ def _judge_readiness(
 ) -> LakeReadiness:
     with steps.step(READINESS, "judging which groups can move to the new protocol"):
         return judge_readiness(lake, plan, answered or {})
-
-
-def finish_run(ledger: Ledger, plan: Run, steps: Steps) -> Run:
-    done = replace(
-        plan,
-        outcome=DONE,
-        table_versions=ledger.lake.versions(),
-        finished_at=datetime.now(UTC),
-        durations_ms=steps.durations_ms,
-    )
-    ledger.write(done)
-    return done
