@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,6 +28,7 @@ from kip848_spark.spark.maintenance import run_maintenance
 from kip848_spark.spark.pipeline import run_ingest, run_repair
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.state.kinds import COMMIT
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.dialects import load_plan
@@ -43,6 +44,7 @@ EPOCHS, TARGETS, COMMITS = 3, 6, 1
 OF_THE_TIME = ("run_id", "cluster_id", "cause", "gap_cause")
 """The causes of gaps depend on the keys that a run has seen."""
 GROUP = "demo.uniform"
+MILLISECOND = timedelta(milliseconds=1)
 
 
 def known_to_earlier_version(without: int, versions: int | None = None) -> DecodePlan:
@@ -164,7 +166,7 @@ def test_what_retention_has_removed_stays_removed(
 ) -> None:
     """Some commits of the unknown version were deleted before the cut. Their tombstones are gone,
     and they must not come back. The other lake had nothing unknown, and was replayed again."""
-    since = middle(capture_lake)
+    since = after_the_deletions(capture_lake)
     expected = copied(capture_lake)
     run_maintenance(expected, 24, keep_since=since)
     expected.append("records", expected.read("records").limit(1))
@@ -211,12 +213,14 @@ def test_an_erased_group_stays_erased(
     assert not run(lake), "the ledger agrees with the tables"
 
 
-def middle(lake: LakeTables) -> datetime:
-    """The median timestamp of the records."""
-    times = LakeSnapshot(lake.place).table("records", columns=["timestamp"])["timestamp"]
-    ordered = sorted(times.to_pylist())
-    found: datetime = ordered[len(ordered) // 2]
-    return found.astimezone(UTC)
+def after_the_deletions(lake: LakeTables) -> datetime:
+    """The first millisecond after the last tombstone of a commit: a cut that follows them all."""
+    columns = ["kind", "tombstone", "timestamp"]
+    records = LakeSnapshot(lake.place).table("records", columns=columns).to_pylist()
+    deletions = [r["timestamp"] for r in records if r["kind"] == COMMIT and r["tombstone"]]
+    last: datetime = max(deletions)
+    assert any(row["timestamp"] > last + MILLISECOND for row in records)
+    return last.astimezone(UTC) + MILLISECOND
 
 
 def unknown_rows(plan: DecodePlan, keys: list[bytes], run_ids: list[str]) -> pa.RecordBatch:
