@@ -51,11 +51,11 @@ def known_to_earlier_version(without: int, versions: int | None = None) -> Decod
     """What a version of this program knows that lacks the key type ``without``, or its value
     versions from ``versions`` on."""
     plan = load_plan("shipped")
-    records = {key: record for key, record in plan.records.items() if key != without}
-    if versions is not None:
-        record = plan.records[without]
-        values = {v: program for v, program in record.values.items() if v < versions}
-        records[without] = replace(record, values=values)
+    records = dict(plan.records)
+    values = {v: one for v, one in records[without].values.items() if v < (versions or 0)}
+    records[without] = replace(records[without], values=values)
+    if not values:
+        del records[without]
     return replace(plan, records=records)
 
 

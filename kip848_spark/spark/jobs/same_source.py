@@ -130,7 +130,7 @@ def _joined_sample(
     )
     schema = pa.schema(list(STREAM_FIELDS.items()))
     place = ("partition", "offset")
-    columns = (*place, *COMPARED_COLUMNS, *RAW_COLUMNS)
+    columns = (*place, *COMPARED_COLUMNS, *RAW_COLUMNS, "error")
     sample = (
         map_in_arrow(source.read(lake.spark, ranges), decoder, schema)
         .select(*columns)
@@ -168,8 +168,9 @@ def _with_differences(pairs: DataFrame, compared: Sequence[str]) -> DataFrame:
         ours, theirs = both(name)
         if name in RAW_COLUMNS:
             return has_raw & ~ours.eqNullSafe(theirs)
-        decoded = F.lit(name == "timestamp" or RAW_COLUMNS[0] not in compared) | ~has_raw
-        return decoded & ~ours.eqNullSafe(theirs)
+        # The version that read the record may not have known what this one can decode.
+        decoded = F.col("lake.error").isNull() & (F.lit(RAW_COLUMNS[0] not in compared) | ~has_raw)
+        return (F.lit(name == "timestamp") | decoded) & ~ours.eqNullSafe(theirs)
 
     names = [F.when(differs(name), F.lit(name)) for name in compared]
     described = [
