@@ -31,7 +31,7 @@ CAPTURE = "tests/data/kafka-4.3.1/records-committed.parquet"
 GROUP, FIRST, LAST = "demo.three", 16, 26
 """The group and the offsets of the worked example."""
 
-CITED_IN = ("*.py", "*.md", "*.json", "*.toml", "*.ipynb")
+CITED_IN = ("*.py", "*.md", "*.json", "*.toml", "*.ipynb", "*.tla")
 CITATION = re.compile(r"kafka-facts\.md#([A-Za-z0-9_-]+)")
 Json = dict[str, Any]
 

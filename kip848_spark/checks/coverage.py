@@ -3,7 +3,7 @@
 The log cleaner works from the start of the log up to some offset, and keeps the newest record of
 each key. Missing offsets therefore prove only that the cleaner has passed that point. Records
 before it may have lost their predecessors, and so may records after it, until a key occurs twice.
-See docs/kafka-facts.md#reconciliation for what a contiguous log guarantees.
+See docs/kafka-facts.md#compaction, and #invariants for what a log without holes guarantees.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def check_target_epoch(audited: AuditedGroup, entry: LogEntry) -> None:
 
 class EpochBump(NamedTuple):
     """The causes in a part of an operation for a new group epoch. See
-    docs/kafka-facts.md#reconciliation."""
+    docs/kafka-facts.md#what-bumps-the-group-epoch."""
 
     entry: LogEntry | None
     """The value of key 3, if the part has one."""

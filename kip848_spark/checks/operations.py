@@ -3,7 +3,7 @@
 The records of an operation have adjacent offsets and one timestamp. Two operations of a group may
 fall into the same millisecond, so each run of records with one timestamp is split once more into
 *parts* by the order of the record kinds: one part is one thing that a coordinator does. See
-docs/kafka-facts.md#reconciliation for the orders.
+docs/kafka-facts.md#operations for the orders.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The assignor visits members in the order of a hash table, whose order within a bucket depends on
 restarts of the broker, so every order within a bucket is tried. Where there are too many, the
-target is judged by its properties. See docs/kafka-facts.md#share-groups.
+target is judged by its properties. See docs/kafka-facts.md#share-assignor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One step of a member of a streams group towards its target (KIP-1071; docs/kafka-facts.md).
+"""One step of a member of a streams group towards its target (KIP-1071;
+docs/kafka-facts.md#streams-reconciliation).
 
 A member first gives up what its target lacks. Once it has acknowledged that, it moves to the target
 epoch and gets the tasks that nobody blocks.

@@ -1,4 +1,4 @@
-"""Static members of streams groups (from 4.4; docs/kafka-facts.md#streams-groups).
+"""Static members of streams groups (from 4.4; docs/kafka-facts.md#streams-static-members).
 
 A static member is known by its instance id. It may leave for a while and return with another member
 id; until then it keeps its tasks.

@@ -1,5 +1,5 @@
 """What a streams topology (key 23) needs of the cluster's topics: whether it is ready, and how many
-tasks each subtopology has (KIP-1071 "Topology"; docs/kafka-facts.md#streams-groups).
+tasks each subtopology has (KIP-1071 "Topology"; docs/kafka-facts.md#topology-and-tasks).
 """
 
 from __future__ import annotations

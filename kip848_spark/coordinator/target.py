@@ -124,7 +124,8 @@ def changes_assignor(
 
     Of two assignors with equal votes, the first one in a hash table wins, and the order before the
     heartbeat differs from the one in which `preferred_assignor` reads the votes. So with one vote
-    each, every heartbeat of one of the two members counts as a change (docs/kafka-facts.md).
+    each, every heartbeat of one of the two members counts as a change
+    (docs/kafka-facts.md#which-assignor-runs).
     """
     if not before.votes and group.members[member_id].server_assignor is None:
         return False

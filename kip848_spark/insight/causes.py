@@ -241,7 +241,7 @@ def _changes(
 def _votes_differ(log: ControlLog, epochs: Int64Array) -> BoolArray:
     """bool[rebalances]: members of the consumer group have asked for different assignors. From 4.4
     on, a heartbeat without any change may then raise the epoch: of two assignors with equal votes,
-    the broker takes now one, now the other (docs/kafka-facts.md#reconciliation)."""
+    the broker takes now one, now the other (docs/kafka-facts.md#which-assignor-runs)."""
     at = np.flatnonzero((log.role == MEMBER) & ~log.tombstone & (log.type == CONSUMER))
     wish = log.field(kinds.MEMBER, "server_assignor", at).fill_null("")
     asks = np.asarray(pc.not_equal(wish, ""))

@@ -4,7 +4,7 @@ The control state of a partition is itself a log: the records, at their own offs
 would still need to load its groups. So folding a topic in one step or in several gives the same
 rows, and the state tables are a function of the control state alone.
 
-The rules are those of the coordinator's replay (docs/kafka-facts.md#record-layouts, Kafka 4.3):
+The rules are those of the coordinator's replay (docs/kafka-facts.md#replay):
 the last value of a key counts; a classic group's record replaces any group of that name, and its
 tombstone deletes the group, whatever its type; the tombstone of the group epoch deletes the group;
 the tombstone of a member's metadata removes the member and its current assignment; a tombstone of

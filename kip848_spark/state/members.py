@@ -103,8 +103,8 @@ def _coalesce_field(
 
 
 def _from_zero(state: pa.Array) -> pa.Array:
-    """The states of streams members, which count from 1 (docs/kafka-facts.md#streams-groups), as
-    those of other members, which count from 0."""
+    """The states of streams members, which count from 1
+    (docs/kafka-facts.md#streams-member-states), as those of other members, which count from 0."""
     return pc.if_else(pc.equal(state, 0), _UNKNOWN, pc.subtract(state, 1)).cast(pa.int8())
 
 

@@ -4,7 +4,7 @@ A group record (key type 2) carries a subscription and an assignment for each me
 record (key type 5) a subscription for each assignor that the member supports. Their layout is known
 where the protocol type is ``consumer`` (`schemas/consumer_protocol`); other bytes are not decoded.
 As Kafka does, this module reads a version above the newest known one as that version, and ignores
-bytes after the last field. See docs/kafka-facts.md#classic-protocol."""
+bytes after the last field. See docs/kafka-facts.md#embedded-metadata."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ part that it has cleaned it keeps one record for each key. So after a key has oc
 cleaner has not been there, and missing offsets belong to a *transaction*: they are its marker, or
 the records of an aborted one. Before that, the cause is *compaction* if more than half of all
 offsets so far are missing, and at least `MIN_COMPACTED`; otherwise it is *unknown*.
-See docs/kafka-facts.md#offsets."""
+See docs/kafka-facts.md#compaction."""
 
 from __future__ import annotations
 

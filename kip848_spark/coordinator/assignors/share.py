@@ -2,7 +2,7 @@
 
 A partition may have several members. With more members than partitions, each partition is shared by
 as many members as it takes to give every member one. Partitions stay where they are, as far as the
-loads allow (docs/kafka-facts.md#share-groups).
+loads allow (docs/kafka-facts.md#share-assignor).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The assignor of share groups in 4.1: by the hash of member ids, then round robin.
 
 Raises GroupError UNKNOWN_SERVER_ERROR where a broker of 4.1 fails to compute a target
-(docs/kafka-facts.md#share-groups).
+(docs/kafka-facts.md#share-assignor).
 """
 
 from __future__ import annotations
