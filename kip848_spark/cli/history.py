@@ -41,7 +41,9 @@ def history(
     partition: Annotated[
         str | None,
         typer.Option(
-            "--partition", help="Show the owners of this partition instead.", metavar="TOPIC:P"
+            "--partition",
+            help="Show the owners of this partition instead, such as orders-3 (or orders:3).",
+            metavar="TOPIC-P",
         ),
     ] = None,
     in_group: Annotated[
@@ -84,7 +86,7 @@ def _check(
     if group is None and in_group is None and partition is None:
         raise UsageError(
             "Neither a group nor a partition is given.",
-            "Name a group, as `kip848 history orders`, or add --partition TOPIC:P.",
+            "Name a group, such as `kip848 history orders`, or add --partition TOPIC-P.",
         )
     if at is not None and partition is None:
         raise UsageError(
@@ -171,7 +173,8 @@ def _partition(
     rows = [row for one in found for row in _rows(one, named=group is None)]
     if not rows:
         raise NotFoundError(
-            f"No group owned {text} during this time.", "Leave out the times to see all owners."
+            f"No group owned {place[0]}-{place[1]} during this time.",
+            "Leave out the times to see all owners.",
         )
     print_rows(rows)
 

@@ -21,6 +21,7 @@ from kip848_spark.conformance.records import (
     Partition,
     TraceRecord,
 )
+from kip848_spark.insight.phrases import ranges
 
 _KINDS = {
     CLASSIC: "the classic group",
@@ -76,9 +77,9 @@ def _value(value: Any) -> str:
 
 
 def partitions(found: Iterable[Partition]) -> str:
-    """Partitions by topic id: ``abc:0,1 def:2``; ``nothing`` if there are none."""
+    """Partitions by topic id: ``abc(0-2) def(4)``; ``nothing`` if there are none."""
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(found):
         topics.setdefault(topic, []).append(number)
-    listed = (f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items())
+    listed = (f"{topic}({ranges(numbers)})" for topic, numbers in topics.items())
     return " ".join(listed) or "nothing"

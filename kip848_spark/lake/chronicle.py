@@ -107,10 +107,13 @@ def group_chronicle(
 
 
 def parse_partition(text: str) -> TopicPartition:
-    """The topic and number in ``TOPIC:P``. Raises UsageError."""
-    topic, colon, number = text.rpartition(":")
-    if not colon or not topic or not number.isdecimal():
-        raise UsageError(f"{text!r} is not a partition.", "Write it as TOPIC:NUMBER, as orders:3.")
+    """The topic and number in ``TOPIC-P``, as Kafka and this program print a partition, or in
+    ``TOPIC:P``. Raises UsageError."""
+    topic, _, number = text.rpartition(":" if ":" in text else "-")
+    if not topic or not number.isdecimal():
+        raise UsageError(
+            f"{text!r} is not a partition.", "Write it as TOPIC-NUMBER, such as orders-3."
+        )
     return topic, int(number)
 
 
@@ -181,7 +184,7 @@ def _nobody(
     if len(known):
         last = pc.max(known["topic_partition"]).as_py()
         return NotFoundError(
-            f"{whose} {verb} {topic}:{number}.",
+            f"{whose} {verb} {topic}-{number}.",
             f"The largest partition of {topic} that was ever assigned is {last}.",
         )
     topics: set[str] = set()

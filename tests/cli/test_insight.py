@@ -99,7 +99,7 @@ def test_the_owner_of_a_partition(kip848: Command, lake: Path) -> None:
     at = ("--lake", str(lake))
 
     def owner(time: str) -> str:
-        ended = kip848("history", "--partition", "orders:7", "--at", time, "--json", *at)
+        ended = kip848("history", "--partition", "orders-7", "--at", time, "--json", *at)
         assert ended.code == 0, ended
         (row,) = json.loads(ended.out)
         return f"{row['name']}{' gives it up' if row['giving_up'] else ''}"
@@ -114,7 +114,7 @@ def test_the_owner_of_a_partition(kip848: Command, lake: Path) -> None:
     early = kip848("history", "--partition", "orders:7", "--at", "2026-11-20", *at)
     assert early.code == 1
     assert "The first known owner is of 2026-11-20 01:24:07 UTC." in early.err
-    for wrong in ("orders", "orders:", ":3", "orders:x"):
+    for wrong in ("orders", "orders:", ":3", "orders:x", "orders-", "orders-x", "orders-3:x"):
         assert kip848("history", "--partition", wrong, *at).code == 2, wrong
     alone = kip848("history", GROUP, "--at", "2h ago", *at)
     assert alone.code == 2

@@ -179,7 +179,7 @@ def test_the_owners_of_a_partition(lake: Lake) -> None:
         ("worker-1", at(38.2), None),
     ]
     assert [row["name"] for row in lake.owners("orders", 3, until=at(0))] == ["worker-3"]
-    with pytest.raises(NotFoundError, match="No group ever owned orders:99") as raised:
+    with pytest.raises(NotFoundError, match="No group ever owned orders-99") as raised:
         lake.owners("orders", 99)
     assert raised.value.hint == "The largest partition of orders that was ever assigned is 23."
     with pytest.raises(NotFoundError, match="a topic order") as raised:
