@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
+from kip848_spark.lake.encodings import pyarrow_options
 from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
@@ -126,6 +127,7 @@ class TableWriter:
                 compression=self.target.codec,
                 store_schema=False,
                 metadata_collector=self._footer,
+                **pyarrow_options(batch.schema),
             )
         self._open.write_batch(batch)
         self._rows += count

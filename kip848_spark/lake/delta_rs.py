@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema
+from deltalake import ColumnProperties, DeltaTable, Schema, WriterProperties
 from deltalake.transaction import (
     AddAction,
     CommitProperties,
@@ -25,6 +25,7 @@ from kip848_spark.lake import statistics
 from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.conditions import Condition, all_of
 from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
+from kip848_spark.lake.encodings import DIFFERENCES, columns_of_large_numbers
 from kip848_spark.lake.replacement import ReplacedRows, replace_files
 from kip848_spark.lake.tables import TableDefinition
 
@@ -151,13 +152,15 @@ def commit_actions(
 
 def compact(place: TableFolder) -> int:
     """Merges small files, in one commit, and returns how many were merged. Raises DeltaError."""
-    metrics = (
-        DeltaFolder.at(place)
-        .open()
-        .optimize.compact(
-            post_commithook_properties=_HOOKS,
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
+    table = DeltaFolder.at(place).open()
+    numbers = columns_of_large_numbers(pa.schema(table.schema().to_arrow()))
+    packed = ColumnProperties(dictionary_enabled=False, encoding=DIFFERENCES)
+    metrics = table.optimize.compact(
+        writer_properties=WriterProperties(
+            compression="ZSTD", column_properties=dict.fromkeys(numbers, packed)
+        ),
+        post_commithook_properties=_HOOKS,
+        commit_properties=CommitProperties(max_commit_retries=0),
     )
     return int(metrics["numFilesRemoved"])
 
