@@ -50,22 +50,30 @@ def audit_input(
     than this one. ``runs``: the rows of the table `runs`, of which one may be of ``run``.
     ``state_at_point``: rows of `PACKED_ROWS`, the state tables at a point in time.
     """
-    parts = [_control_records(lake), _newest_commits(lake)]
-    unread = [_unread_records(lake)] if _has_unreadable(run, runs) else []
-    parts += map(_unreadable, unread)
-    parts += [_state_table(lake, table) for table in (GROUPS, MEMBERS, ASSIGNMENTS)]
+    changed = None if after is None else F.broadcast(_changed_groups(lake, after))
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        """The rows of the groups to audit, before anything is made of them."""
+        if groups is not None:
+            rows = rows.where(F.col("group_id").isin(list(groups)))
+        return rows if changed is None else rows.join(changed, "group_id", "left_semi")
+
+    parts = [
+        _control_records(wanted(lake.read("group_records"))),
+        _newest_commits(wanted(lake.read("control_state"))),
+    ]
+    if _has_unreadable(run, runs):
+        parts.append(_unreadable(wanted(lake.read("records"))))
+    state = [GROUPS, MEMBERS, ASSIGNMENTS]
+    parts += [_state_table(table, wanted(lake.read(table))) for table in state]
     records = _record_count(run, runs)
     if after is None or records <= COMMITS_REPLAYED:
         keys = _sampled_keys(run, records)
-        parts += [_full_commits(lake, keys), _state_table(lake, OFFSETS, keys)]
+        parts.append(_full_commits(wanted(lake.read("records").where(keys))))
+        parts.append(_state_table(OFFSETS, wanted(lake.read(OFFSETS).where(keys))))
     if state_at_point is not None:
-        parts.append(_packed_rows(state_at_point, STATE_AT_POINT_IN_TIME))
-    rows = reduce(DataFrame.union, parts)
-    if groups is not None:
-        rows = rows.where(F.col("group_id").isin(list(groups)))
-    if after is not None:
-        rows = rows.join(F.broadcast(_changed_groups(lake, unread, after)), "group_id", "left_semi")
-    return rows
+        parts.append(_packed_rows(wanted(state_at_point), STATE_AT_POINT_IN_TIME))
+    return reduce(DataFrame.union, parts)
 
 
 _TYPES = {"partition": "int", "offset": "bigint", "millis": "bigint", "stage": "int"}
@@ -93,13 +101,13 @@ def _struct(columns: Sequence[str]) -> str:
     return f"struct({', '.join(columns)})"
 
 
-def _control_records(lake: LakeTables) -> DataFrame:
+def _control_records(group_records: DataFrame) -> DataFrame:
     schema = spark_schema(TABLES["group_records"])
     cases = (
         f"WHEN '{kind}' THEN {_json(f'CAST({kind} AS {_as_kafka(schema[kind].dataType)})')}"
         for kind in _STRUCTS
     )
-    rows = lake.read("group_records").where(F.col("kind").isin(*_STRUCTS))
+    rows = group_records.where(F.col("kind").isin(*_STRUCTS))
     names = ("kind", "member_id", "regular_expression", "dialect")
     return _audit_rows(
         rows,
@@ -127,11 +135,11 @@ def _camel(snake: str) -> str:
     return re.sub(r"_(.)", lambda found: found.group(1).upper(), snake)
 
 
-def _newest_commits(lake: LakeTables) -> DataFrame:
+def _newest_commits(control_state: DataFrame) -> DataFrame:
     """The newest commit of each group that has any: it creates a simple classic group where there
     is no group. `control_state` has no commits from before a group ended or was replaced."""
     return _audit_rows(
-        lake.read("control_state").where(F.col("kind") == kinds.COMMIT),
+        control_state.where(F.col("kind") == kinds.COMMIT),
         {**_PLACE, "kind": f"'{kinds.COMMIT}'", "millis": _MILLIS, "stage": str(GROUP_RECORDS)},
     )
 
@@ -150,40 +158,39 @@ def _has_unreadable(run: Run, runs: Sequence[TableRow]) -> bool:
     return any(number for pair in counts for number in pair)
 
 
-def _unread_records(lake: LakeTables) -> DataFrame:
+def _of_groups(records: DataFrame) -> DataFrame:
+    """The control records with a group id, among them those that could not be decoded."""
+    return records.where(F.col("group_id").isNotNull() & (F.col("key_type") > 1))
+
+
+def _unreadable(records: DataFrame) -> DataFrame:
     """Control records with a group id that could not be decoded, or are of an unknown version."""
-    return lake.read("records").where(
-        F.col("error").isNotNull() & F.col("group_id").isNotNull() & (F.col("key_type") > 1)
-    )
-
-
-def _unreadable(unread: DataFrame) -> DataFrame:
     columns = {
         **_PLACE,
         "kind": f"'{UNREADABLE_RECORD}'",
         "millis": _MILLIS,
         "stage": str(GROUP_RECORDS),
     }
-    return _audit_rows(unread, columns)
+    return _audit_rows(_of_groups(records).where(F.col("error").isNotNull()), columns)
 
 
-def _state_table(lake: LakeTables, table: str, condition: str = "true") -> DataFrame:
-    """Rows of a state table for which the SQL ``condition`` holds, packed."""
-    rows = lake.read(table).where(condition).select("group_id", *KEYS[table], *COMPARED[table])
-    return _packed_rows(map_in_arrow(rows, packer(table), PACKED_ROWS), CURRENT_STATE)
+def _state_table(table: str, rows: DataFrame) -> DataFrame:
+    """``rows`` of a state table, packed."""
+    columns = rows.select("group_id", *KEYS[table], *COMPARED[table])
+    return _packed_rows(map_in_arrow(columns, packer(table), PACKED_ROWS), CURRENT_STATE)
 
 
 def _packed_rows(rows: DataFrame, stage: int) -> DataFrame:
     return _audit_rows(rows, {**{name: name for name in PACKED_ROWS.names}, "stage": str(stage)})
 
 
-def _full_commits(lake: LakeTables, condition: str) -> DataFrame:
-    """Offset commits and their tombstones for which the SQL ``condition`` holds, with values."""
+def _full_commits(records: DataFrame) -> DataFrame:
+    """Offset commits and their tombstones, with values."""
     columns = ["topic", "topic_partition", "tombstone", "committed_offset", "leader_epoch"]
     columns += ["metadata", "topic_id", "value_version"]
     columns += [f"unix_millis({name}_timestamp) AS {name}_millis" for name in ("commit", "expire")]
     return _audit_rows(
-        lake.read("records").where(f"kind = '{kinds.COMMIT}' AND error IS NULL AND {condition}"),
+        records.where(f"kind = '{kinds.COMMIT}' AND error IS NULL"),
         {
             **_PLACE,
             "millis": _MILLIS,
@@ -205,12 +212,9 @@ def _sampled_keys(run: Run, records: int) -> str:
     return f"({sample.sql}) AND pmod({key}, {_KEY_BUCKETS}) < {share}"
 
 
-def _changed_groups(lake: LakeTables, unread: Sequence[DataFrame], after: str) -> DataFrame:
-    """Ids of groups with control records of later runs than ``after``, decoded or ``unread``, and
-    of simple groups, which have no control records."""
-    new = lake.read_later("group_records", after).select("group_id", "run_id")
-    for rows in unread:
-        new = new.union(rows.select("group_id", "run_id"))
-    new = new.where(F.col("run_id") > after).select("group_id")
+def _changed_groups(lake: LakeTables, after: str) -> DataFrame:
+    """Ids of groups with control records of later runs than ``after``, and of simple groups, which
+    have no control records."""
+    new = _of_groups(lake.read_later("records", after)).select("group_id")
     simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
     return new.union(simple.where(F.col("type") == "classic").select("group_id")).distinct()
