@@ -224,6 +224,29 @@ def read_columns(
     return dataset.to_table(list(columns), filter=all_of(conditions), use_threads=False)
 
 
+def distinct(
+    place: TableFolder,
+    table: TableDefinition,
+    columns: Sequence[str],
+    conditions: Sequence[Condition],
+    inside: Sequence[str] = (),
+) -> set[tuple[Any, ...]]:
+    """The distinct values of ``columns`` in the rows that fulfil all conditions. ``inside``: the
+    columns are fields of the structs in the list with this path. Reads batch by batch."""
+    dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
+    dataset = dataset.replace_schema(table.complete(dataset.schema))
+    wanted = {"list": pc.field(*inside)} if inside else {name: pc.field(name) for name in columns}
+    found: set[tuple[Any, ...]] = set()
+    for batch in dataset.to_batches(wanted, filter=all_of(conditions)):
+        rows = pa.table(batch.columns, batch.schema.names)
+        if inside:
+            structs = pc.list_flatten(batch.column(0))
+            rows = pa.table([pc.struct_field(structs, name) for name in columns], list(columns))
+        rows = rows.group_by(list(columns), use_threads=False).aggregate([])
+        found.update(zip(*(rows[name].to_pylist() for name in columns), strict=True))
+    return found
+
+
 def count_rows(place: TableFolder) -> int:
     """The number of rows, from the statistics of the files."""
     return int(DeltaFolder.at(place).open().count())

@@ -154,7 +154,7 @@ def test_the_owner_is_the_member_that_had_the_partition_at_that_offset(
             "partition int, group_id string, member_id string, role string, topic string, "
             "topic_id string, topic_partition int, from_offset long, to_offset long",
         ),
-        spark.createDataFrame([("A", "by-id")], "topic_id string, topic string"),
+        spark.createDataFrame([("A", "by-id")], "topic_id string, name string"),
     )
     owners = {(row["topic"], row["offset"]): row["owner"] for row in found.collect()}
     assert owners == REWOUND

@@ -15,6 +15,7 @@ from pyspark.sql import Row, SparkSession
 
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.arrow_files import RowWriter
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.storage import staged_files, worker_written
@@ -22,6 +23,7 @@ from kip848_spark.spark.storage.opening import WRITER, open_lake
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
 from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
+from kip848_spark.state.kinds import PARTITIONS
 from kip848_spark.wire.batches import Batches
 
 
@@ -140,3 +142,39 @@ def test_a_setting_makes_spark_the_writer(spark: SparkSession, tmp_path: Path) -
         assert isinstance(open_lake(spark, str(tmp_path / "lake")), SparkWrittenTables)
     finally:
         spark.conf.unset(WRITER)
+
+
+@pytest.mark.parametrize("by_spark", [False, True], ids=["delta-rs", "spark"])
+def test_distinct_values_are_the_same_whoever_reads(
+    by_spark: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A name of a topic that one of them lost, or took from a row that the condition excludes,
+    would be missing or wrong in the state tables of that kind of lake only."""
+    written = open_lake(spark, str(tmp_path / "lake"))
+    written.create()
+    schema = TABLES["group_records"].schema
+    own = pa.schema([field for field in schema if field.name not in ("run_id", "cluster_id")])
+    rows = [
+        {"kind": kind, PARTITIONS: names and {"topics": [_described(*one) for one in names]}}
+        for kind, names in (
+            (PARTITIONS, [("A", "orders"), ("B", "payments")]),
+            (PARTITIONS, [("A", "orders")]),
+            (PARTITIONS, None),
+            ("other", [("C", "not-asked-for")]),
+        )
+    ]
+    written.append_columns("group_records", pa.Table.from_pylist(rows, own), "1", None)
+    asked = [Condition("kind", "equals", PARTITIONS)]
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=by_spark)
+    names = lake.distinct(
+        "group_records", ("topic_id", "topic_name"), asked, inside=(PARTITIONS, "topics")
+    )
+    assert names == {("A", "orders"), ("B", "payments")}
+    assert lake.distinct("group_records", ("kind", "group_id")) == {
+        (PARTITIONS, None),
+        ("other", None),
+    }
+
+
+def _described(topic_id: str, name: str) -> dict[str, Any]:
+    return {"topic_id": topic_id, "topic_name": name}

@@ -34,6 +34,7 @@ from kip848_spark.checks.results import CHECKS, Tally
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.assignors import Assignor, CustomAssignor
 from kip848_spark.coordinator.topics import Topic
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.jobs.audit_input import audit_input
@@ -167,11 +168,14 @@ def known_lines(runs: Sequence[Run]) -> tuple[KnownLine, ...]:
 def known_topics(lake: LakeTables) -> KnownTopics:
     """The cluster's topics when a run listed them last, and the name of every topic id in the
     records."""
-    table = lake.rows("topics")
-    newest = max((row["run_id"] for row in table), default=None)
-    pairs = topic_names(lake).where(F.col("topic").isNotNull()).collect()
+    newest = max((run_id for (run_id,) in lake.distinct("topics", ["run_id"])), default="")
+    table = lake.columns(
+        "topics",
+        ("topic", "topic_id", "partitions", "racks"),
+        [Condition("run_id", "equals", newest)],
+    ).to_pylist()
     # Sorted, since the search for a hash tries the ids of one name in this order.
-    names = sorted((row["topic_id"], row["topic"]) for row in pairs)
+    names = sorted(topic_names(lake).items())
     return KnownTopics.of(
         (
             Topic(
@@ -181,7 +185,6 @@ def known_topics(lake: LakeTables) -> KnownTopics:
                 tuple(tuple(racks) for racks in row["racks"] or ()),
             )
             for row in table
-            if row["run_id"] == newest
         ),
         names,
     )

@@ -6,9 +6,10 @@ of an earlier run, is found here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -17,6 +18,7 @@ from kip848_spark.spark.storage.tables import LakeTables
 
 ACTIVITY, REWINDS = "offset_activity", "rewinds"
 _PLACE = ("partition", *KEY)
+_NAMES = [("topic_id", pa.string()), ("name", pa.string())]
 _OWNING = ("assigned", "pending_revocation")
 """The roles in which a member owns a partition: it commits until it has given the partition up."""
 
@@ -100,23 +102,28 @@ def _add_activity(there: DataFrame, rows: DataFrame) -> DataFrame:
     return there.select(*new.columns).unionByName(new).groupBy(*key).agg(*sums)
 
 
-def add_owners(lake: LakeTables, runs: Sequence[str], topic_ids: DataFrame) -> None:
+def names_frame(lake: LakeTables, names: Mapping[str, str]) -> DataFrame:
+    """topic_id, name: the ``names`` of topics by their ids."""
+    pairs = pa.table([[*names], [*names.values()]], pa.schema(_NAMES))
+    return lake.spark.createDataFrame(pairs)
+
+
+def add_owners(lake: LakeTables, runs: Sequence[str], names: Mapping[str, str]) -> None:
     """Adds the owners of the partitions to the rows of `rewinds` that ``runs`` have read, by
-    `assignment_history`, which is up to date. ``topic_ids`` has pairs of ``topic_id`` and
-    ``topic``. Raises LakeError."""
+    `assignment_history`, which is up to date. ``names`` are the names of topics by their ids.
+    Raises LakeError."""
     if runs:
         found = lake.read(REWINDS).where(F.col("run_id").isin(list(runs))).drop("owner")
-        owned = with_owners(found, lake.read("assignment_history"), topic_ids)
+        owned = with_owners(found, lake.read("assignment_history"), names_frame(lake, names))
         lake.replace_values(REWINDS, owned, "run_id", runs)
 
 
-def with_owners(rewinds: DataFrame, history: DataFrame, topic_ids: DataFrame) -> DataFrame:
+def with_owners(rewinds: DataFrame, history: DataFrame, names: DataFrame) -> DataFrame:
     """``rewinds`` with the column ``owner``: the member that owned the partition at the offset of
-    the commit; null if there is none."""
-    names = F.broadcast(topic_ids.withColumnsRenamed({"topic_id": "known_id", "topic": "name"}))
+    the commit; null if there is none. ``names``: see `names_frame`."""
     owners = (
         history.where(F.col("role").isin(*_OWNING))
-        .join(names, F.col("topic_id") == F.col("known_id"), "left")
+        .join(F.broadcast(names), "topic_id", "left")
         .select(
             F.col("partition").alias("of"),
             F.col("group_id").alias("group"),

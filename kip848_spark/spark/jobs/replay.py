@@ -6,15 +6,16 @@ the other. Of the commits, only their summaries are read (`commit_summaries`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.spark.jobs.commit_activity import add_owners, write_activity
+from kip848_spark.spark.jobs.commit_activity import add_owners, names_frame, write_activity
 from kip848_spark.spark.jobs.commit_summaries import (
     SUMMARIES,
     add_missing_summaries,
@@ -22,7 +23,7 @@ from kip848_spark.spark.jobs.commit_summaries import (
     fold_offsets,
 )
 from kip848_spark.spark.jobs.state_job import FOLDS, StateJob, sort_by_offset
-from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.state import kinds
 from kip848_spark.state.history_fields import ASSIGNMENT_HISTORY, GROUP_HISTORY
 from kip848_spark.state.partition_stream import CONTROL_STATE
@@ -43,59 +44,68 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     if late:
         unseen = lake.read(SUMMARIES).where(_later_than(after) | F.col("run_id").isin(late))
     before = lake.read("offsets")
-    with ThreadPoolExecutor(1) as pool:  # Spark plans one job while it runs another
+    # A lake of an earlier version of this program has no history yet: it is made of all records.
+    from_scratch = after is None or not run.table_versions.get(GROUP_HISTORY)
+    with ThreadPoolExecutor(2) as pool:  # Spark plans a job while it runs others
         activity = pool.submit(write_activity, lake, unseen, before, cluster_id)
         if not lake.pins_reads:
             activity.result()
-        topic_ids = _replay_state(lake, run, after, new)
-        add_owners(lake, activity.result(), topic_ids)
+        offsets = fold_offsets(before, new, cluster_id)
+        naming = pool.submit(_update_offsets, lake, offsets, from_scratch)
+        rows = _rows_to_fold(lake, run, new, after, from_scratch)
+        names = naming.result()
+        job = StateJob(names, from_scratch, FOLDS)
+        lake.run_job(job, sort_by_offset(rows), run.run_id, cluster_id)
+        add_owners(lake, activity.result(), names)
 
 
-def _replay_state(lake: LakeTables, run: Run, after: str | None, new: DataFrame) -> DataFrame:
-    """Brings `offsets` and the tables of `StateJob` up to date. ``new`` are the rows of
-    `commit_summaries` of the runs later than ``after``. Returns `topic_names`."""
-    cluster_id = run.identity.cluster_id
-    lake.overwrite("offsets", fold_offsets(lake.read("offsets"), new, cluster_id))
-    topic_ids = topic_names(lake)
-    names = {row["topic_id"]: row["topic"] for row in topic_ids.collect()}
-    # A lake of an earlier version of this program has no history yet: it is made of all records.
-    from_scratch = after is None or not run.table_versions.get(GROUP_HISTORY)
-    since = None if from_scratch else after
-    records = lake.read_later("records", since).where(F.col("error").isNull())
-    rows = (
-        control_bytes(lake, run, records)
-        .unionByName(commits_of_groups(lake.read_later(SUMMARIES, since)))
-        .unionByName(_gap_rows(lake, since))
-    )
+def _update_offsets(lake: LakeTables, offsets: DataFrame, from_scratch: bool) -> Mapping[str, str]:
+    """Replaces the rows of `offsets`, and adds the names of topics that are known from then on to
+    the history of earlier runs, unless it is made ``from_scratch``. Returns `topic_names`."""
+    lake.overwrite("offsets", offsets)
+    names = topic_names(lake)
     if not from_scratch:
-        rows = rows.unionByName(lake.read(CONTROL_STATE))
-        _add_new_names(lake, topic_ids, names)
-    job = StateJob(names, from_scratch, FOLDS)
-    lake.run_job(job, sort_by_offset(rows), run.run_id, cluster_id)
-    return topic_ids
+        _add_new_names(lake, names)
+    return names
 
 
-def _add_new_names(lake: LakeTables, topic_ids: DataFrame, known: Mapping[str, str]) -> None:
-    """Adds the names of topics to rows of `assignment_history` that earlier runs have written
-    without them. ``known`` are the rows of ``topic_ids``."""
-    history = lake.read(ASSIGNMENT_HISTORY)
-    unnamed = history.where(F.col("topic").isNull()).select("topic_id").distinct().collect()
-    ids = [row["topic_id"] for row in unnamed if row["topic_id"] in known]
+def _rows_to_fold(
+    lake: LakeTables, run: Run, new: DataFrame, after: str | None, from_scratch: bool
+) -> DataFrame:
+    """The input of `StateJob`, in no order. ``new`` are the rows of `commit_summaries` of the runs
+    later than ``after``."""
+    since = None if from_scratch else after
+    runs = lake.rows("runs")
+    records = lake.read_later("records", since).where(F.col("error").isNull())
+    summaries = new if since == after else lake.read(SUMMARIES)
+    rows = (
+        _control_bytes(run, runs, records)
+        .unionByName(commits_of_groups(summaries))
+        .unionByName(_gap_rows(lake, runs, since))
+    )
+    return rows if from_scratch else rows.unionByName(lake.read(CONTROL_STATE))
+
+
+def _add_new_names(lake: LakeTables, names: Mapping[str, str]) -> None:
+    """Adds the ``names`` of topics to rows of `assignment_history` that earlier runs have written
+    without them."""
+    pairs = lake.distinct(ASSIGNMENT_HISTORY, ("topic_id", "topic"))
+    ids = sorted(topic_id for topic_id, topic in pairs if topic is None and topic_id in names)
     if ids:
-        names = F.broadcast(topic_ids.withColumnRenamed("topic", "name"))
-        rows = history.where(F.col("topic_id").isin(ids)).join(names, "topic_id")
-        named = rows.withColumn("topic", F.coalesce("topic", "name"))
-        lake.replace_values(ASSIGNMENT_HISTORY, named, "topic_id", ids)
+        rows = lake.read(ASSIGNMENT_HISTORY).where(F.col("topic_id").isin(ids))
+        named = F.broadcast(names_frame(lake, {id_: names[id_] for id_ in ids}))
+        rows = rows.join(named, "topic_id").withColumn("topic", F.coalesce("topic", "name"))
+        lake.replace_values(ASSIGNMENT_HISTORY, rows, "topic_id", ids)
 
 
-def _gap_rows(lake: LakeTables, after: str | None) -> DataFrame:
+def _gap_rows(lake: LakeTables, runs: Sequence[TableRow], after: str | None) -> DataFrame:
     """A row for each gap in the runs later than ``after`` (in all runs if None) from which the log
     cleaner may have removed control records.
 
     A gap of unknown cause counts in the first run only, where it is near the beginning of the log,
     and if it is longer than the marker of a transaction.
     """
-    first = min(row["run_id"] for row in lake.rows("runs"))
+    first = min(row["run_id"] for row in runs)
     length = F.col("last_offset") - F.col("first_offset") + 1
     at_start = (F.col("run_id") == first) & ((length > 1) | (F.col("first_offset") == 0))
     counts = (F.col("cause") == COMPACTION) | ((F.col("cause") == UNDECIDED) & at_start)
@@ -112,38 +122,37 @@ def _later_than(after: str | None) -> Column:
     return F.lit(True) if after is None else F.col("run_id") > after
 
 
-def _dialect_column(lake: LakeTables, run: Run) -> Column:
+def _dialect_column(run: Run, runs: Sequence[TableRow]) -> Column:
     """The dialect by which each record was decoded."""
-    dialects = {row["run_id"]: row["dialect"] for row in lake.rows("runs")}
+    dialects = {row["run_id"]: row["dialect"] for row in runs}
     column = F.lit(run.dialect)
     for name in set(dialects.values()) - {run.dialect}:
-        runs = [run_id for run_id, its in dialects.items() if its == name]
-        column = F.when(F.col("run_id").isin(runs), name).otherwise(column)
+        of_dialect = [run_id for run_id, its in dialects.items() if its == name]
+        column = F.when(F.col("run_id").isin(of_dialect), name).otherwise(column)
     return column
 
 
 def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
     """The control records among ``records``, with the columns of `control_state`."""
+    return _control_bytes(run, lake.rows("runs"), records)
+
+
+def _control_bytes(run: Run, runs: Sequence[TableRow], records: DataFrame) -> DataFrame:
     control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
-    dialect = _dialect_column(lake, run)
-    return control.withColumn("dialect", dialect).select(*TABLES[CONTROL_STATE].fields)
+    with_dialect = control.withColumn("dialect", _dialect_column(run, runs))
+    return with_dialect.select(*TABLES[CONTROL_STATE].fields)
 
 
-def topic_names(lake: LakeTables) -> DataFrame:
-    """Pairs of topic_id and topic from the cluster, from commits, and from records of 4.0
-    brokers."""
-    asked = lake.read("topics").select("topic_id", "topic")
-    committed = lake.read("offsets").select("topic_id", "topic")
-    topics: Column = F.explode(F.col(f"{kinds.PARTITIONS}.topics"))
-    described = (
-        lake.read("group_records")
-        .where(F.col("kind") == kinds.PARTITIONS)
-        .select(topics.alias("t"))
-        .select("t.topic_id", F.col("t.topic_name").alias("topic"))
+def topic_names(lake: LakeTables) -> dict[str, str]:
+    """The name of each topic id that the cluster, commits, or records of 4.0 brokers name. Of
+    several names, the one that sorts last."""
+    asked = lake.distinct("topics", ("topic_id", "topic"))
+    committed = lake.distinct("offsets", ("topic_id", "topic"))
+    described = lake.distinct(
+        "group_records",
+        ("topic_id", "topic_name"),
+        [Condition("kind", "equals", kinds.PARTITIONS)],
+        inside=(kinds.PARTITIONS, "topics"),
     )
-    pairs = asked.unionByName(committed).unionByName(described)
-    return (
-        pairs.where(F.col("topic_id").isNotNull())
-        .groupBy("topic_id")
-        .agg(F.max("topic").alias("topic"))
-    )
+    pairs = asked | committed | described
+    return dict(sorted(pair for pair in pairs if None not in pair))

@@ -264,12 +264,28 @@ class SparkWrittenTables(LakeTables):
         self, table: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
     ) -> pa.Table:
         with self._translate_errors("read"):
-            rows = self.read(table)
-            for condition in conditions:
-                rows = rows.where(_column(condition))
-            found = rows.select(*columns).toArrow()
+            found = self._where(table, conditions).select(*columns).toArrow()
         fields = TABLES[table].fields
         return found.cast(pa.schema([(name, fields[name]) for name in columns]))
+
+    def distinct(
+        self,
+        table: str,
+        columns: Sequence[str],
+        conditions: Sequence[Condition] = (),
+        inside: Sequence[str] = (),
+    ) -> set[tuple[Any, ...]]:
+        with self._translate_errors("read"):
+            rows = self._where(table, conditions)
+            if inside:
+                rows = rows.select(F.inline(".".join(inside)))
+            return {tuple(row) for row in rows.select(*columns).distinct().collect()}
+
+    def _where(self, table: str, conditions: Sequence[Condition]) -> DataFrame:
+        rows = self.read(table)
+        for condition in conditions:
+            rows = rows.where(_column(condition))
+        return rows
 
     def count(self, table: str) -> int:
         with self._translate_errors("read"):

@@ -122,6 +122,18 @@ class LakeTables(Upkeep):
         memory. Raises LakeError."""
 
     @abstractmethod
+    def distinct(
+        self,
+        table: str,
+        columns: Sequence[str],
+        conditions: Sequence[Condition] = (),
+        inside: Sequence[str] = (),
+    ) -> set[tuple[Any, ...]]:
+        """The distinct values of ``columns``, of which there are few, in the rows that fulfil all
+        conditions. ``inside``: the columns are fields of the structs in the list with this path.
+        Raises LakeError."""
+
+    @abstractmethod
     def count(self, table: str) -> int:
         """The number of rows of a table. Raises LakeError."""
 

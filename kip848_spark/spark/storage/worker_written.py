@@ -226,6 +226,17 @@ class WorkerWrittenTables(LakeTables):
         with self._translate_errors("read"):
             return delta_rs.read_columns(self._folder(table), TABLES[table], columns, conditions)
 
+    def distinct(
+        self,
+        table: str,
+        columns: Sequence[str],
+        conditions: Sequence[Condition] = (),
+        inside: Sequence[str] = (),
+    ) -> set[tuple[Any, ...]]:
+        with self._translate_errors("read"):
+            folder = self._folder(table)
+            return delta_rs.distinct(folder, TABLES[table], columns, conditions, inside)
+
     def count(self, table: str) -> int:
         with self._translate_errors("read"):
             return delta_rs.count_rows(self._folder(table))
