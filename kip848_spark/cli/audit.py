@@ -71,7 +71,7 @@ def audit(
 ) -> None:
     """Check every decision that the coordinator recorded, and the lake's state tables.
 
-    The exit code is 1 if there is a finding. What can't be checked is counted with the reason.
+    The exit code is 1 if there is a finding. Records that can't be verified are counted by reason.
     """
     from kip848_spark.coordinator.assignors import find_assignors
     from kip848_spark.coordinator.releases import release_note

@@ -99,7 +99,7 @@ def groups(
     """Show the groups of a lake, as kafka-consumer-groups shows those of a broker.
 
     Without --describe or --all, the groups are listed. A description has the state, members and
-    offsets, unless --state, --members or --offsets choose.
+    offsets, unless --state, --members or --offsets selects some of these.
     """
     from kip848_spark.lake.groups import describe_groups
 

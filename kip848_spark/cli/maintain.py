@@ -31,7 +31,7 @@ def maintain(
         str | None,
         typer.Option(
             "--keep",
-            help="Remove the history that is older than this, such as 400d. By default, all stays.",
+            help="Remove history that is older than this, such as 400d. Default: remove nothing.",
             metavar="TIME",
         ),
     ] = None,
@@ -40,7 +40,7 @@ def maintain(
         typer.Option(
             "--erase",
             help="Remove a group, or replace the name of a client or host, in all tables and in "
-            "all older versions; repeatable.",
+            "all older versions. May be repeated.",
             metavar="group:NAME|client:ID|host:ADDRESS",
         ),
     ] = None,

@@ -54,7 +54,11 @@ ConfigOption = Annotated[
 ]
 DialectOption = Annotated[
     str | None,
-    typer.Option("--dialect", help="Record layouts: shipped, kip, kip-draft or auto.", metavar="D"),
+    typer.Option(
+        "--dialect",
+        help="Record layouts: shipped (Kafka 4.0 and later), kip (3.7), kip-draft or auto.",
+        metavar="D",
+    ),
 ]
 AssignorsOption = Annotated[
     str | None,
@@ -70,6 +74,14 @@ AsOfOption = Annotated[
     str | None,
     typer.Option(
         "--as-of", help="Show the state at this time: ISO 8601 (UTC), 2h ago, ...", metavar="TIME"
+    ),
+]
+RunAsOfOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        help="Read the tables as the last run that had finished at this time left them.",
+        metavar="TIME",
     ),
 ]
 SinceOption = Annotated[

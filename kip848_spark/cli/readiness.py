@@ -10,12 +10,12 @@ import typer
 from kip848_spark.cli.cluster_settings import ClusterOption, ReleaseOption, cluster_facts
 from kip848_spark.cli.display import out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
-    AsOfOption,
     ConfigOption,
     Invocation,
     JsonOption,
     KafkaOption,
     LakeOption,
+    RunAsOfOption,
     parse_time_option,
 )
 from kip848_spark.errors import NotFoundError, UsageError, near
@@ -41,7 +41,9 @@ def register(app: typer.Typer) -> None:
 def readiness(
     group: Annotated[
         list[str] | None,
-        typer.Argument(help="Explain these groups (all: list them).", metavar="[GROUP]..."),
+        typer.Argument(
+            help="Explain these groups. Without one, list all groups.", metavar="[GROUP]..."
+        ),
     ] = None,
     lake: LakeOption = None,
     source: ClusterOption = None,
@@ -64,11 +66,11 @@ def readiness(
         str | None,
         typer.Option(
             "--diff",
-            help="Show what has changed since this run (last: since the one before).",
+            help="Show what has changed since this run; last: the run before the newest one.",
             metavar="RUN",
         ),
     ] = None,
-    as_of: AsOfOption = None,
+    as_of: RunAsOfOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,

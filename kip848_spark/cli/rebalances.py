@@ -60,7 +60,7 @@ def rebalances(
 ) -> None:
     """List rebalances: when, why, how long, what moved, and who was waited for.
 
-    `kip848 explain GROUP` tells the story of a group's rebalances.
+    `kip848 explain GROUP` describes a group's rebalances in words.
     """
     from kip848_spark.lake.rebalances import (
         member_names,

@@ -12,11 +12,11 @@ import typer
 
 from kip848_spark.cli.display import err, printable, show_steps
 from kip848_spark.cli.options import (
-    AsOfOption,
     ConfigOption,
     Invocation,
     JsonOption,
     LakeOption,
+    RunAsOfOption,
     VerboseOption,
     parse_time_option,
 )
@@ -60,7 +60,7 @@ def sql(
         Path | None,
         typer.Option("--out", help="Write the result to this file.", metavar="FILE"),
     ] = None,
-    as_of: AsOfOption = None,
+    as_of: RunAsOfOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
