@@ -33,8 +33,8 @@ def hygiene(
         int,
         typer.Option(
             "--days",
-            help="Look at the last N days. A group without members and records in these days counts "
-            "as dead.",
+            help="Look at the last N days. A group without members and records in these days "
+            "counts as dead.",
             metavar="N",
             min=1,
         ),
