@@ -110,13 +110,16 @@ def ingest(
         return _result(lake, tables, outcome)
 
 
-def replay(lake: Lake, *, spark: SparkSession | None = None) -> RunResult:
-    """Brings the state tables of ``lake`` up to date with what was ingested. See `run` for
-    ``spark``. Raises LakeError if there is no lake."""
+def replay(
+    lake: Lake, *, spark: SparkSession | None = None, from_scratch: bool = False
+) -> RunResult:
+    """Brings the state tables of ``lake`` up to date with what was ingested, or rebuilds them and
+    the history from all ingested records if ``from_scratch``. See `run` for ``spark``. Raises
+    LakeError if there is no lake."""
     from kip848_spark.spark.pipeline import run_replay
 
     with _tables(lake, spark) as tables:
-        return _result(lake, tables, run_replay(tables))
+        return _result(lake, tables, run_replay(tables, from_scratch=from_scratch))
 
 
 def audit(

@@ -114,6 +114,12 @@ def ingest(
 
 def replay(
     lake: LakeOption = None,
+    from_scratch: Annotated[
+        bool,
+        typer.Option(
+            "--from-scratch", help="Rebuild the state and the history from all ingested records."
+        ),
+    ] = False,
     config: ConfigOption = None,
     json: JsonOption = False,
     verbose: VerboseOption = False,
@@ -124,7 +130,7 @@ def replay(
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
     with invocation.spark() as (session, display):
-        outcome = run_replay(invocation.lake(session), display)
+        outcome = run_replay(invocation.lake(session), display, from_scratch=from_scratch)
     show_outcome(outcome, invocation.lake_path(), json)
 
 

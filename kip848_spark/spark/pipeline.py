@@ -37,7 +37,7 @@ from kip848_spark.spark.jobs.integrity import (
 )
 from kip848_spark.spark.jobs.live_check import try_live, write_live
 from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
-from kip848_spark.spark.jobs.repair import RepairResult, repair
+from kip848_spark.spark.jobs.repair import RepairResult, repair, replay_from_scratch
 from kip848_spark.spark.jobs.replay import SCANS, replay
 from kip848_spark.spark.jobs.same_source import check_same_source, new_partitions
 from kip848_spark.spark.plans import finish_run, known_formats, offset_count, plan_run, undo_run
@@ -145,8 +145,11 @@ def run_ingest(
 
 
 @in_prepared_session
-def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutcome:
-    """Updates the state tables with all ingested records. Raises LakeError."""
+def run_replay(
+    lake: LakeTables, progress: Progress = lambda _: None, *, from_scratch: bool = False
+) -> RunOutcome:
+    """Updates the state tables with all ingested records that they lack; rebuilds them and the
+    history from all records if ``from_scratch``. Raises LakeError."""
     steps = Steps(progress)
     lake.require()
     with lake.hold_lease():
@@ -156,14 +159,20 @@ def run_replay(lake: LakeTables, progress: Progress = lambda _: None) -> RunOutc
         recovered = undo_run(ledger, unfinished) if unfinished else None
         check_counts(lake)
         last = decode_unknown_records(lake, ledger.last(), steps)
-        if last is None or _is_up_to_date(last):
+        if last is None or (_is_up_to_date(last) and not from_scratch):
             return RunOutcome(last, False, recovered)
         ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
         plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
         size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
-        plan = _replay(lake, replace(plan, counts=RecordCounts()), last, steps)
+        plan = replace(plan, counts=RecordCounts())
+        if from_scratch:
+            with steps.step(REPLAY, "replaying all control records"):
+                replay_from_scratch(lake, plan)
+            plan = replace(plan, replayed_through=plan.run_id)
+        else:
+            plan = _replay(lake, plan, last, steps)
         _judge_readiness(lake, plan, steps)
         return RunOutcome(finish_run(ledger, plan, steps), True, recovered)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import reduce
 from typing import Any
 
@@ -24,11 +23,10 @@ from pyspark.sql import functions as F
 from kip848_spark.kafka.topic import PartitionExtent
 from kip848_spark.lake.ledger import DECODE_AGAIN, ERASURE, Ledger, RecordCounts, Run, plan_ranges
 from kip848_spark.lake.tables import TABLES
-from kip848_spark.spark.jobs.commit_activity import ACTIVITY
 from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.jobs.ingest import control_records
 from kip848_spark.spark.jobs.repair import replay_from_scratch
-from kip848_spark.spark.jobs.retention import SORTED, Cut, first_day
+from kip848_spark.spark.jobs.retention import SORTED
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.plans import finish_run, known_formats, offset_count, plan_run
 from kip848_spark.spark.session_settings import size_tasks
@@ -100,7 +98,6 @@ def _decode(
         _replace(lake, runs, again)
         if last.replayed_through is not None:
             replay_from_scratch(lake, plan)
-            _restore_first_day(lake, plan)
     removed: Counter[str] = Counter()
     for row in found:
         if row[_ERASED]:
@@ -239,15 +236,6 @@ def _replace(lake: LakeTables, runs: Sequence[Run], again: DataFrame) -> None:
         records = lake.read("records").where(F.col("run_id").isin(ids))
         summaries = summaries_of(records).select(*TABLES[SUMMARIES].fields)
         lake.replace_values(SUMMARIES, summaries, "run_id", ids)
-
-
-def _restore_first_day(lake: LakeTables, plan: Run) -> None:
-    """Restores the rows of `offset_activity` for the first day that retention has left: some of the
-    commits of this day are no longer in the lake, so they could not be counted again."""
-    if plan.kept_since is not None:
-        day: date = first_day(Cut(plan.kept_since, {}))
-        counted = lake.read(ACTIVITY, plan.table_versions[ACTIVITY])
-        lake.replace_values(ACTIVITY, counted.where(F.col("day") == F.lit(day)), "day", [day])
 
 
 # Counting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from functools import reduce
 
 from pyspark.sql import DataFrame, Window
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import Ledger, Run, removed_records
 from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.jobs.commit_activity import ACTIVITY
 from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.jobs.ingest import control_records
 from kip848_spark.spark.jobs.integrity import (
@@ -20,7 +22,7 @@ from kip848_spark.spark.jobs.integrity import (
     split_finished_runs,
 )
 from kip848_spark.spark.jobs.replay import replay
-from kip848_spark.spark.jobs.retention import Cut, remove_closed_rows
+from kip848_spark.spark.jobs.retention import Cut, first_day, remove_closed_rows
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 
@@ -84,7 +86,16 @@ def replay_from_scratch(lake: LakeTables, plan: Run) -> None:
         lake.overwrite(name, lake.read(name).limit(0))
     replay(lake, plan, None)
     if plan.kept_since is not None:
-        remove_closed_rows(lake, Cut(plan.kept_since, plan.kept_from or {}))
+        cut = Cut(plan.kept_since, plan.kept_from or {})
+        remove_closed_rows(lake, cut)
+        _restore_first_day(lake, plan, first_day(cut))
+
+
+def _restore_first_day(lake: LakeTables, plan: Run, day: date) -> None:
+    """Restores the rows of `offset_activity` for the first day that retention has left: some of the
+    commits of this day are no longer in the lake, so they could not be counted again."""
+    counted = lake.read(ACTIVITY, plan.table_versions[ACTIVITY])
+    lake.replace_values(ACTIVITY, counted.where(F.col("day") == F.lit(day)), "day", [day])
 
 
 def _deduplicate(rows: DataFrame, windows: DataFrame) -> DataFrame:
