@@ -156,16 +156,18 @@ class _Partition:
                 return
             if self._stored:
                 self._unpack()
+            rows = _decode(batch)  # carried and new ones at once: each call has a fixed cost
             carried = int(np.searchsorted(offsets, self._last, side="right"))
             if carried:
-                self._carried.append(_decode(batch.slice(0, carried)))
-                batch = batch.slice(carried)
-            if not batch.num_rows:
+                self._carried.append(rows.slice(0, carried))
+                rows = rows.slice(carried)
+            if not rows.num_rows:
                 return
-            self._start()
-        if self._fold is not None:
-            self._last = int(batch.column("offset")[-1].as_py())
-            yield from self._closed(self._fold.add(_decode(batch)))
+            fold = self._start()
+        else:
+            fold, rows = self._fold, _decode(batch)
+        self._last = rows["offset"][-1].as_py()
+        yield from self._closed(fold.add(rows))
 
     def finish(self) -> Iterator[ClosedRows | FoldedPartition]:
         """The rows of the last chunk, and the state of the partition."""
