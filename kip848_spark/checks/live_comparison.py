@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import (
     UNREADABLE,
@@ -19,9 +20,6 @@ from kip848_spark.kafka.snapshot import (
     LiveMember,
     LiveOffset,
 )
-
-DESCRIBED_TYPES = ("classic", "consumer")
-"""The types of group that the admin client can describe."""
 
 UNNAMED = "Unknown"
 """The client library's name for a state that it does not know: Assigning and Reconciling."""
@@ -38,8 +36,14 @@ REFUSED = "the broker refused to describe the group"
 NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
 
 LAKE_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "groups": ("group_id", "type", "state", "protocol", "assignor", "partition", "last_offset"),
-    "members": (*("group_id", "member_id", "instance_id", "client_id", "client_host", "assignor"),),
+    "groups": (
+        *("group_id", "type", "state", "protocol", "assignor", "partition", "last_offset"),
+        *("epoch", "target_epoch"),
+    ),
+    "members": (
+        *("group_id", "member_id", "instance_id", "client_id", "client_host", "assignor"),
+        "member_epoch",
+    ),
     "assignments": ("group_id", "member_id", "topic", "topic_partition", "role"),
     "offsets": (
         *("group_id", "topic", "topic_partition", "committed_offset", "leader_epoch"),
@@ -48,8 +52,6 @@ LAKE_COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """The columns of the state tables that are compared, or that a finding names."""
 
-LakeRow = Mapping[str, Any]
-"""A row of a state table, by column."""
 CommitKey = tuple[str, str, int]
 """Group, topic, partition."""
 CommitFields = tuple[int, int | None, str | None]
@@ -58,12 +60,15 @@ CommitFields = tuple[int, int | None, str | None]
 
 @dataclass(frozen=True)
 class LakeState:
-    """Rows of the state tables `groups`, `members`, `assignments` and `offsets`."""
+    """Rows of the state tables `groups`, `members`, `assignments` and `offsets`; and of streams
+    groups the tasks and the epochs of the topologies, as in `state.streams_tasks.StreamsState`."""
 
     groups: Iterable[LakeRow]
     members: Iterable[LakeRow]
     assignments: Iterable[LakeRow]
     offsets: Iterable[LakeRow]
+    tasks: Iterable[LakeRow] = ()
+    topologies: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ class Difference:
 class LiveComparison:
     """The result of a comparison.
 
-    ``compared`` counts groups, members, assigned and target partitions ("partitions"), and offsets.
+    ``compared`` counts groups, members, assigned and target partitions ("partitions"), assigned and
+    target tasks ("tasks"), and offsets.
     ``not_compared`` counts the things that were left out, by reason. ``moving`` are the groups with
     new control records: they can be compared after the next run.
     """
@@ -134,15 +140,18 @@ class LiveComparison:
 
 def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> LiveComparison:
     """Compares the state tables with the cluster, except for what has ``changed`` since."""
-    groups = {row["group_id"]: row for row in state.groups if row["type"] in DESCRIBED_TYPES}
+    groups = {row["group_id"]: row for row in state.groups}
     members = _by_group(state.members)
     assignments = _by_group(state.assignments)
-    offsets = _by_group(state.offsets)
+    offsets, tasks = _by_group(state.offsets), _by_group(state.tasks)
     result = LiveComparison()
     for name in sorted(groups.keys() | live.groups.keys()):
         ours, theirs = groups.get(name), live.groups.get(name)
         if name in live.refused:
             result.not_compared[_why_refused(live.refused[name])] += 1
+            continue
+        if name in live.unasked and (ours is None or ours["type"] in NEWER_TYPES):
+            result.not_compared[live.unasked[name]] += 1
             continue
         group = _GroupComparison(result, name, ours, live, changed)
         if ours is None or theirs is None:
@@ -151,7 +160,13 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
         if group.is_moving():
             continue
         result.compared["groups"] += 1
-        if theirs.state in REBALANCING and theirs.type == ours["type"]:
+        if theirs.epochs is not None and theirs.type == ours["type"]:
+            newer = group.newer(ours, theirs)
+            newer.compare_group(state.topologies.get(name))
+            newer.compare_members(
+                members.get(name, []), assignments.get(name, []), tasks.get(name, []), live.topics
+            )
+        elif theirs.state in REBALANCING and theirs.type == ours["type"]:
             result.not_compared[IN_REBALANCE] += 1
         else:
             group.compare_group(ours, theirs, members.get(name, []))
@@ -201,6 +216,12 @@ class _GroupComparison:
             self.result.not_compared[MOVING] += 1
         return moved
 
+    def newer(self, ours: LakeRow, theirs: LiveGroup) -> NewerComparison:
+        """The comparison of a share or streams group."""
+        return NewerComparison(
+            ours, theirs, self._compare, self.result.compared, self.result.not_compared
+        )
+
     def compare_existence(self, theirs: LiveGroup | None) -> None:
         """Compares a group that the lake or the cluster does not have."""
         if self.is_moving():
@@ -210,7 +231,7 @@ class _GroupComparison:
             self.result.not_compared[MOVING] += 1  # by its first commit
         elif theirs is not None and theirs.state in REBALANCING:
             self.result.not_compared[IN_REBALANCE] += 1
-        elif theirs is not None and not theirs.members and not committed:
+        elif theirs is not None and not (theirs.members or committed or theirs.epochs):
             self.result.not_compared[IN_MEMORY] += 1
         elif theirs is None and any(place[0] == self.name for place in self.changed.offsets):
             self.result.not_compared[MOVING] += 1  # its last commit was deleted

@@ -156,11 +156,17 @@ def show_live(live: LiveComparison | None) -> None:
     out.print(
         f"Against the live broker: {done['groups']} groups, {done['members']} members, "
         f"{done['partitions']} assigned and target partitions, "
+        f"{tasks_in_words(done['tasks'])}"
         f"{done['offsets']} committed offsets; "
         f"[{colour}]{len(live.differences)} differences[/]."
     )
     for why, number in sorted(live.not_compared.items()):
         out.print(f"  not judged: {number:,} × {printable(why)}")
+
+
+def tasks_in_words(number: int) -> str:
+    """The tasks of streams groups that were compared, if any were, before what follows."""
+    return f"{number} assigned and target tasks, " if number else ""
 
 
 def _show(agreement: list[dict[str, Any]], findings: list[dict[str, Any]]) -> None:

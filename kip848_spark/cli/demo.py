@@ -12,7 +12,7 @@ import typer
 from rich.panel import Panel
 from rich.table import Table
 
-from kip848_spark.cli.audit import wrong
+from kip848_spark.cli.audit import tasks_in_words, wrong
 from kip848_spark.cli.display import StepDisplay, out, printable, show_steps
 from kip848_spark.cli.options import ConfigOption, Invocation, LakeOption, VerboseOption
 from kip848_spark.cli.report import show_written, write_after_run
@@ -157,7 +157,7 @@ def _summary(run: Run, comparison: LiveComparison, groups: list[Row], agreement:
     out.print(
         f"\n[bold]Against the live broker[/]  {compared['groups']} groups, "
         f"{compared['members']} members, {compared['partitions']} assigned and target partitions, "
-        f"{compared['offsets']} committed offsets"
+        f"{tasks_in_words(compared['tasks'])}{compared['offsets']} committed offsets"
     )
     for difference in comparison.differences:
         out.print(f"  [red]{printable(str(difference))}[/]")

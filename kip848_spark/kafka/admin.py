@@ -79,7 +79,7 @@ class Cluster:
         self.bootstrap = bootstrap
         self.client = KafkaClient.of(bootstrap, config or {})
         self.timeout = timeout
-        self._config = dict(config or {})
+        self.config = dict(config or {})
         self._trouble: KafkaError | None = None
         self.admin = admin_client(bootstrap, config, self._note)
         metadata = self._first_contact()
@@ -275,12 +275,15 @@ class Cluster:
     def features(self) -> list[BrokerFeatures]:
         """The features of all brokers; nothing if one of them does not answer. Needs no
         permission."""
-        brokers = self._wait_for_metadata().brokers.values()
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-            found = pool.map(lambda at: broker_features(at.host, at.port, self._config), brokers)
+            found = pool.map(lambda at: broker_features(at[0], at[1], self.config), self.brokers())
             answers = list(found)
         known = [one for one in answers if one is not None]
         return known if len(known) == len(answers) else []
+
+    def brokers(self) -> list[tuple[str, int]]:
+        """The host and port of each broker. Raises SourceError if none answers."""
+        return [(one.host, one.port) for one in self._wait_for_metadata().brokers.values()]
 
     def _wait_for_metadata(self) -> Any:
         from confluent_kafka import KafkaException

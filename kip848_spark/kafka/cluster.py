@@ -20,6 +20,7 @@ from typing import Any
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
+from kip848_spark.kafka.newer_groups import describe_newer, newer_group_ids
 from kip848_spark.kafka.snapshot import UNREADABLE, ClusterSnapshot, LiveGroup
 
 DescribedGroups = tuple[dict[str, LiveGroup], dict[str, str]]
@@ -47,7 +48,7 @@ def snapshot(
             cluster = Cluster(bootstrap, config, timeout)
         else:
             cluster.refresh()
-        ids = chosen(cluster.group_ids())
+        ids = chosen(sorted(newer_group_ids(cluster).union(cluster.group_ids())))
         with ThreadPoolExecutor(2) as pool:
             topics = pool.submit(cluster.topics)
             described = pool.submit(
@@ -56,13 +57,15 @@ def snapshot(
             offsets, also_refused = cluster.committed(ids)
             groups, refused = described.result()
             known = topics.result()
+    newer = describe_newer(cluster, [name for name in ids if name not in groups | refused])
     return ClusterSnapshot(
         cluster_id=cluster.cluster_id,
-        groups=groups,
+        groups=groups | newer.groups,
         offsets=offsets,
         topics=known,
         ends=cluster.ends(topic),  # last: what is newer than an answer is before them
-        refused={**also_refused, **refused},
+        refused={**also_refused, **refused, **newer.refused},
+        unasked=newer.unasked,
     )
 
 

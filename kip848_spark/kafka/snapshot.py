@@ -18,8 +18,21 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True)
+class LiveTasks:
+    """The tasks of a streams member by their role, as Kafka names them: ``0_3`` is the task of
+    partition 3 in the subtopology 0. Sorted."""
+
+    active: tuple[str, ...] = ()
+    standby: tuple[str, ...] = ()
+    warmup: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LiveMember:
-    """A member as the broker describes it; ``target`` is None in a classic group."""
+    """A member as the broker describes it; ``target`` is None in a classic or share group.
+
+    ``epoch`` is known of members of share and streams groups; ``tasks`` and ``target_tasks`` of
+    those of streams groups, which have no partitions."""
 
     member_id: str
     instance_id: str | None
@@ -27,6 +40,9 @@ class LiveMember:
     client_host: str
     assigned: tuple[TopicPartition, ...]
     target: tuple[TopicPartition, ...] | None
+    epoch: int | None = None
+    tasks: LiveTasks | None = None
+    target_tasks: LiveTasks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +59,16 @@ class LiveGroup:
     assignor: str
     simple: bool
     members: tuple[LiveMember, ...]
+    epochs: LiveEpochs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEpochs:
+    """The epochs of a share or streams group; ``topology`` is None if the broker names none."""
+
+    group: int
+    assignment: int
+    topology: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +108,8 @@ class LiveEnds:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """A cluster at one time. ``refused``: the groups that the broker did not describe, and why."""
+    """A cluster at one time. ``refused``: the groups that the broker did not describe, and why.
+    ``unasked``: those that may be share or streams groups and could not be asked for, and why."""
 
     cluster_id: str
     groups: dict[str, LiveGroup]
@@ -90,6 +117,7 @@ class ClusterSnapshot:
     topics: dict[str, LiveTopic]
     ends: dict[int, LiveEnds]
     refused: dict[str, str] = field(default_factory=dict)
+    unasked: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The snapshot as dicts, lists and scalars."""

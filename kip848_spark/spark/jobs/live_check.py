@@ -20,6 +20,7 @@ from kip848_spark.checks.live_comparison import (
     LiveComparison,
     compare,
 )
+from kip848_spark.checks.live_newer import LakeRow
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
@@ -32,6 +33,12 @@ from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.state import kinds
+from kip848_spark.state.streams_tasks import (
+    STREAMS_COLUMNS,
+    STREAMS_KINDS,
+    StreamsState,
+    streams_state,
+)
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 
@@ -116,19 +123,28 @@ def compare_live(
 def _lake_state(lake: LakeTables, sample: GroupSample) -> LakeState:
     """The state of the groups of ``sample``. Only a sample by hashes needs Spark."""
     if sample.names is None and sample.buckets < BUCKETS:
-        rows = (
-            collect_rows(lake.read(table).where(sample.rows()).select(*columns))
+        rows = {
+            table: collect_rows(lake.read(table).where(sample.rows()).select(*columns))
             for table, columns in LAKE_COLUMNS.items()
-        )
-        return LakeState(*rows)
-    names = sample.names
-    wanted = [] if names is None else [Condition("group_id", "among", tuple(sorted(names)))]
-    return LakeState(
-        *(
-            lake.columns(table, columns, wanted).to_pylist()
+        }
+    else:
+        names = sample.names
+        wanted = [] if names is None else [Condition("group_id", "among", tuple(sorted(names)))]
+        rows = {
+            table: lake.columns(table, columns, wanted).to_pylist()
             for table, columns in LAKE_COLUMNS.items()
-        )
-    )
+        }
+    streams = _streams_state(lake, rows["groups"])
+    return LakeState(**rows, tasks=streams.tasks, topologies=streams.topologies)
+
+
+def _streams_state(lake: LakeTables, groups: Sequence[LakeRow]) -> StreamsState:
+    """The tasks and topologies of the streams groups among ``groups``."""
+    names = tuple(row["group_id"] for row in groups if row["type"] == "streams")
+    if not names:
+        return StreamsState()
+    wanted = [Condition("kind", "among", STREAMS_KINDS), Condition("group_id", "among", names)]
+    return streams_state(lake.columns("control_state", STREAMS_COLUMNS, wanted))
 
 
 def _changed_since(

@@ -1,0 +1,325 @@
+"""Share and streams groups as a cluster describes them (KIP-932, KIP-1071).
+
+librdkafka has no call for them, so ShareGroupDescribe and StreamsGroupDescribe are sent over a
+connection to the groups' coordinators, if these take the requests.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kip848_spark.kafka.admin import Cluster
+from kip848_spark.kafka.broker_connection import (
+    BrokerConnection,
+    FieldReader,
+    compact_array,
+)
+from kip848_spark.kafka.features import supported_versions
+from kip848_spark.kafka.snapshot import LiveEpochs, LiveGroup, LiveMember, LiveTasks
+
+NO_REQUEST = "a share or streams group, which the brokers have no request to describe"
+NO_ANSWER = "a share or streams group, and its broker did not answer this client"
+"""Why a group is in ``unasked``."""
+
+_FIND_COORDINATOR, _FIND_VERSION = 10, 4
+_LIST_GROUPS, _LIST_VERSION = 16, 5
+_NEWER_TYPES = ("share", "streams")
+_GROUP_KEY = b"\0"
+"""The type of the keys of FindCoordinator: groups."""
+_GROUPS_A_REQUEST = 100
+_NONE, _TOPIC_DENIED, _GROUP_DENIED, _NOT_FOUND = 0, 29, 30, 69
+_FAILURES = (OSError, ValueError, LookupError, struct.error)
+
+Layout = str | list[Any] | dict[str, Any] | tuple[Any]
+"""The type of a field: a name of `_SCALARS`, a list of the type of an array's elements, a dict of a
+struct's fields, or a tuple of a struct that may be null."""
+
+_SCALARS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "bool": "b"}
+
+_ERROR: dict[str, Layout] = {"error": "int16", "message": "string"}
+_COORDINATORS: dict[str, Layout] = {
+    "throttle_ms": "int32",
+    "coordinators": [
+        {"key": "string", "node": "int32", "host": "string", "port": "int32", **_ERROR}
+    ],
+}
+_LISTED: dict[str, Layout] = {
+    "throttle_ms": "int32",
+    "error": "int16",
+    "groups": [
+        {"group_id": "string", "protocol_type": "string", "state": "string", "type": "string"}
+    ],
+}
+_GROUP: dict[str, Layout] = {
+    **_ERROR,
+    "group_id": "string",
+    "state": "string",
+    "epoch": "int32",
+    "assignment_epoch": "int32",
+}
+_PARTITIONS: Layout = {
+    "topic_partitions": [{"topic_id": "uuid", "topic": "string", "partitions": ["int32"]}]
+}
+_SHARE_MEMBER: Layout = {
+    "member_id": "string",
+    "rack_id": "string",
+    "epoch": "int32",
+    "client_id": "string",
+    "client_host": "string",
+    "subscribed_topics": ["string"],
+    "assignment": _PARTITIONS,
+}
+_SHARE_GROUPS: Layout = {
+    "throttle_ms": "int32",
+    "groups": [{**_GROUP, "assignor": "string", "members": [_SHARE_MEMBER], "operations": "int32"}],
+}
+_PAIR: Layout = {"key": "string", "value": "string"}
+_TOPIC: Layout = {
+    "name": "string",
+    "partitions": "int32",
+    "replicas": "int16",
+    "settings": [_PAIR],
+}
+_SUBTOPOLOGY: Layout = {
+    "id": "string",
+    "source_topics": ["string"],
+    "sink_topics": ["string"],
+    "changelogs": [_TOPIC],
+    "repartition_topics": [_TOPIC],
+}
+_TASKS: Layout = [{"subtopology": "string", "partitions": ["int32"]}]
+_ROLES: Layout = {"active": _TASKS, "standby": _TASKS, "warmup": _TASKS}
+_OFFSETS: Layout = [{"subtopology": "string", "partition": "int32", "offset": "int64"}]
+_STREAMS_MEMBER: Layout = {
+    "member_id": "string",
+    "epoch": "int32",
+    "instance_id": "string",
+    "rack_id": "string",
+    "client_id": "string",
+    "client_host": "string",
+    "topology_epoch": "int32",
+    "process_id": "string",
+    "endpoint": ({"host": "string", "port": "uint16"},),
+    "tags": [_PAIR],
+    "offsets": _OFFSETS,
+    "end_offsets": _OFFSETS,
+    "assignment": _ROLES,
+    "target": _ROLES,
+    "is_classic": "bool",
+}
+_STREAMS_GROUPS: Layout = {
+    "throttle_ms": "int32",
+    "groups": [
+        {
+            **_GROUP,
+            "topology": ({"epoch": "int32", "subtopologies": [_SUBTOPOLOGY]},),
+            "members": [_STREAMS_MEMBER],
+            "operations": "int32",
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class _Api:
+    """A request that describes groups of one type, in the version that is sent."""
+
+    type: str
+    key: int
+    version: int
+    answer: Layout
+
+
+_APIS = (_Api("share", 77, 1, _SHARE_GROUPS), _Api("streams", 89, 0, _STREAMS_GROUPS))
+
+
+@dataclass
+class NewerGroups:
+    """Share and streams groups, and why others were not described: ``refused`` by the broker, or
+    ``unasked``. A group that does not exist, or is of another type, is nowhere."""
+
+    groups: dict[str, LiveGroup] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unasked: dict[str, str] = field(default_factory=dict)
+
+
+def newer_group_ids(cluster: Cluster) -> set[str]:
+    """The ids of the share and streams groups that the client may see, which librdkafka does not
+    list. A broker that does not answer, or does not list groups by type, lists none."""
+    found: set[str] = set()
+    for host, port in cluster.brokers():
+        try:
+            with BrokerConnection(host, port, cluster.config, cluster.timeout) as connection:
+                connection.authenticate()
+                oldest, newest = supported_versions(connection).get(_LIST_GROUPS, (0, 0))
+                if oldest <= _LIST_VERSION <= newest:
+                    every = compact_array([])  # any state, and then any type
+                    fields = connection.ask(_LIST_GROUPS, _LIST_VERSION, every * 2 + b"\0")
+                    rows = _value(fields, _LISTED)["groups"]
+                    found |= {r["group_id"] for r in rows if r["type"].lower() in _NEWER_TYPES}
+        except _FAILURES:
+            continue
+    return found
+
+
+def describe_newer(cluster: Cluster, ids: Sequence[str]) -> NewerGroups:
+    """Describes those of the groups ``ids`` that are share or streams groups. A broker that does
+    not answer is no error: its groups are ``unasked``."""
+    found = NewerGroups()
+    if not ids:
+        return found
+    for (host, port), names in _coordinators(cluster, ids, found).items():
+        try:
+            with BrokerConnection(host, port, cluster.config, cluster.timeout) as connection:
+                connection.authenticate()
+                _describe(connection, cluster, names, found)
+        except _FAILURES:
+            asked = found.groups.keys() | found.refused.keys()
+            found.unasked |= {name: NO_ANSWER for name in names if name not in asked}
+    return found
+
+
+def _coordinators(
+    cluster: Cluster, ids: Sequence[str], found: NewerGroups
+) -> dict[tuple[str, int], list[str]]:
+    """The groups of each coordinator. Any broker knows all coordinators."""
+    for host, port in cluster.brokers():
+        try:
+            with BrokerConnection(host, port, cluster.config, cluster.timeout) as connection:
+                connection.authenticate()
+                return _ask_for_coordinators(connection, cluster, ids, found)
+        except _FAILURES:
+            continue
+    found.unasked |= dict.fromkeys(ids, NO_ANSWER)
+    return {}
+
+
+def _ask_for_coordinators(
+    connection: BrokerConnection, cluster: Cluster, ids: Sequence[str], found: NewerGroups
+) -> dict[tuple[str, int], list[str]]:
+    by_broker: dict[tuple[str, int], list[str]] = {}
+    oldest, newest = supported_versions(connection).get(_FIND_COORDINATOR, (0, 0))
+    if not oldest <= _FIND_VERSION <= newest:
+        found.unasked |= dict.fromkeys(ids, NO_REQUEST)
+        return by_broker
+    for names in _parts(ids):
+        body = _GROUP_KEY + compact_array(names) + b"\0"
+        fields = connection.ask(_FIND_COORDINATOR, _FIND_VERSION, body)
+        for row in _value(fields, _COORDINATORS)["coordinators"]:
+            if row["error"] == _NONE:
+                by_broker.setdefault((row["host"], row["port"]), []).append(row["key"])
+            else:
+                found.refused[row["key"]] = _reason(cluster, row["key"], row)
+    return by_broker
+
+
+def _describe(
+    connection: BrokerConnection, cluster: Cluster, ids: Sequence[str], found: NewerGroups
+) -> None:
+    known = supported_versions(connection)
+    missing = False
+    for api in _APIS:
+        oldest, newest = known.get(api.key, (0, -1))
+        if not oldest <= api.version <= newest:
+            missing = True
+            continue
+        for names in _parts([name for name in ids if name not in found.groups]):
+            body = compact_array(names) + b"\0\0"  # without the client's operations; no tags
+            answer = _value(connection.ask(api.key, api.version, body), api.answer)
+            for row in answer["groups"]:
+                if row["error"] == _NONE:
+                    found.groups[row["group_id"]] = _group(api.type, row)
+                elif row["error"] != _NOT_FOUND:
+                    found.refused[row["group_id"]] = _reason(cluster, row["group_id"], row)
+    for name in found.groups:
+        found.refused.pop(name, None)
+    if missing:
+        rest = [name for name in ids if name not in found.groups | found.refused]
+        found.unasked |= dict.fromkeys(rest, NO_REQUEST)
+
+
+def _parts(names: Sequence[str]) -> Iterator[list[str]]:
+    for at in range(0, len(names), _GROUPS_A_REQUEST):
+        yield list(names[at : at + _GROUPS_A_REQUEST])
+
+
+def _reason(cluster: Cluster, group_id: str, row: dict[str, Any]) -> str:
+    if row["error"] == _GROUP_DENIED:
+        return cluster.client.denied("DESCRIBE", "group", group_id).message
+    if row["error"] == _TOPIC_DENIED:
+        return "the client lacks the ACL DESCRIBE on a topic of the group"
+    return row["message"] or f"error {row['error']}"
+
+
+def _group(kind: str, row: dict[str, Any]) -> LiveGroup:
+    topology = row.get("topology")
+    epochs = LiveEpochs(
+        row["epoch"], row["assignment_epoch"], None if topology is None else topology["epoch"]
+    )
+    made = (_share_member(one) if kind == "share" else _thread(one) for one in row["members"])
+    return LiveGroup(
+        group_id=row["group_id"],
+        type=kind,
+        state=row["state"],
+        assignor=row.get("assignor", ""),
+        simple=False,
+        members=tuple(sorted(made, key=lambda member: member.member_id)),
+        epochs=epochs,
+    )
+
+
+def _share_member(row: dict[str, Any]) -> LiveMember:
+    topics = row["assignment"]["topic_partitions"]
+    assigned = sorted((one["topic"], number) for one in topics for number in one["partitions"])
+    return LiveMember(
+        member_id=row["member_id"],
+        instance_id=None,
+        client_id=row["client_id"],
+        client_host=row["client_host"],
+        assigned=tuple(assigned),
+        target=None,
+        epoch=row["epoch"],
+    )
+
+
+def _thread(row: dict[str, Any]) -> LiveMember:
+    return LiveMember(
+        member_id=row["member_id"],
+        instance_id=row["instance_id"] or None,
+        client_id=row["client_id"],
+        client_host=row["client_host"],
+        assigned=(),
+        target=None,
+        epoch=row["epoch"],
+        tasks=_tasks(row["assignment"]),
+        target_tasks=_tasks(row["target"]),
+    )
+
+
+def _tasks(roles: dict[str, Any]) -> LiveTasks:
+    return LiveTasks(**{role: task_ids(rows) for role, rows in roles.items()})
+
+
+def task_ids(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """The tasks of rows with a ``subtopology`` and its ``partitions``, as Kafka names them."""
+    return tuple(
+        sorted(f"{row['subtopology']}_{number}" for row in rows for number in row["partitions"])
+    )
+
+
+def _value(fields: FieldReader, layout: Layout) -> Any:
+    """The next field. Strings are compact, and null ones empty; null arrays are empty."""
+    if isinstance(layout, dict):
+        found = {name: _value(fields, own) for name, own in layout.items()}
+        fields.tags()
+        return found
+    if isinstance(layout, list):
+        return [_value(fields, layout[0]) for _ in range(fields.length())]
+    if isinstance(layout, tuple):
+        return None if fields.number("b") < 0 else _value(fields, layout[0])
+    if layout == "string":
+        return fields.text()
+    return fields.octets(16) if layout == "uuid" else fields.number(_SCALARS[layout])
