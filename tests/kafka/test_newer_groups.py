@@ -65,7 +65,7 @@ def both(
 def drive(client: NewerMembers) -> None:
     """Two members in a share group, one that has left another, and two threads in a streams group,
     of which the first has not yet given up the tasks of the second."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     for member, topics in (
         ("share-1", ["live-source"]),
         ("share-2", ["live-source", "live-other"]),
@@ -228,7 +228,7 @@ def test_a_client_that_cannot_authenticate_itself_asks_for_nothing(both: Both) -
 def test_a_broker_without_these_groups_cannot_describe_them() -> None:
     with Broker("4.0.2", offsets_partitions=1) as broker:
         cluster = Cluster(broker.bootstrap)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while (found := describe_newer(cluster, ["a", "b"])).refused:  # until it has coordinators
             assert time.monotonic() < deadline, found
             time.sleep(0.3)
