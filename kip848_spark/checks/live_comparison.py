@@ -14,6 +14,8 @@ from typing import Any
 from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import (
+    NO_ANSWER,
+    NO_REQUEST,
     UNREADABLE,
     ClusterSnapshot,
     LiveGroup,
@@ -151,7 +153,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
             result.not_compared[_why_refused(live.refused[name])] += 1
             continue
         if name in live.unasked and (ours is None or ours["type"] in NEWER_TYPES):
-            result.not_compared[live.unasked[name]] += 1
+            result.not_compared[_why_refused(live.unasked[name])] += 1
             continue
         group = _GroupComparison(result, name, ours, live, changed)
         if ours is None or theirs is None:
@@ -176,8 +178,8 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
 
 
 def _why_refused(reason: str) -> str:
-    if reason == UNREADABLE:
-        return UNREADABLE
+    if reason in (UNREADABLE, NO_REQUEST, NO_ANSWER):
+        return reason
     return NOT_ALLOWED if "ACL DESCRIBE" in reason else REFUSED
 
 

@@ -64,8 +64,8 @@ def snapshot(
         offsets=offsets,
         topics=known,
         ends=cluster.ends(topic),  # last: what is newer than an answer is before them
-        refused={**also_refused, **refused, **newer.refused},
-        unasked=newer.unasked,
+        refused={**also_refused, **refused},
+        unasked={**newer.unasked, **newer.refused},
     )
 
 

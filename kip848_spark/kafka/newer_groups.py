@@ -18,11 +18,14 @@ from kip848_spark.kafka.broker_connection import (
     compact_array,
 )
 from kip848_spark.kafka.features import supported_versions
-from kip848_spark.kafka.snapshot import LiveEpochs, LiveGroup, LiveMember, LiveTasks
-
-NO_REQUEST = "a share or streams group, which the brokers have no request to describe"
-NO_ANSWER = "a share or streams group, and its broker did not answer this client"
-"""Why a group is in ``unasked``."""
+from kip848_spark.kafka.snapshot import (
+    NO_ANSWER,
+    NO_REQUEST,
+    LiveEpochs,
+    LiveGroup,
+    LiveMember,
+    LiveTasks,
+)
 
 _FIND_COORDINATOR, _FIND_VERSION = 10, 4
 _LIST_GROUPS, _LIST_VERSION = 16, 5
@@ -30,7 +33,7 @@ _NEWER_TYPES = ("share", "streams")
 _GROUP_KEY = b"\0"
 """The type of the keys of FindCoordinator: groups."""
 _GROUPS_A_REQUEST = 100
-_NONE, _TOPIC_DENIED, _GROUP_DENIED, _NOT_FOUND = 0, 29, 30, 69
+_NONE, _TOPIC_DENIED, _GROUP_DENIED, _NOT_ENABLED, _NOT_FOUND = 0, 29, 30, 35, 69
 _FAILURES = (OSError, ValueError, LookupError, struct.error)
 
 Layout = str | list[Any] | dict[str, Any] | tuple[Any]
@@ -232,6 +235,8 @@ def _describe(
             for row in answer["groups"]:
                 if row["error"] == _NONE:
                     found.groups[row["group_id"]] = _group(api.type, row)
+                elif row["error"] == _NOT_ENABLED:  # groups of this type
+                    missing = True
                 elif row["error"] != _NOT_FOUND:
                     found.refused[row["group_id"]] = _reason(cluster, row["group_id"], row)
     for name in found.groups:

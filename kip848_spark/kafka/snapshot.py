@@ -10,6 +10,9 @@ TopicPartition = tuple[str, int]
 
 UNREADABLE = "the client library cannot read the assignment of a member"
 """Why a group is refused that ends the client library's process (`kafka.describe`)."""
+NO_REQUEST = "a share or streams group, which the brokers have no request to describe"
+NO_ANSWER = "a share or streams group, and its broker did not answer this client"
+"""Why a group is ``unasked``."""
 
 _STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",

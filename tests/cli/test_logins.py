@@ -30,7 +30,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kip848_spark.kafka.admin import Cluster
-from kip848_spark.kafka.newer_groups import NO_ANSWER, NewerGroups, describe_newer
+from kip848_spark.kafka.newer_groups import describe_newer
+from kip848_spark.kafka.snapshot import NO_ANSWER, NO_REQUEST
 from kip848_spark.local.broker import Broker
 
 pytestmark = pytest.mark.slow
@@ -250,11 +251,14 @@ def test_scram_over_tls(sasl: Broker, certificates: Certificates, tmp_path: Path
     assert (done.code, done.leaks) == (0, []), done.errors
     assert "offsets" in done.output
     known = Cluster(sasl.bootstrap, kafka | {"sasl.password": PASSWORD})
-    assert describe_newer(known, ["none"]) == NewerGroups(), "no such group, and no failure"
+    asked = describe_newer(known, ["none"])
+    assert asked.unasked == {"none": NO_REQUEST}, (
+        "it answers, and has no groups of one of the types"
+    )
     known.config["sasl.password"] = WRONG
     assert describe_newer(known, ["none"]).unasked == {"none": NO_ANSWER}
     known.config |= {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin"}
-    assert describe_newer(known, ["none"]) == NewerGroups()
+    assert describe_newer(known, ["none"]).unasked == {"none": NO_REQUEST}
     failed = night(tmp_path / "wrong", sasl, kafka, {"KIP848_TEST_SECRET": WRONG})
     assert (failed.code, failed.leaks) == (3, []), failed.errors
     assert USER in failed.errors

@@ -15,13 +15,8 @@ import pytest
 from kip848_spark.checks.live_comparison import ChangedSince, LakeState, LiveComparison, compare
 from kip848_spark.kafka.admin import Cluster
 from kip848_spark.kafka.cluster import snapshot
-from kip848_spark.kafka.newer_groups import (
-    NO_ANSWER,
-    NO_REQUEST,
-    describe_newer,
-    newer_group_ids,
-)
-from kip848_spark.kafka.snapshot import ClusterSnapshot
+from kip848_spark.kafka.newer_groups import describe_newer, newer_group_ids
+from kip848_spark.kafka.snapshot import NO_ANSWER, NO_REQUEST, ClusterSnapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.state.streams_tasks import STREAMS_COLUMNS, STREAMS_KINDS, streams_state
 from tests.captures import COMMITTED, write_records
@@ -215,6 +210,15 @@ def test_groups_that_could_not_be_asked_for_are_counted(both: Both, why: str) ->
     result = compare(both.state, unasked, ChangedSince())
     assert result.differences == []
     assert result.not_compared == {why: 3}
+
+
+def test_a_group_that_the_cluster_lost_is_found_whatever_newer_groups_say(both: Both) -> None:
+    """A broker on which share groups are not enabled says so for any group id."""
+    lost = {"group_id": "lost", "type": "consumer", "partition": 0, "last_offset": 1}
+    state = replace(both.state, groups=[*both.state.groups, lost])
+    unasked = replace(both.live, unasked={"lost": NO_REQUEST})
+    result = compare(state, unasked, ChangedSince())
+    assert [(one.group_id, one.what) for one in result.differences] == [("lost", "group")]
 
 
 def test_a_client_that_cannot_authenticate_itself_asks_for_nothing(both: Both) -> None:
