@@ -11,6 +11,7 @@ from tests.audit.raw_records import entries_of, topics_of
 from tests.captures import COMMITTED, LIVE
 from tests.conftest import DATA
 
+MEMBER = "19"
 CAPTURES = tuple(sorted(path.name for path in DATA.glob("streams-*")))
 
 
@@ -30,3 +31,16 @@ def faulty_logs() -> tuple[FaultyLog, ...]:
     return tuple(
         FaultyLog.of(capture, streams_log(capture), streams_topics(capture)) for capture in CAPTURES
     )
+
+
+@lru_cache
+def static_logs() -> tuple[FaultyLog, ...]:
+    """Of all captures, the groups with static members, which Kafka 4.4 and later have."""
+    logs = []
+    for capture in CAPTURES:
+        log = streams_log(capture)
+        static = {e.group for e in log if e.kind == MEMBER and (e.value or {}).get("instanceId")}
+        if static:
+            own = (entry for entry in log if entry.group in static)
+            logs.append(FaultyLog.of(capture, own, streams_topics(capture)))
+    return tuple(logs)
