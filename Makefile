@@ -23,10 +23,10 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 demo: install ## a real broker, real consumers, the nightly job on their topic
 	$(BIN)/kip848 demo
 
-test: install ## the tests, against a real broker and real Spark: about twenty minutes
+test: install ## the quick tests, with a real broker and real Spark: about eight minutes
 	$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)
 
-test-slow: install ## those that start many brokers and Spark sessions of their own: half an hour
+test-slow: install ## the other tests of CI: many brokers, Spark sessions, whole captures; forty minutes
 	$(BIN)/python -m pytest -m "slow and not long" $(SIDE_BY_SIDE)
 
 test-long: install ## the tests that take minutes each

@@ -163,6 +163,7 @@ def test_a_run_says_what_it_did(result: RunResult) -> None:
     assert result.differences is None
 
 
+@pytest.mark.slow
 def test_the_steps_give_what_the_run_gives(
     result: RunResult, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -230,6 +231,7 @@ def test_others_take_the_tables_from_there(result: RunResult) -> None:
     assert len(result.lake.groups().to_pandas()) == result.lake.groups().num_rows
 
 
+@pytest.mark.slow
 def test_a_time_names_the_last_run_that_had_finished(spark: SparkSession, tmp_path: Path) -> None:
     half = write_part(OLD / COMMITTED, tmp_path / "half.parquet", halves(OLD / COMMITTED))
     lake = Lake(tmp_path / "lake")

@@ -135,6 +135,7 @@ def examples(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_block_runs(
     spark: SparkSession,

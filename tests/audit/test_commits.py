@@ -28,6 +28,7 @@ Fault = Callable[[Log, int, KnownTopics, random.Random], bool]
 """Edits the commit at a place; False if it is no place for this fault."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_no_commit_of_a_real_log_is_said_to_be_wrong(capture: str) -> None:
     log, known = with_commits(capture), churned_topics(capture)

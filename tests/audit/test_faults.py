@@ -13,6 +13,7 @@ MOST_MISSED = 1
 """Of `FEW`: up to one in a hundred places shows nothing of its fault."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found(name: str) -> None:
     found = rate(name, FAULTS[name], FEW, (*real_logs(), *simulated_logs()))
@@ -27,6 +28,7 @@ def test_hundreds_of_faults_are_found(name: str) -> None:
     assert found.found >= LEAST * found.injected, found.missed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNDETECTABLE)
 def test_an_undetectable_fault_is_rarely_found(name: str) -> None:
     """A kind that is found as a rule belongs into the other list."""

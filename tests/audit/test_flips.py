@@ -101,6 +101,7 @@ def judged(capture: str, seed: int) -> None:
     assert any(line["verdict"] == VERIFIED for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_flipped_bits(capture: str) -> None:
     judged(capture, 0)

@@ -34,6 +34,8 @@ from tests.audit.captured_logs import CONTROL, audit
 from tests.coordinator.broker_comparison import BrokerComparison
 from tests.coordinator.normalize import Difference
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(__file__).parents[1] / "java" / "OneTakesAll.java"
 FOO, BAR = 6, 4
 """The partitions of two topics."""

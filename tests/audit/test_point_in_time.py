@@ -83,6 +83,7 @@ def state_verdicts(
     return compared, wrong(lines) - wrong(verdicts(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_both_programs_say_the_same_in_between(capture: str) -> None:
     table = pq.read_table(DATA / capture / COMMITTED, columns=list(PLACE))

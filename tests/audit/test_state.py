@@ -150,6 +150,7 @@ def compared(table: pa.Table, known: KnownTopics) -> int:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("capture", [*(f"kafka-{r}" for r in RELEASES), *CHURNED, *MOVING])
 def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, seed: int) -> None:

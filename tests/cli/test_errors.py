@@ -115,6 +115,7 @@ def test_a_lake_that_lacks_a_table(kip848: Command, spark: SparkSession, tmp_pat
     refused(kip848("run", *run), 3, "has no table findings")
 
 
+@pytest.mark.slow
 def test_a_lake_refuses_another_topic(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     capture, lake = tmp_path / "capture", tmp_path / "lake"
     made = kip848("capture", "--source", f"parquet:{CAPTURE}", "--out", str(capture))

@@ -49,6 +49,7 @@ def test_the_cookbook_has_many_queries() -> None:
     assert len(COOKBOOK) >= 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", [*COOKBOOK, *EQUAL])
 def test_both_engines_give_the_same_rows(
     query: str, engine: DuckDBEngine, spark: SparkSession
@@ -64,6 +65,7 @@ def test_the_cookbook_finds_something(engine: DuckDBEngine) -> None:
     assert len(empty) <= len(COOKBOOK) // 3, "\n\n".join(empty)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ONLY_SPARK)
 def test_what_may_differ_is_left_to_spark(
     query: str, engine: DuckDBEngine, spark: SparkSession

@@ -24,6 +24,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("verbs") / "lake"
 
 
+@pytest.mark.slow
 def test_a_run_ends_with_the_report(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     """A folder that is missing is noticed before the work, and a run without news writes a report
     as well."""
@@ -181,6 +182,7 @@ def test_every_setting_has_its_meaning(kip848: Command) -> None:
         assert re.search(rf"^(\[{key}\]|{key} = )", shown, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_an_anonymized_capture_gives_the_same_state(
     kip848: Command, spark: SparkSession, tmp_path: Path
 ) -> None:

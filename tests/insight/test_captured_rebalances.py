@@ -32,6 +32,7 @@ def rebalances(capture: str) -> list[Row]:
     return [row for table in read(capture).values() for row in fold(table).to_pylist()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_every_log_has_sensible_rebalances(capture: str) -> None:
     for table in read(capture).values():

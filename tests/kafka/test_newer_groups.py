@@ -25,7 +25,7 @@ from tests.kafka.newer_members import NewerMembers, create_topics, settings
 from tests.lake.replayed_lake import control_bytes, state_after
 
 SHARE, EMPTY, STREAMS = "live-share", "live-share-empty", "live-streams"
-OTHERS = [pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Both:
 
 @pytest.fixture(
     scope="module",
-    params=["4.3.1", *(pytest.param(v, marks=OTHERS) for v in ("4.1.2", "4.2.2", "4.4.0"))],
+    params=["4.1.2", "4.2.2", "4.3.1", "4.4.0"],
 )
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

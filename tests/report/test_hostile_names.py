@@ -55,6 +55,7 @@ def visit(opened: Opened, given: dict[str, Any]) -> None:
         opened.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
 def test_no_text_of_the_data_becomes_markup_or_runs(show: Show, attack: str) -> None:
     given = poisoned(report(groups=12, rebalances=20), attack)

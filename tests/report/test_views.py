@@ -348,6 +348,7 @@ def test_print_has_plain_tables_in_light_colours(show: Show) -> None:
     assert rows.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_views_fit_and_are_accessible(show: Show, tmp_path: Path, scheme: str, width: int) -> None:

@@ -44,6 +44,7 @@ def removed_members(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", ["chaos", "churn", "migration"])
 def test_removed_classic_members_are_named(profile: str, tmp_path: Path) -> None:
     """A member that the next generation lacks is named by that generation's rebalance. Unless a

@@ -27,6 +27,7 @@ def _simulate(seed: int, folder: Path) -> None:
     partition.log.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(48))
 def test_simulation_is_safe_and_converges(seed: int, tmp_path: Path) -> None:
     _simulate(seed, tmp_path)

@@ -33,6 +33,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("profile", "release"), KINDS)
 def test_log_gives_the_expected_results(profile: str, release: str, tmp_path: Path) -> None:
     for seed in range(3):
@@ -90,6 +91,7 @@ def _rows(table: str, rows: list[dict[str, Any]]) -> list[str]:
     return sorted(repr([row[name] for name in _COLUMNS[table]]) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("profile", ["chaos", "churn", "migration", "types"])
 def test_bulk_commits_equal_single_requests(profile: str, release: str, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_agrees_with_the_live_broker_night_after_night(
     assert not third.changed
 
 
+@pytest.mark.slow
 def test_a_night_asks_the_brokers_for_the_settings_that_verdicts_depend_on(
     idle_consumers: IdleConsumers, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ def test_compaction_may_leave_nothing_of_the_newest_offsets(
     refused(other, cleaned, OTHER)
 
 
+@pytest.mark.slow
 def test_simulated_clusters(spark: SparkSession, tmp_path: Path) -> None:
     """Of two seeds, of one seed and two lengths, and one as written and as compacted."""
     plans = {"short": (4_000, 1), "long": (8_000, 1), "seed": (8_000, 2)}

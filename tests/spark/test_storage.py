@@ -67,6 +67,7 @@ def lake_files(lake: Path) -> list[Path]:
     return [*(lake / "gaps").glob("*.parquet"), *(lake / "topics").glob("*.parquet")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("altered", [False, True], ids=["plain", "altered"])
 def test_a_job_runs_once_for_all_tables_that_spark_writes(
     altered: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -80,6 +80,7 @@ def _check(log: pa.Table, rows: int) -> None:
     assert open_rows(history) == replayed(log, log.num_rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", WHOLE)
 def test_history_of_a_real_log_is_the_replay_up_to_a_moment(capture: str) -> None:
     """Up to the first gap: a single missing offset may be the marker of a transaction."""
@@ -129,6 +130,7 @@ def _claims(found: Mapping[str, Any], true: Mapping[str, Any]) -> bool:
     return all(found[name] <= true[name] for name in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [None, 0.2, 0.5])
 def test_a_cleaned_log_never_claims_what_is_not_true(
     simulated: pa.Table, tmp_path: Path, share: float | None
@@ -202,6 +204,7 @@ def test_a_log_whose_beginning_was_cut_off_claims_only_what_was_seen(
         assert any(at_offset(history, rest["offset"][-1].as_py()).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CLEANED)
 def test_two_readings_of_a_cleaned_log_do_not_contradict(capture: str) -> None:
     """What was read before the broker's cleaner came, and what it left."""

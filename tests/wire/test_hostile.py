@@ -69,6 +69,7 @@ LARGE: dict[str, tuple[bytes, bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_a_million_of_anything(name: str) -> None:
     """Takes a second or so. The time limit of the test is the assertion."""
