@@ -73,7 +73,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("terminal") / "lake"
 
 
-@pytest.mark.slow
 def test_a_record_that_can_not_be_read_is_a_warning(
     kip848: Command, spark: SparkSession, lake: Path
 ) -> None:
