@@ -26,7 +26,7 @@ demo: install ## a real broker, real consumers, the nightly job on their topic
 test: install ## the quick tests, with a real broker and real Spark: about eight minutes
 	$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)
 
-test-slow: install ## the other tests of CI: many brokers, Spark sessions, whole captures; forty minutes
+test-slow: install ## the other tests of CI: many brokers, Spark sessions, whole captures; thirty to forty minutes
 	$(BIN)/python -m pytest -m "slow and not long" $(SIDE_BY_SIDE)
 
 test-long: install ## the tests that take minutes each
