@@ -118,9 +118,18 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         {"assignors": names, "targets": verdict.expected},
         {"fault": verdict.fault, "targets": shares},
     )
-    by_default = by_default and targets.nonexistent(shares, topics) is None
-    if by_default and len(audited.tally.findings) > found:
-        audited.default_targets.contradicted.append((audited.tally, audited.tally.findings[-1]))
+    if not by_default or len(audited.tally.findings) == found:
+        return
+    if targets.nonexistent(shares, topics) is not None:
+        return
+    fewer = targets.with_given_partitions(shares, topics)
+    if fewer != topics:
+        with_fewer = targets.compare(
+            audited.shard, group, shares, given._replace(topics=fewer), possible, rules
+        )
+        if with_fewer.fault is None:
+            return  # the record of the topics is wrong, not the assignor another one
+    audited.default_targets.contradicted.append((audited.tally, audited.tally.findings[-1]))
 
 
 _LEAST_CONTRADICTED = 3
@@ -130,7 +139,8 @@ def accept_default_assignor(audited: AuditedGroup) -> None:
     """Call this after the last record. If most targets that the default assignor has computed are
     not those of Kafka's own assignors, it is another one: what it computes is not known. One
     wrong target among right ones stays a finding, and so does each with a partition that does not
-    exist: no assignor knows of it, and one damaged record brings it into the targets after it."""
+    exist: no assignor knows of it, and one damaged record brings it into the targets after it. A
+    target that Kafka's assignors compute for fewer partitions of a topic stays one as well."""
     seen = audited.default_targets
     contradicted = len(seen.contradicted)
     if audited.default_assignor is not None or contradicted < _LEAST_CONTRADICTED:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.operations import INVALID_ORDER, LEAVE, same_operation
+from kip848_spark.checks.operations import INVALID_ORDER, LEAVE, REJOIN, same_operation
 from kip848_spark.checks.results import (
     CAUSES,
     EPOCHS,
@@ -30,7 +30,11 @@ from kip848_spark.checks.streams_hashes import StreamsHashes
 from kip848_spark.checks.streams_operations import StreamsPart, split_operation
 from kip848_spark.checks.streams_order import check_order, check_record
 from kip848_spark.checks.streams_state import AuditedStreams
-from kip848_spark.checks.streams_targets import accept_another_assignor, check_target
+from kip848_spark.checks.streams_targets import (
+    accept_another_assignor,
+    check_taken_target,
+    check_target,
+)
 from kip848_spark.checks.streams_transitions import check_ownership, check_transition
 from kip848_spark.checks.value_times import check_entry_times
 from kip848_spark.coordinator import streams_group as streams
@@ -132,6 +136,8 @@ class StreamsAudit:
         check_causes(audited, part)
         same_target = restores(audited, part)
         old_targets = dict(audited.group.targets)
+        audited.moving.clear()
+        audited.left_target = old_targets.get(part.entries[0].member)
         for entry in part.entries:
             check_record(audited, part, entry)
             if entry.value is not None:
@@ -150,6 +156,8 @@ class StreamsAudit:
             check_group_epoch(audited, entry)
         elif entry.kind == streams.TARGET_EPOCH:
             check_target_epoch(audited, entry)
+        elif entry.kind == streams.TARGET and part.name == REJOIN:
+            check_taken_target(audited, part, entry)
         elif entry.kind == streams.CURRENT:
             check_member_epoch(audited, entry)
             check_transition(audited, part, entry)

@@ -37,8 +37,13 @@ class AuditedStreams:
     left_seen: set[tuple[str, str]] = field(default_factory=set)
     """Of `seen`, what was known of them."""
     moved: bool = False
-    """Whether a member went to another process, which real clients do not do: what then blocks a
-    task depends on more than the records show."""
+    """Whether a member went to another process, which real clients do not do. From then on a
+    process may have a task twice."""
+    moving: dict[str, Tasks] = field(default_factory=dict)
+    """The members that go to another process in the present operation, with the tasks that this
+    process had before the operation: a broker compares with these."""
+    left_target: Tasks | None = None
+    """The target that the member of an operation's first record had before the operation."""
     computed: dict[str, Tasks] = field(default_factory=dict)
     """The newest target as it was computed, with members that have left since."""
     tasks_of_hash: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -99,7 +104,9 @@ class AuditedStreams:
         if entry.kind == streams.MEMBER and entry.value is not None and entry.key in self.seen:
             before = group.members.get(entry.member)
             process = entry.value["processId"]
-            self.moved = self.moved or (before is not None and before.process_id != process)
+            if before is not None and before.process_id != process:
+                self.moved = True
+                self.moving[entry.member] = group.holders.tasks_of(process)
         self.seen.add(entry.key)
         group.replay(entry.kind, entry.member, entry.value)
         if entry.kind == streams.TARGET_EPOCH:

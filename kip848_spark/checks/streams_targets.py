@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kip848_spark.checks.completed_target import BY_PROPERTIES
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import GAP, TARGETS
 from kip848_spark.checks.streams_operations import StreamsPart
 from kip848_spark.checks.streams_state import AuditedStreams
@@ -115,6 +116,33 @@ def check_target(audited: AuditedStreams, part: StreamsPart, old: TaskTargets) -
     )
     if len(tally.findings) > found and audited.any_release(lambda r: r.streams_roles_in_place):
         audited.by_another.append((tally, tally.findings[-1]))
+
+
+def check_taken_target(audited: AuditedStreams, part: StreamsPart, entry: LogEntry) -> None:
+    """Checks the target that a static member takes over when it returns under another id or the
+    same one: that of before, in the records or as the coordinator remembers it. Call this before
+    the value of key 21 is replayed."""
+    assert entry.value is not None
+    left = part.entries[0].member
+    before = audited.left_target
+    if not audited.complete or before is None:
+        audited.tally.add_unverifiable(TARGETS, GAP)
+        return
+    options = [before, audited.computed.get(left, before), Tasks()]
+    recorded = Tasks.of(entry.value)
+    if recorded in options:
+        audited.tally.add_verified(TARGETS)
+        return
+    audited.tally.add_disagreement(
+        TARGETS,
+        "another_target",
+        entry,
+        {"assignors": ["sticky"], "targets": _shown({entry.member: before})},
+        {
+            "fault": "a static member took over another target",
+            "targets": _shown({entry.member: recorded}),
+        },
+    )
 
 
 def accept_another_assignor(audited: AuditedStreams) -> None:

@@ -139,8 +139,9 @@ def _loses_targets(release: Release) -> bool:
 def _blocked(
     audited: AuditedStreams, member: StreamsMember, recorded: StreamsMember, *, in_place: bool
 ) -> Blocked:
-    if audited.complete and not audited.moved:
-        return blocked_by(audited.group, member, in_place=in_place)
+    if audited.complete:
+        shared = audited.moving.get(member.member_id)
+        return blocked_by(audited.group, member, in_place=in_place, shared=shared)
 
     def not_given(role: int, task: Task) -> bool:
         """A member that was not read may hold whatever this one did not get."""

@@ -78,6 +78,21 @@ def nonexistent(shares: MemberShares, topics: Proven) -> tuple[str, int] | None:
     return None
 
 
+def with_given_partitions(shares: MemberShares, topics: Proven) -> Proven:
+    """The topics, as if the partitions after the last one in a target did not exist. A topic
+    without partitions in the targets stays as it is."""
+    given: dict[str, int] = {}
+    for share in shares.values():
+        for topic, numbers in share.items():
+            given[topic] = max(given.get(topic, 0), max(numbers) + 1)
+    return {
+        name: replace(topic, partitions=count, racks=topic.racks[:count])
+        if (count := given.get(topic.topic_id, topic.partitions)) < topic.partitions
+        else topic
+        for name, topic in topics.items()
+    }
+
+
 def has_votes(group: ConsumerGroup) -> bool:
     """Whether any member asks for an assignor."""
     return any(member.server_assignor for member in group.members.values())

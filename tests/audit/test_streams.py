@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from kip848_spark.checks.completed_target import BY_PROPERTIES
@@ -38,11 +40,19 @@ def test_a_real_log(capture: str) -> None:
     def count(*kinds: str) -> int:
         return sum(entry.kind in kinds for entry in values)
 
+    taken_over = sum(
+        (before.kind, after.kind) == ("19", "21")
+        and before.value is not None
+        and after.value is not None
+        and before.member == after.member
+        for before, after in pairwise(log)
+    )
     assert tally.verified[ORDER] == len(log) > 2_000
     assert tally.verified[EPOCHS] == count("17", "20", "22")
     assert tally.verified[CAUSES] >= count("17")
     assert tally.verified[TRANSITIONS] == tally.verified[OWNERSHIP] == count("22") > 400
-    assert tally.verified[TARGETS] == count("20") > 200
+    # A static member that returns takes over a target in an operation that computes none.
+    assert tally.verified[TARGETS] == count("20") + taken_over > 200
     old = capture == "streams-4.1.2"
     assert {check for check, _ in tally.unverifiable} == ({HASH} if old else set())
     assert bool(tally.notes[TARGETS, BY_PROPERTIES]) == old
