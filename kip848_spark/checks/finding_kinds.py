@@ -348,6 +348,11 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "program may have written the record.",
         COMPARE_REPLICAS,
     ),
+    (VALUE_TIMES, "record_time"): FindingKind(
+        "The record has another time than the records before and after it, which have the same.",
+        "None for the consumers. The history and the rebalances of the group show a wrong time.",
+        COMPARE_REPLICAS,
+    ),
     # -- live ------------------------------------------------------------------------------------
     (LIVE, "cluster_differs"): FindingKind(
         "The cluster and the lake differ in the {what}, and no later record explains it.",

@@ -237,6 +237,10 @@ def _time(case: Case) -> Sides:
     return " and ".join(bounds), phrases.moment(case.recorded["time"])
 
 
+def _record_time(case: Case) -> Sides:
+    return phrases.moment(case.expected["time"]), phrases.moment(case.recorded["time"])
+
+
 def _resolution(case: Case) -> Sides:
     return (
         f"at least {phrases.moment(case.expected['least'])}",
@@ -321,6 +325,7 @@ _SIDES: dict[str, Callable[[Case], Sides]] = {
     "downgrade": _downgrade,
     "time_in_value": _time,
     "resolved_too_soon": _resolution,
+    "record_time": _record_time,
     "cluster_differs": _difference,
 }
 """How the two sides of a reason are shown; `_values` for the others."""

@@ -61,7 +61,7 @@ from kip848_spark.checks.results import (
 )
 from kip848_spark.checks.share_group import ShareAudit
 from kip848_spark.checks.streams import StreamsAudit
-from kip848_spark.checks.value_times import check_entry_times, check_part_times
+from kip848_spark.checks.value_times import NeighbourTimes, check_entry_times, check_part_times
 from kip848_spark.coordinator import records
 
 BY_ANSWER = "operations judged by the release that the brokers answered"
@@ -99,9 +99,11 @@ class GroupAudit:
         self._other_type: dict[str, ShareAudit | StreamsAudit] = {}
         """The audits of a share group and of a streams group with this id."""
         self._unread = False
+        self._times = NeighbourTimes(self._counted, context.counts)
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next record of the group."""
+        self._times.add(entry)
         if entry.kind in SHARE_STREAMS_KEY_TYPES:
             self._audit_of(entry.kind).add(entry)
             self.reference.defer(entry)

@@ -1,4 +1,5 @@
-"""Checks the times inside values against the time of the record (docs/kafka-facts.md#timestamps).
+"""Checks the times inside values against the time of the record (docs/kafka-facts.md#timestamps),
+and the times of records against those of their neighbours.
 
 The coordinator reads the clock while it decides, and the record's own time (CreateTime) when it
 appends the record. So a time inside a value is never later. The two differ by more only if a clock
@@ -6,6 +7,8 @@ was set back, or if another broker, with another clock, had written the older on
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from kip848_spark.checks.audited_group import AuditedGroup
 from kip848_spark.checks.log_entries import LogEntry
@@ -40,6 +43,40 @@ the last change of state, which may be any time ago."""
 _UNSET = (None, 0, -1)
 """0: no time (an assignment that was not computed); -1: the classic group has not changed its state
 since a release that did not record the time."""
+
+
+class NeighbourTimes:
+    """Compares the time of each record with those of the records directly before and after it.
+
+    A broker's clock may be set, and another broker may have another clock. But no clock shows one
+    time at two records, and a time far from it at the record between them.
+    """
+
+    def __init__(self, tally: Tally, counts: Callable[[LogEntry], bool]) -> None:
+        """``counts``: whether a verdict on a record goes into the ``tally``."""
+        self._tally = tally
+        self._counts = counts
+        self._before: LogEntry | None = None
+        self._last: LogEntry | None = None
+
+    def add(self, entry: LogEntry) -> None:
+        """Takes the next control record of a group, and checks the one before it."""
+        before, middle = self._before, self._last
+        self._before, self._last = middle, entry
+        if before is None or middle is None or before.timestamp != entry.timestamp:
+            return
+        if abs(middle.timestamp - entry.timestamp) <= TOLERANCE_MS:
+            return
+        adjacent = (before.offset + 1, middle.offset + 1) == (middle.offset, entry.offset)
+        if adjacent and self._counts(entry):
+            self._tally.add_disagreement(
+                VALUE_TIMES,
+                "record_time",
+                middle,
+                {"time": entry.timestamp},
+                {"time": middle.timestamp},
+                severity=WARNING,
+            )
 
 
 def check_part_times(audited: AuditedGroup, part: OperationPart) -> None:

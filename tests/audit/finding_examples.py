@@ -228,6 +228,10 @@ EXAMPLES: dict[tuple[str, str], tuple[Any, Any]] = {
         {"least": 1_795_248_083_154},
         {"timestamp": 1_795_248_073_153},
     ),
+    (VALUE_TIMES, "record_time"): (
+        {"time": 1_795_248_083_153},
+        {"time": 1_795_334_483_153},
+    ),
     (COMMITS, "commit_topic_id"): (
         {"topic": "orders", "topicId": ORDERS},
         {"topic": "payments", "topicId": PAYMENTS},

@@ -90,3 +90,22 @@ def test_a_commit_that_expires_before_it_was_made() -> None:
     for expires, findings in ((1, 0), (0, 0), (-1, 1)):
         entry.value["expireTimestamp"] = entry.value["commitTimestamp"] + expires
         assert len(audit_commits([entry]).findings) == findings
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_record_with_another_time_than_its_neighbours(release: str) -> None:
+    log = entries(release)
+    at = next(
+        i
+        for i in range(1, len(log) - 1)
+        if len({entry.timestamp for entry in log[i - 1 : i + 2]}) == 1
+        and [entry.offset - log[i].offset for entry in log[i - 1 : i + 2]] == [-1, 0, 1]
+        and len({(entry.partition, entry.group) for entry in log[i - 1 : i + 2]}) == 1
+        and log[i].kind == "8"
+    )
+    for shift, found in ((MINUTE + 1, 1), (-MINUTE - 1, 1), (MINUTE, 0), (-MINUTE, 0)):
+        wrong = list(log)
+        wrong[at] = log[at]._replace(timestamp=log[at].timestamp + shift)
+        tally = audit(wrong, topics(release))
+        places = [f.offset for f in tally.findings if f.reason == "record_time"]
+        assert places == [log[at].offset] * found
