@@ -137,10 +137,11 @@ _LEAST_CONTRADICTED = 3
 
 def accept_default_assignor(audited: AuditedGroup) -> None:
     """Call this after the last record. If most targets that the default assignor has computed are
-    not those of Kafka's own assignors, it is another one: what it computes is not known. One
-    wrong target among right ones stays a finding, and so does each with a partition that does not
-    exist: no assignor knows of it, and one damaged record brings it into the targets after it. A
-    target that Kafka's assignors compute for fewer partitions of a topic stays one as well."""
+    not those of Kafka's own assignors, it is another one: what it computes is not known.
+
+    One wrong target among right ones stays a finding. So does each target with a partition of which
+    no assignor knows, since one damaged record brings it into the targets after it, and each that
+    Kafka's assignors compute for fewer partitions of a topic."""
     seen = audited.default_targets
     contradicted = len(seen.contradicted)
     if audited.default_assignor is not None or contradicted < _LEAST_CONTRADICTED:

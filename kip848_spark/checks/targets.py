@@ -69,11 +69,12 @@ def holders(shares: MemberShares, topic: str, number: int) -> list[str]:
 
 
 def nonexistent(shares: MemberShares, topics: Proven) -> tuple[str, int] | None:
-    """A partition in a target beyond those that its topic has; None if there is none."""
+    """A partition in a target that no assignor can know of: its topic has fewer partitions, or the
+    group does not subscribe to the topic. None if there is none."""
     counts = {topic.topic_id: topic.partitions for topic in topics.values()}
     for share in shares.values():
         for topic, numbers in share.items():
-            if topic in counts and max(numbers) >= counts[topic]:
+            if max(numbers) >= counts.get(topic, 0):
                 return topic, max(numbers)
     return None
 
