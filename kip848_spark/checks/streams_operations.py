@@ -49,12 +49,17 @@ class StreamsPart(Part):
 
 def split_operation(entries: Sequence[LogEntry]) -> list[StreamsPart]:
     """The parts of an operation. From the first record that fits no valid order on, the rest is one
-    part called `INVALID_ORDER`."""
+    part called `INVALID_ORDER`. The assignment of a member other than the one that a heartbeat
+    changes is that member's own heartbeat, in the same millisecond."""
     letters = "".join(
         _LETTERS[entry.kind] if entry.value is not None else _LETTERS[entry.kind].upper()
         for entry in entries
     )
-    return [
-        StreamsPart(name, entries[begin:end], letters[begin:end])
-        for name, begin, end in part_bounds(letters, _PARTS)
-    ]
+    parts = []
+    for name, begin, end in part_bounds(letters, _PARTS):
+        last = end - 1
+        assigns = name == HEARTBEAT and (letters[begin], letters[last]) == ("d", "g")
+        two = assigns and entries[begin].member != entries[last].member
+        bounds = ((begin, last), (last, end)) if two else ((begin, end),)
+        parts += [StreamsPart(name, entries[a:b], letters[a:b]) for a, b in bounds]
+    return parts

@@ -44,15 +44,11 @@ def check_order(audited: AuditedStreams, part: StreamsPart) -> None:
 
 
 def _lacks_records(audited: AuditedStreams, part: StreamsPart) -> bool:
-    """Whether a member joins without getting an assignment, or the part is about two members."""
-    if part.name != HEARTBEAT:
+    """Whether a member joins without getting an assignment."""
+    if part.name != HEARTBEAT or part.of(streams.CURRENT):
         return False
-    members, currents = part.of(streams.MEMBER), part.of(streams.CURRENT)
-    if not members:
-        return False
-    if currents:
-        return currents[0].member != members[0].member
-    return audited.complete and audited.member(members[0].member) is None
+    joined = [entry for entry in part.of(streams.MEMBER) if audited.member(entry.member) is None]
+    return audited.complete and bool(joined)
 
 
 def _is_other_instance(audited: AuditedStreams, part: StreamsPart) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from kip848_spark.checks.completed_target import BY_PROPERTIES
 from kip848_spark.checks.finding_text import with_texts
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import (
     CAUSES,
     EPOCHS,
@@ -17,6 +18,7 @@ from kip848_spark.checks.results import (
     TARGETS,
     TRANSITIONS,
 )
+from kip848_spark.checks.streams_operations import split_operation
 from tests.audit.captured_logs import audit
 from tests.audit.fault_rates import instances, rate
 from tests.audit.faults.streams import STREAMS_FAULTS
@@ -96,3 +98,16 @@ def test_a_fault_has_a_text_and_a_root(name: str) -> None:
             assert not any(sign in finding.explanation for sign in '{}["]'), finding.explanation
             expected, recorded = (line.split(": ", 1)[1] for line in lines[1:3])
             assert "" != expected != recorded != "", finding.explanation
+
+
+def test_two_heartbeats_in_one_millisecond() -> None:
+    """The first member changes its metadata and still has tasks to give up, so its assignment stays
+    as it is; the assignment after it belongs to another heartbeat."""
+
+    def entry(offset: int, kind: str, member: str) -> LogEntry:
+        return LogEntry(0, offset, 1, {}, kind, "app", member, {})
+
+    first = [entry(1, "19", "a"), entry(2, "17", ""), entry(3, "20", "")]
+    for member, parts in (("a", ["19 17 20 22"]), ("b", ["19 17 20", "22"])):
+        operation = split_operation([*first, entry(4, "22", member)])
+        assert [" ".join(one.kind for one in part.entries) for part in operation] == parts
