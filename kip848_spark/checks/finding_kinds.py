@@ -349,7 +349,7 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         COMPARE_REPLICAS,
     ),
     (VALUE_TIMES, "record_time"): FindingKind(
-        "The record has another time than the records before and after it, which have the same.",
+        "The records directly before and after this one have the same time, and this one has another.",
         "None for the consumers. The history and the rebalances of the group show a wrong time.",
         COMPARE_REPLICAS,
     ),
