@@ -349,7 +349,8 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         COMPARE_REPLICAS,
     ),
     (VALUE_TIMES, "record_time"): FindingKind(
-        "The records directly before and after this one have the same time, and this one has another.",
+        "The records directly before and after this one have the same time, and this one has "
+        "another.",
         "None for the consumers. The history and the rebalances of the group show a wrong time.",
         COMPARE_REPLICAS,
     ),
