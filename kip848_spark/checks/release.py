@@ -2,13 +2,14 @@
 
 Each sign is sufficient, and its absence proves nothing: only 4.0 writes key 4 with a value, the
 metadata hash came with 4.1, the time of a target and the epochs of assigned partitions came with
-4.3. What no sign tells apart stays a candidate, and the checks accept what any candidate writes.
+4.3, and every target that the assignor computes has a time since. What no sign tells apart stays a
+candidate, and the checks accept what any candidate writes.
 See docs/kafka-facts.md#releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -30,6 +31,7 @@ _ANY = _those(lambda release: True)
 _WITH_TOPICS = _those(lambda release: release.partition_metadata_record)
 _WITH_HASH = _those(lambda release: release.metadata_hash)
 _WITH_TIMES = _those(lambda release: release.assignment_interval)
+_WITHOUT_TIMES = _ANY - _WITH_TIMES
 _WITH_EPOCHS = _those(lambda release: release.partition_epochs)
 _WITHOUT_EPOCHS = _ANY - _WITH_EPOCHS
 _KEEPS_REGEX = _those(lambda release: not release.classic_clears_regex)
@@ -40,14 +42,18 @@ def candidates(name: str | None) -> PossibleReleases:
     return ALL if name is None else (find_release(name),)
 
 
-def narrow(before: PossibleReleases, entries: Iterable[LogEntry]) -> PossibleReleases:
+def narrow(
+    before: PossibleReleases, entries: Sequence[LogEntry], *, complete: bool = False
+) -> PossibleReleases:
     """Those of ``before`` that could have written ``entries``. If none could, the cluster was up-
-    or downgraded: then all releases that could."""
+    or downgraded: then all releases that could. ``complete``: the entries are whole operations."""
     allowed = _ANY
     for entry in entries:
         writers = _writers(entry)
         if writers is not _ANY:
             allowed &= writers
+    if complete and _computes_target_without_time(entries):
+        allowed &= _WITHOUT_TIMES
     if not allowed or allowed is _ANY:
         return before
     return _remaining(before, allowed)
@@ -62,7 +68,7 @@ def _remaining(before: PossibleReleases, allowed: frozenset[str]) -> PossibleRel
 
 
 def of_line(
-    before: PossibleReleases, entries: Iterable[LogEntry], line: str
+    before: PossibleReleases, entries: Sequence[LogEntry], line: str
 ) -> PossibleReleases | None:
     """Those of ``line`` that could have written ``entries``, by what was known before or, if the
     brokers were up- or downgraded since, by the entries alone. None if the log contradicts.
@@ -92,6 +98,20 @@ def _writers(entry: LogEntry) -> frozenset[str]:
             epochs = any(row.get("assignmentEpochs") for row in (*assigned, *pending))
             return _WITH_EPOCHS if epochs else _WITHOUT_EPOCHS
     return _ANY
+
+
+def _computes_target_without_time(entries: Sequence[LogEntry]) -> bool:
+    """Whether a target has no time although the assignor has computed it. From 4.3 on, only the
+    target of a conversion has none, and from 4.4 on that of a group whose last member left."""
+    targets = [e.value for e in entries if e.kind == records.TARGET_EPOCH and e.value is not None]
+    return any(not value.get("assignmentTimestamp") for value in targets) and not any(
+        entry.kind == records.CLASSIC_GROUP or (entry.kind == records.MEMBER and _leaves(entry))
+        for entry in entries
+    )
+
+
+def _leaves(entry: LogEntry) -> bool:
+    return entry.value is None or entry.value.get("classicMemberMetadata") is not None
 
 
 @lru_cache(1024)
