@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -44,9 +45,19 @@ def store_options(spark: SparkSession, uri: str) -> dict[str, str]:
     return options_of_hadoop(uri, conf.get, secret)
 
 
-_FILE_EXISTS = ("FileAlreadyExistsException", "PathExistsException", "RemoteFileChangedException")
-"""Exceptions of a file system that finds an existing file where none may exist."""
+_FILE_EXISTS = (
+    "FileAlreadyExistsException",
+    "PathExistsException",
+    "RemoteFileChangedException",
+    "AlreadyBeingCreatedException",
+    "RecoveryInProgressException",
+)
+"""Exceptions of a file system that finds an existing file where none may exist. HDFS has the last
+two for a file that another writer has created and not closed yet."""
 
+_SHOWS_OPEN_FILES = ("hdfs", "viewfs")
+"""Schemes of file systems on which a reader sees a file while it is written. Object stores show a
+file when it is closed."""
 _REFUSED = re.compile(r"Status Code: (?:409|412)\b")
 """S3's answers to a conditional request whose condition is false, or that met another one."""
 _CHANGED = re.compile(
@@ -69,10 +80,12 @@ class HadoopFolder:
         jvm = spark._jvm
         assert jvm is not None
         self._jvm: Any = jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._conf = _conf(spark)
         self._path = jvm.org.apache.hadoop.fs.Path
         self.uri = uri.rstrip("/")
         try:
-            self._system = self._path(uri).getFileSystem(_conf(spark))
+            self._system = self._path(uri).getFileSystem(self._conf)
         except Py4JJavaError as cause:
             if _is(cause, "UnsupportedFileSystemException"):
                 raise LakeError(
@@ -108,7 +121,20 @@ class HadoopFolder:
         return self._put(name, content, overwrite=False)
 
     def replace(self, name: str, content: bytes) -> None:
-        self._put(name, content, overwrite=True)
+        if scheme_of(self.uri) not in _SHOWS_OPEN_FILES:
+            self._put(name, content, overwrite=True)
+            return
+        written = f"{name}.{secrets.token_hex(8)}.tmp"
+        self._put(written, content, overwrite=False)
+        with _os_errors():
+            options = self._jvm.org.apache.hadoop.fs.Options.Rename
+            overwrite = self._gateway.new_array(options, 1)
+            overwrite[0] = options.OVERWRITE
+            self._context().rename(self._at(written), self._at(name), overwrite)
+
+    def _context(self) -> Any:
+        files = self._jvm.org.apache.hadoop.fs.FileContext
+        return files.getFileContext(self._path(self.uri).toUri(), self._conf)
 
     def remove(self, name: str) -> None:
         with _os_errors():
@@ -170,7 +196,11 @@ def _conf(spark: SparkSession) -> Any:
 
 
 def _is(cause: Py4JJavaError, name: str) -> bool:
-    return str(cause.java_exception.getClass().getSimpleName()) == name
+    thrown = cause.java_exception
+    found = str(thrown.getClass().getSimpleName())
+    if found == "RemoteException":  # what HDFS's NameNode threw
+        found = str(thrown.getClassName()).rpartition(".")[2]
+    return found == name
 
 
 @contextmanager
