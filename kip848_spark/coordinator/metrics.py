@@ -1,4 +1,8 @@
-"""The KIP's metrics: rebalances, and groups by type and state (KIP-848 "Broker Metrics")."""
+"""The KIP's metrics: rebalances, and groups by type and state (KIP-848 "Broker Metrics").
+
+There is one partition, which is always loaded, and a request is handled at once. So there are no
+metrics of loading, of the queue of events, and of idle threads.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,21 @@ from collections.abc import Iterable
 from typing import Any
 
 _WINDOW_MS = 30_000
+_STATES = {
+    "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "share": ("Empty", "Stable", "Dead"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
+}
+_COUNTED = (
+    "consumer-group-rebalance",
+    "share-group-rebalance",
+    "streams-group-rebalance",
+    "group-completed-rebalance",
+    "offset-commit",
+    "offset-expiration",
+    "offset-deletion",
+)
 
 
 class Metrics:
@@ -29,34 +48,19 @@ class Metrics:
         return len(recent) / (_WINDOW_MS / 1000)
 
     def snapshot(self, groups: Iterable[Any], now: int) -> dict[str, float]:
-        """Every metric by its Kafka name, with distinguishing tags in brackets."""
-        types: Counter[str] = Counter()
-        consumer: Counter[str] = Counter()
-        classic: Counter[str] = Counter()
+        """Every metric by the name that brokers have for it in JMX, with its tag in brackets."""
+        states: dict[str, Counter[str]] = {name: Counter() for name in _STATES}
         for group in groups:
-            types[group.type] += 1
-            (consumer if group.type == "consumer" else classic)[group.state] += 1
-        out: dict[str, float] = {
-            f"group-count[protocol={name}]": types[name] for name in ("classic", "consumer")
-        }
-        for state in ("Empty", "Assigning", "Reconciling", "Stable"):
-            out[f"consumer-group-count[state={state.lower()}]"] = consumer[state]
-        names = {
-            "NumGroupsPreparingRebalance": "PreparingRebalance",
-            "NumGroupsCompletingRebalance": "CompletingRebalance",
-            "NumGroupsStable": "Stable",
-            "NumGroupsEmpty": "Empty",
-            "NumGroupsDead": "Dead",
-        }
-        for metric, state in names.items():
-            out[metric] = classic[state]
-        for name in (
-            "consumer-group-rebalance",
-            "group-completed-rebalance",
-            "offset-commit",
-            "offset-expiration",
-            "offset-deletion",
-        ):
+            states[group.type][group.state] += 1
+        out: dict[str, float] = {}
+        for name, known in _STATES.items():
+            out[f"group-count[protocol={name}]"] = states[name].total()
+            for state in known:
+                metric = f"{name}-group-count[state={state}]"
+                if name == "classic":
+                    metric = f"NumGroups{state}"
+                out[metric] = states[name][state]
+        for name in _COUNTED:
             out[f"{name}-count"] = self.counts[name]
             out[f"{name}-rate"] = self.rate(name, now)
         return out

@@ -174,6 +174,7 @@ def _maybe_bump(shard: Shard, group: ShareGroup, *, bump: bool) -> bool:
     bump = bump or metadata_hash != group.metadata_hash
     if bump:
         shard.append(group.epoch_record(group.epoch + 1, metadata_hash))
+        shard.metrics.mark("share-group-rebalance", shard.now)
     group.metadata_deadline = shard.now + INT_MAX
     return bump
 

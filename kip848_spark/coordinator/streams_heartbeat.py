@@ -198,6 +198,7 @@ def _maybe_bump(shard: Shard, group: StreamsGroup, *, bump: bool) -> bool:
         if not group.epoch and shard.release.streams_configs:
             epoch = 2  # the first epoch of 4.2, as in later releases
         _append_epoch(shard, group, epoch, metadata_hash, validated, configs)
+        shard.metrics.mark("streams-group-rebalance", shard.now)
     return bump
 
 

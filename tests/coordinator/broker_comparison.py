@@ -87,7 +87,7 @@ class BrokerComparison:
         self.logged: list[DumpedRecord] = []
         """The broker's records, once the logs have been compared."""
         self.requests = 0
-        self._probes = 0
+        self.probes = 0
         self.reordered = 0
         self.topic_ids: dict[str, str] = {}
         self._ids = GeneratedIds()
@@ -157,9 +157,9 @@ class BrokerComparison:
         """Wait until the coordinator knows the topic in this form, by joining probe groups."""
         connection = self._connection("probe", "probe")
         for _ in range(250):
-            self._probes += 1
+            self.probes += 1
             request = {
-                "groupId": f"probe-{self._probes}",
+                "groupId": f"probe-{self.probes}",
                 "memberId": "probe",
                 "memberEpoch": 0,
                 "rebalanceTimeoutMs": 60_000,

@@ -110,7 +110,7 @@ def test_offsets_of_subscribed_topics_do_not_expire() -> None:
     assert broker.commit(0, 5, memberId="A", generationIdOrMemberEpoch=2) == "NONE"
     assert broker.until(30 * DAY) == []
     assert broker.coordinator.metrics()["group-count[protocol=consumer]"] == 1
-    assert broker.coordinator.metrics()["consumer-group-count[state=stable]"] == 1
+    assert broker.coordinator.metrics()["consumer-group-count[state=Stable]"] == 1
     assert broker.coordinator.metrics()["consumer-group-rebalance-count"] == 1
 
 
