@@ -235,7 +235,7 @@ def _case_of(
 def _compare(audited: AuditedStreams, case: _Case) -> tuple[str | None, TaskTargets | None, bool]:
     """What is wrong with a target, a right one, and whether it was compared for equality."""
     modern = all(release.streams_configs for release in audited.releases)
-    fault = _copies_fault(case) or (_balance_fault(case) if modern else None)
+    fault = _copies_fault(case) or _balance_fault(case, modern) or _stickiness_fault(audited, case)
     if fault is not None:
         return fault, None, True
     if len(case.targets) == 1:
@@ -317,8 +317,9 @@ def _copies_fault(case: _Case) -> str | None:
     return None
 
 
-def _balance_fault(case: _Case) -> str | None:
-    """The first property of a sticky target (from 4.2) that does not hold; None if all hold."""
+def _balance_fault(case: _Case, modern: bool) -> str | None:
+    """The first property of a sticky target that does not hold; None if all hold. ``modern``: the
+    loads of the processes differ by one task at most (from 4.2)."""
     in_process: dict[str, list[Task]] = {process: [] for process in case.processes.values()}
     members_of = Counter(case.processes.values())
     for member, tasks in case.targets.items():
@@ -334,7 +335,7 @@ def _balance_fault(case: _Case) -> str | None:
     most = max(sizes, key=sizes.__getitem__)
     if sizes[most] > math.ceil(total / len(sizes)):
         return f"gives {most} {sizes[most]} active tasks"
-    if not any(tasks.standby for tasks in case.targets.values()) and case.standbys == 0:
+    if modern and case.standbys == 0 and not any(t.standby for t in case.targets.values()):
         loads = {process: len(held) / members_of[process] for process, held in in_process.items()}
         if max(loads.values()) - min(loads.values()) > 1:
             return f"gives the process {max(loads, key=loads.__getitem__)} too many tasks"
@@ -342,6 +343,21 @@ def _balance_fault(case: _Case) -> str | None:
         max(sizes.values()) - min(sizes.values()) > 1
     ):
         return "is not even"
+    return None
+
+
+def _stickiness_fault(audited: AuditedStreams, case: _Case) -> str | None:
+    """Until 4.3, a member keeps its active tasks if it has no more of them than every member must
+    have, and if no other member had them."""
+    if audited.any_release(lambda release: release.streams_previous_is_assigned):
+        return None
+    least = sum(case.counts.values()) // len(case.targets)
+    owners = Counter(task for tasks in case.old.values() for task in tasks.active)
+    for member, tasks in sorted(case.targets.items()):
+        old = [t for t in case.old.get(member, Tasks()).active if t[1] < case.counts.get(t[0], 0)]
+        lost = sorted(set(old) - tasks.active)
+        if lost and len(old) <= least and all(owners[task] == 1 for task in old):
+            return f"takes the active task {_name(lost[0])} away from {member}"
     return None
 
 
