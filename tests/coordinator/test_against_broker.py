@@ -21,7 +21,10 @@ from tests.coordinator.random_conversations import consumers, migrations
 pytestmark = pytest.mark.slow
 
 RELEASES = ["4.3.1", "4.4.0", "4.0.2"]
-OTHERS = [pytest.param(release, marks=pytest.mark.long) for release in ("4.1.0", "4.0.0")]
+OTHERS = [
+    pytest.param(release, marks=pytest.mark.long)
+    for release in ("4.3.0", "4.1.1", "4.1.0", "4.0.1", "4.0.0")
+]
 MIGRATION = "group.consumer.migration.policy"
 BROKERS: dict[str, dict[str, str]] = {
     "plain": {},
