@@ -93,6 +93,13 @@ def test_links_within_the_repository_lead_somewhere(page: str) -> None:
             assert anchor in anchors(inside), f"{page}: {link}"
 
 
+def test_what_the_readme_shows_first_is_the_output_of_a_command() -> None:
+    """It stands before the commands, so no test compares it with what they print."""
+    first, *others = [block for block in blocks("README.md") if block.language == "text"]
+    assert not first.output
+    assert any(first.text in other.text for other in others if other.output)
+
+
 def test_supported_versions_are_those_of_the_code() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pyspark = next(d for d in project["dependencies"] if d.startswith("pyspark>="))
