@@ -54,6 +54,12 @@ class _CommitTemplate:
     middle: bytes
     tail: bytes
 
+    def value(self, offset: int | None, time_ms: int) -> bytes | None:
+        """The value of a commit of ``offset``; None for a tombstone."""
+        if offset is None:
+            return None
+        return self.head + _TIME.pack(offset) + self.middle + _TIME.pack(time_ms) + self.tail
+
 
 def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int) -> None:
     """Creates ``topic`` and sends ``records`` records to it, including those of aborted
@@ -133,29 +139,28 @@ class TopicFiller:
 
 def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:
     """Commits, with an operation of control records in between, outside of transactions."""
-    commits = _commits(partitions, now_ms - SPAN_MS, SPAN_MS / records)
+    commits = _commits(partitions)
     operations = _operations(partitions)
     number = written = 0
     operation = next(operations)
     while number < records:
         place = number % TRANSACTION_EVERY
         fits = TRANSACTION <= place <= TRANSACTION_EVERY - len(operation)
+        later = now_ms - SPAN_MS + number * SPAN_MS // records
         if not fits or written * CONTROL_EVERY > number:
-            yield (*next(commits), None)
+            commit, offset = next(commits)
+            yield commit.partition, commit.key, commit.value(offset, later), None
             number += 1
             continue
-        later = now_ms - SPAN_MS + number * SPAN_MS // records
         yield from (record.message(later) for record in operation)
         number += len(operation)
         written += len(operation)
         operation = next(operations)
 
 
-def _commits(
-    partitions: int, since_ms: int, step_ms: float
-) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """An endless stream: a random group commits some of its partitions, as one of its members
-    would."""
+def _commits(partitions: int) -> Iterator[tuple[_CommitTemplate, int | None]]:
+    """An endless stream of keys and offsets (None for a tombstone): a random group commits some of
+    its partitions, as one of its members would."""
     rng = np.random.default_rng(848)
     groups = _groups(rng, partitions)
     weights = 1 / np.arange(1, len(groups) + 1) ** 0.8
@@ -169,16 +174,12 @@ def _commits(
             keys = groups[group]
             first = int(place * len(keys)) // 8 * 8
             for index in range(first, min(first + 8, len(keys))):
-                key = keys[index]
                 number += 1
                 if number % TOMBSTONE_EVERY == 0:
-                    yield key.partition, key.key, None
+                    yield keys[index], None
                     continue
                 offsets[group][index] += 17
-                time = _TIME.pack(int(since_ms + number * step_ms))
-                offset = _TIME.pack(offsets[group][index])
-                value = key.head + offset + key.middle + time + key.tail
-                yield key.partition, key.key, value
+                yield keys[index], offsets[group][index]
 
 
 def _groups(rng: np.random.Generator, partitions: int) -> list[list[_CommitTemplate]]:
