@@ -1,10 +1,11 @@
 """How many injected faults the audit finds, in logs of real brokers and in simulated logs.
 
-    python -m tests.audit.fault_rates 100
+    python -m tests.audit.fault_rates 100 [RELEASE ...]
 
 prints a Markdown table with the given number of instances of each kind of fault, and one by
-release. A simulated log was written by the same reference coordinator that the audit compares it
-with, so its rate says less and stands in a column of its own.
+release; with releases, only of the logs that their brokers wrote. A simulated log was written by
+the same reference coordinator that the audit compares it with, so its rate says less and stands in
+a column of its own.
 """
 
 from __future__ import annotations
@@ -154,17 +155,19 @@ def rate(name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]) -> Rat
     return result
 
 
-def main(instances: int) -> None:
+def main(instances: int, only: Sequence[str] = ()) -> None:
     """Print the table, and totals for real and for simulated logs."""
+    written = [log for log in real_logs() if not only or log.release in only]
+    others = [] if only else simulated_logs()
     totals: dict[str, Counter[str]] = {"real": Counter(), "simulated": Counter()}
     releases: dict[str, Counter[str]] = {}
     print("| fault | real logs: instances | found | simulated: instances | found | checks |")
     print("|---|---|---|---|---|---|", flush=True)
     for name, fault in FAULTS.items():
-        real = _measure(name, fault, instances, real_logs(), totals["real"])
+        real = _measure(name, fault, instances, written, totals["real"])
         for release, counts in real.by_release.items():
             releases.setdefault(release, Counter()).update(counts, kinds=1)
-        simulated = _measure(name, fault, instances, simulated_logs(), totals["simulated"])
+        simulated = _measure(name, fault, instances, others, totals["simulated"])
         checks = ", ".join(check for check, _ in (real.checks + simulated.checks).most_common())
         print(
             f"| {name.replace('_', ' ')} | {real.injected} | {real} "
@@ -178,7 +181,7 @@ def main(instances: int) -> None:
         share = f"{100 * counts['found'] / counts['injected']:.2f} %"
         print(f"| {release} | {counts['kinds']} | {counts['injected']} | {share} |", flush=True)
     for name, (fault, _) in UNDETECTABLE.items():
-        real = rate(name, fault, instances, real_logs())
+        real = rate(name, fault, instances, written)
         print(f"undetectable: {name} {real.found} of {real.injected} in real logs", flush=True)
 
 
@@ -193,4 +196,4 @@ def _measure(
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2:])
