@@ -41,14 +41,17 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="kip848",
-    help="Decodes, replays and audits Kafka's __consumer_offsets topic with Spark.",
+    help="""Shows what happened to Kafka's consumer groups, and checks the group coordinator.
+
+    It reads the topic __consumer_offsets into Delta tables, a lake. Begin with `kip848 doctor`
+    and `kip848 run`, or without a cluster with `kip848 demo`.""",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 for verbs in (
-    audit, findings, demo, jobs, groups, history, rebalances, explain, hygiene, readiness, report,
-    sql, dump_capture, decode, coordinate, conform, repair, maintain, simulate, environment,
+    jobs, audit, findings, groups, explain, rebalances, history, hygiene, readiness, report, sql,
+    dump_capture, decode, simulate, conform, coordinate, repair, maintain, environment, demo,
 ):  # fmt: skip
     verbs.register(app)
 

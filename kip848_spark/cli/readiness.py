@@ -78,8 +78,8 @@ def readiness(
 ) -> None:
     """Show which classic groups can migrate to the consumer protocol, and what prevents the others.
 
-    Each verdict rests on the records, and on the cluster's settings if --source names it. What the
-    records can't show is in the checklist. docs/readiness.md lists all rules.
+    A verdict follows from the records, and from the cluster's settings if --source names it.
+    What the records can't show is in the checklist. docs/readiness.md lists all rules.
     """
     from kip848_spark.insight.readiness_rules import VERDICTS
 

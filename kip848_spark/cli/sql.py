@@ -50,7 +50,7 @@ def sql(
         Engine,
         typer.Option(
             "--engine",
-            help="auto: DuckDB, and Spark for what DuckDB does not answer as Spark would.",
+            help="auto: DuckDB if its result is the one that Spark would give, else Spark.",
         ),
     ] = Engine.AUTO,
     format_: Annotated[
