@@ -43,12 +43,17 @@ def check_folder(path: str, *settings: str) -> None:
 
 def kip848(*arguments: str, **environment: str) -> str:
     """What a command prints, in a process of its own."""
-    done = subprocess.run(
+    done = ended(*arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def ended(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command that has ended, in a process of its own."""
+    return subprocess.run(
         [sys.executable, "-m", "kip848_spark", *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -1,4 +1,8 @@
-"""A lake on S3: equal to one on a local disk, read without a JVM, written by one run at a time."""
+"""A lake on S3: equal to one on a local disk, read without a JVM, written by one run at a time.
+
+Each test runs on moto's server, and on the Versity S3 Gateway if `OTHER_SERVER` names its program.
+The gateway checks signatures and keeps objects in files; the two have no code in common.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 
 from kip848_spark.lake.folders import LEASES
@@ -20,13 +23,29 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import TABLES_OF_RECORDS, rows_of_files
-from tests.spark.s3 import S3Server
+from tests.spark.s3 import OTHER_SERVER, S3Server, client, s3_server, versity_server
 from tests.spark.stores import check_folder, kip848
 from tests.spark.test_erasure import files_with
 
 CAPTURE = DATA / "kafka-4.3.1"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module", params=["moto", "versity"])
+def s3(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[S3Server]:
+    """A server with a bucket."""
+    if request.param == "moto":
+        with s3_server(tmp_path_factory.mktemp("moto") / "server.log") as server:
+            yield server
+        return
+    program = os.environ.get(OTHER_SERVER)
+    if not program:
+        pytest.skip(f"{OTHER_SERVER} does not name the program of the Versity S3 Gateway")
+    with versity_server(program, tmp_path_factory.mktemp("versity")) as server:
+        yield server
 
 
 def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
@@ -121,17 +140,6 @@ def started(s3: S3Server, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
-
-
-def client(s3: S3Server) -> Any:
-    options = s3.storage_options
-    return boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint,
-        aws_access_key_id=options["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
-        region_name=options["AWS_REGION"],
     )
 
 
