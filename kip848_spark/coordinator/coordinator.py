@@ -26,8 +26,9 @@ from kip848_spark.coordinator import (
 from kip848_spark.coordinator.classic import join_response, sync_response
 from kip848_spark.coordinator.client_assignors import install_assignment, prepare_assignment
 from kip848_spark.coordinator.config import BrokerConfig
-from kip848_spark.coordinator.faults import GroupError
+from kip848_spark.coordinator.faults import GroupError, ReplayError
 from kip848_spark.coordinator.heartbeat import heartbeat, response
+from kip848_spark.coordinator.metrics import ACTIVE, FAILED, LOADING
 from kip848_spark.coordinator.records import Json, Record
 from kip848_spark.coordinator.releases import find_release
 from kip848_spark.coordinator.replay import end_transaction, replay
@@ -55,7 +56,7 @@ class Coordinator:
     ) -> None:
         self.release = find_release(release)
         self.shard = Shard(self.release, BrokerConfig(self.release, config), seed)
-        self._started = False
+        self._partition = LOADING
         self._tickets = 0
 
     # Loading
@@ -68,7 +69,11 @@ class Coordinator:
         """
         if timestamp is not None:
             self.shard.now = timestamp
-        replay(self.shard, record, offset, producer=producer)
+        try:
+            replay(self.shard, record, offset, producer=producer)
+        except ReplayError:
+            self._partition = FAILED
+            raise
 
     def replay_marker(self, producer: int, *, commit: bool) -> None:
         """Load a transaction marker."""
@@ -78,7 +83,7 @@ class Coordinator:
         """The whole log is loaded: sessions and the expiration sweep start (KIP-848
         "Fail Over").
         """
-        self._started = True
+        self._partition = ACTIVE
         housekeeping.after_loading(self.shard, at)
 
     # Running
@@ -86,9 +91,9 @@ class Coordinator:
     def run_until(self, at: int) -> list[Step]:
         """Advance the clock to ``at`` (ms); every timer due by then runs at its own time."""
         shard = self.shard
-        if not self._started:
+        if self._partition == LOADING:
             shard.now = at
-            self._started = True
+            self._partition = ACTIVE
             housekeeping.schedule_expiration_sweep(shard)
         if at < shard.now:
             raise UsageError(f"time goes back from {shard.now} to {at}")
@@ -154,7 +159,8 @@ class Coordinator:
 
     def metrics(self) -> dict[str, float]:
         """The current values of the KIP's metrics."""
-        return self.shard.metrics.snapshot(self.shard.groups.values(), self.shard.now)
+        shard = self.shard
+        return shard.metrics.snapshot(shard.groups.values(), self._partition, shard.now)
 
     def _step(self) -> list[Step]:
         output = self.shard.take_output()

@@ -1,7 +1,8 @@
-"""The KIP's metrics: rebalances, and groups by type and state (KIP-848 "Broker Metrics").
+"""The KIP's metrics: rebalances, groups by type and state, and the state of the partition (KIP-848
+"Broker Metrics").
 
-There is one partition, which is always loaded, and a request is handled at once. So there are no
-metrics of loading, of the queue of events, and of idle threads.
+The caller sets the clock, and a request is handled at once. So nothing measures how long loading
+takes, how many events wait in a queue, or how long threads are idle.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _STATES = {
     "share": ("Empty", "Stable", "Dead"),
     "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
+LOADING, ACTIVE, FAILED = "loading", "active", "failed"
+"""The states of a coordinator's partition of `__consumer_offsets`."""
 _COUNTED = (
     "consumer-group-rebalance",
     "share-group-rebalance",
@@ -47,12 +50,16 @@ class Metrics:
             recent.popleft()
         return len(recent) / (_WINDOW_MS / 1000)
 
-    def snapshot(self, groups: Iterable[Any], now: int) -> dict[str, float]:
-        """Every metric by the name that brokers have for it in JMX, with its tag in brackets."""
+    def snapshot(self, groups: Iterable[Any], partition: str, now: int) -> dict[str, float]:
+        """Every metric by the name that brokers have for it in JMX, with its tag in brackets.
+        ``partition`` is the state of the partition."""
         states: dict[str, Counter[str]] = {name: Counter() for name in _STATES}
         for group in groups:
             states[group.type][group.state] += 1
-        out: dict[str, float] = {}
+        out: dict[str, float] = {
+            f"num-partitions[state={state}]": float(state == partition)
+            for state in (LOADING, ACTIVE, FAILED)
+        }
         for name, known in _STATES.items():
             out[f"group-count[protocol={name}]"] = states[name].total()
             for state in known:

@@ -27,6 +27,7 @@ COUNTS = (
 )
 NEWER_COUNTS = ("share-group-rebalance-count", "streams-group-rebalance-count")
 GAUGES = (
+    "num-partitions[",
     "group-count[",
     "consumer-group-count[",
     "share-group-count[",
@@ -142,6 +143,7 @@ def test_metrics_are_those_of_a_broker(version: str) -> None:
         if version == NEWEST:
             time.sleep(GAUGES_AGE_S)
             theirs, ours = metrics.read(), comparison.reference.metrics()
+            assert theirs["num-partitions[state=active]"] == 1
             for name in ("group-count[protocol=consumer]", "consumer-group-count[state=Stable]"):
                 ours[name] += comparison.probes
         comparison.close()

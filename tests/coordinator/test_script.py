@@ -134,6 +134,23 @@ def test_replay_raises_where_a_broker_fails() -> None:
         )
 
 
+def partition_states(coordinator: Coordinator) -> list[float]:
+    metrics = coordinator.metrics()
+    return [metrics[f"num-partitions[state={name}]"] for name in ("loading", "active", "failed")]
+
+
+def test_partition_is_loading_then_active_or_failed() -> None:
+    loaded, failed = Coordinator("4.3"), Coordinator("4.3")
+    for coordinator in (loaded, failed):
+        coordinator.replay(record("3", {"epoch": 3}))
+        assert partition_states(coordinator) == [1, 0, 0]
+    loaded.finish_loading(at=5)
+    assert partition_states(loaded) == [0, 1, 0]
+    with pytest.raises(ReplayError):
+        failed.replay(record("3", None))
+    assert partition_states(failed) == [0, 0, 1]
+
+
 def owned(member: str, epoch: int) -> dict[str, Any]:
     rows = [{"topicId": FOO, "partitions": [0]}]
     current = {
