@@ -97,9 +97,11 @@ def traces(log: Iterable[LogEntry]) -> dict[str, Trace]:
 
 
 def release_of(log: FaultyLog | str) -> str:
-    found = re.search(r"4\.[01]\.0|4\.\d", log if isinstance(log, str) else log.name)
+    """The release of the model. The fixes that it knows came with 4.0.2 and 4.1.2."""
+    found = re.search(r"(4\.\d)(\.\d)?", log if isinstance(log, str) else log.name)
     assert found
-    return found[0]
+    line, patch = found.groups()
+    return f"{line}.0" if line in ("4.0", "4.1") and patch in (".0", ".1") else line
 
 
 def captured() -> Iterator[tuple[str, list[LogEntry]]]:
@@ -116,7 +118,7 @@ def test_captured_groups_conform() -> None:
             verdict = judge(one, release_of(name))
             assert verdict.conforms, (name, group, one.records[verdict.at or 0], verdict.allowed)
             judged[name.partition("-")[0]] += 1
-    assert judged == {"kafka": 56, "churn": 360, "moving": 568, "odd": 3, "racks": 24}
+    assert judged == {"kafka": 56, "churn": 480, "moving": 748, "odd": 3, "racks": 24}
 
 
 def test_the_release_of_a_log_need_not_be_named() -> None:
