@@ -1,5 +1,6 @@
-"""Brokers that demand a login: SCRAM over TLS, a client certificate, a token. The nightly job gets
-in with each, and no secret is written anywhere, whether the login succeeds or fails."""
+"""Brokers that demand a login: SCRAM over TLS, a client certificate, a token that is unsigned or
+comes from a server of tokens. The nightly job gets in with each, and no secret is written anywhere,
+whether the login succeeds or fails."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -33,6 +35,7 @@ from kip848_spark.kafka.admin import Cluster
 from kip848_spark.kafka.newer_groups import describe_newer
 from kip848_spark.kafka.snapshot import NO_ANSWER, NO_REQUEST
 from kip848_spark.local.broker import Broker
+from tests.cli.token_server import AUDIENCE, TokenServer, token_server
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +46,9 @@ SASL = "org.apache.kafka.common.security"
 PLAIN = (
     f'{SASL}.plain.PlainLoginModule required username="admin" password="admin" user_admin="admin";'
 )
-TOKEN = f'{SASL}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="x";'
+OAUTH = f"{SASL}.oauthbearer.OAuthBearerLoginModule required"
+TOKEN = f'{OAUTH} unsecuredLoginStringClaim_sub="x";'
+ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,47 @@ def sasl(certificates: Certificates) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
+def tokens(certificates: Certificates) -> Iterator[TokenServer]:
+    """The server that gives tokens to the user, for the password."""
+    with token_server(USER, PASSWORD, certificates.broker) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def oidc(certificates: Certificates, tokens: TokenServer) -> Iterator[Broker]:
+    """A broker that takes the tokens of ``tokens`` and checks their signatures."""
+    trust = f'ssl.truststore.type="PEM" ssl.truststore.location="{certificates.authority}"'
+    listener = "listener.name.plaintext.oauthbearer"
+    settings = _tls(certificates) | {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": PLAIN,
+        # It also logs in itself when it starts, with an unsigned token that nobody asks for.
+        f"{listener}.sasl.jaas.config": f"{TOKEN.rstrip(';')} {trust};",
+        f"{listener}.sasl.server.callback.handler.class": (
+            f"{SASL}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        "sasl.oauthbearer.jwks.endpoint.url": tokens.keys_url,
+        "sasl.oauthbearer.expected.issuer": tokens.url,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+    client = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(certificates.authority),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "admin",
+        "sasl.password": "admin",
+    }
+    broker = Broker(settings=settings, client=client)
+    with patch.dict(os.environ, {"JAVA_TOOL_OPTIONS": f"-D{ALLOWED}={tokens.keys_url}"}):
+        broker.start()
+    with broker:
+        _commit(broker, client)
+        yield broker
+
+
+@pytest.fixture(scope="module")
 def mutual(certificates: Certificates) -> Iterator[Broker]:
     """A broker that demands a certificate of its clients."""
     settings = _tls(certificates) | {
@@ -192,15 +238,21 @@ class Night:
 
 
 def night(
-    folder: Path, broker: Broker, kafka: Mapping[str, str], secrets: Mapping[str, str]
+    folder: Path,
+    broker: Broker,
+    kafka: Mapping[str, str],
+    secrets: Mapping[str, str],
+    spark: Mapping[str, str] | None = None,
 ) -> Night:
-    """Runs `kip848 run` with the settings ``kafka``; ``secrets`` are environment variables. Then
-    looks for them in everything that was written, and in the process list meanwhile."""
+    """Runs `kip848 run` with the settings ``kafka``, and with those of ``spark``; ``secrets`` are
+    environment variables. Then looks for them in everything that was written, and in the process
+    list meanwhile."""
     events = folder / "events"
     events.mkdir(parents=True)
     lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items()]
-    spark = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
-    lines += ["[spark]", *(f"{json.dumps(n)} = {json.dumps(v)}" for n, v in spark.items())]
+    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    sparks = logged | dict(spark or {})
+    lines += ["[spark]", *(f"{json.dumps(n)} = {json.dumps(v)}" for n, v in sparks.items())]
     config = folder / "kip848.toml"
     config.write_text("\n".join(["[kafka]", *lines]) + "\n")
     words = [sys.executable, "-m", "kip848_spark", "run", "--source", f"kafka:{broker.bootstrap}"]
@@ -288,9 +340,51 @@ def test_a_token(sasl: Broker, certificates: Certificates, tmp_path: Path) -> No
         "librdkafka.sasl.oauthbearer.config": f"principal={USER}",
         "java.sasl.jaas.config": "${KIP848_TEST_SECRET}",
     }
-    login = (
-        f"{SASL}.oauthbearer.OAuthBearerLoginModule required "
-        f'unsecuredLoginStringClaim_sub="{USER}";'
-    )
+    login = f'{OAUTH} unsecuredLoginStringClaim_sub="{USER}";'
     done = night(tmp_path / "right", sasl, kafka, {"KIP848_TEST_SECRET": login})
     assert (done.code, done.leaks) == (0, []), done.errors
+
+
+def test_a_token_of_a_server(
+    oidc: Broker, tokens: TokenServer, certificates: Certificates, tmp_path: Path
+) -> None:
+    """As docs/usage.md has it, with an authority that only the settings name."""
+    kafka = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": str(certificates.authority),
+        "librdkafka.sasl.oauthbearer.method": "oidc",
+        "librdkafka.sasl.oauthbearer.client.id": USER,
+        "librdkafka.sasl.oauthbearer.client.secret": "${OAUTH_SECRET}",
+        "librdkafka.sasl.oauthbearer.token.endpoint.url": tokens.token_url,
+        "librdkafka.https.ca.location": str(certificates.authority),
+        "java.sasl.login.callback.handler.class": (
+            f"{SASL}.oauthbearer.OAuthBearerLoginCallbackHandler"
+        ),
+        "java.sasl.oauthbearer.token.endpoint.url": tokens.token_url,
+        "java.sasl.jaas.config": "${OAUTH_JAAS}",
+    }
+    allowed = {"spark.driver.extraJavaOptions": f"-D{ALLOWED}={tokens.token_url}"}
+
+    def secrets(password: str) -> dict[str, str]:
+        login = (
+            f'{OAUTH} clientId="{USER}" clientSecret="{password}" ssl.truststore.type="PEM" '
+            f'ssl.truststore.location="{certificates.authority}";'
+        )
+        return {"OAUTH_SECRET": password, "OAUTH_JAAS": login}
+
+    done = night(tmp_path / "right", oidc, kafka, secrets(PASSWORD), allowed)
+    assert (done.code, done.leaks) == (0, []), done.errors
+    assert "offsets" in done.output
+    java = [agent.startswith("Java") for agent in tokens.agents]
+    assert any(java), "Spark's client got its token elsewhere"
+    assert not all(java), "librdkafka got its token elsewhere"
+    written = [path for path in (tmp_path / "right").rglob("*") if path.is_file()]
+    for token in tokens.tokens:
+        assert token not in done.output + done.errors
+        assert not [path for path in written if token.encode() in path.read_bytes()]
+
+    failed = night(tmp_path / "wrong", oidc, kafka, secrets(WRONG), allowed)
+    assert (failed.code, failed.leaks) == (3, []), failed.errors
+    assert tokens.refused
+    assert "Traceback" not in failed.errors
