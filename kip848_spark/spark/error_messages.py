@@ -179,9 +179,10 @@ def _no_s3(found: re.Match[str], _: KafkaClient) -> Kip848Error:
     )
 
 
-def _cluster_stopped(found: re.Match[str], _: KafkaClient) -> Kip848Error:
+def _cluster_stopped(found: re.Match[str], client: KafkaClient) -> Kip848Error:
     return SourceError(
-        f"The Kafka cluster stopped answering while Spark read the topic ({found.group(1)}).",
+        f"The Kafka cluster at {client.bootstrap} stopped answering while Spark read the topic "
+        f"({found.group(1)}).",
         "Check that its brokers run and that each partition of the topic has a leader. Then start "
         "the run again: it continues after the last run that has finished.",
     )

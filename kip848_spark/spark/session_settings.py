@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.spark.error_messages import translate_spark_errors
+from kip848_spark.spark.offset_reader import bounded_offset_reader
 from kip848_spark.spark.preflight import check_executors, check_jars
 
 P = ParamSpec("P")
@@ -156,7 +157,11 @@ def in_prepared_session(function: Callable[P, T]) -> Callable[P, T]:
         client: KafkaClient | None = next(
             (one.client for one in others if hasattr(one, "client")), None
         )
-        with translate_spark_errors(client), prepared_session(spark, 0):
+        with (
+            translate_spark_errors(client),
+            prepared_session(spark, 0),
+            bounded_offset_reader(spark, client),
+        ):
             check_jars(spark, kafka=client is not None)
             return function(*args, **kwargs)
 

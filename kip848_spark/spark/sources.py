@@ -82,6 +82,11 @@ def parse_source(text: str, topic: str | None, settings: ClientSettings) -> Reco
     )
 
 
+def client_of(source: RecordSource) -> KafkaClient | None:
+    """The Kafka client of a source that is a cluster."""
+    return source.client if isinstance(source, KafkaSource) else None
+
+
 _CONSUMER = {"fetch.max.wait.ms": "10"}
 """Consumer settings of Spark's source unless the user sets them. At the end of its range a task
 waits for the answer to one more fetch, for half a second by default (`benchmarks.fetch_wait`).

@@ -14,8 +14,9 @@ from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.spark.jobs.capture import all_ranges
 from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.offset_reader import bounded_offset_reader
 from kip848_spark.spark.session_settings import prepared_session
-from kip848_spark.spark.sources import RecordSource, translate_capture_errors
+from kip848_spark.spark.sources import RecordSource, client_of, translate_capture_errors
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import control_plan
@@ -46,7 +47,7 @@ def dump_files(
             if wanted not in there:
                 raise UsageError(f"The source has no record in partition {wanted}.")
         ranges = [r for r in ranges if r.partition in partitions]
-    with prepared_session(spark):
+    with prepared_session(spark), bounded_offset_reader(spark, client_of(source)):
         plan = control_plan(detect_dialect(source, spark, ranges, dialect).variant)
     for number, some in enumerate(_batch_ranges(ranges)):
         yield from _dump_ranges(source, spark, plan, folder / str(number), some)
@@ -75,7 +76,11 @@ def _dump_ranges(
     if len(some) > 1:
         records = records.sortWithinPartitions("partition", "offset")
     lines = map_in_arrow(records, _to_json_lines(plan), pa.schema({"value": pa.string()}))
-    with prepared_session(spark, 1), translate_capture_errors(source.name):
+    with (
+        prepared_session(spark, 1),
+        bounded_offset_reader(spark, client_of(source)),
+        translate_capture_errors(source.name),
+    ):
         lines.write.text(str(folder))
     for file in sorted(folder.glob("part-*")):
         yield file

@@ -28,8 +28,10 @@ from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import Run
 from kip848_spark.spark.collect import collect_rows
+from kip848_spark.spark.error_messages import translate_spark_errors
 from kip848_spark.spark.jobs.sampling import in_sample
 from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.offset_reader import bounded_offset_reader
 from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.state import kinds
@@ -78,8 +80,10 @@ def try_live(
 ) -> LiveComparison:
     """As `compare_live`; if the cluster cannot be reached, nothing is compared, for that reason.
     Writes nothing, so that it can run beside other steps."""
+    client = source.client
     try:
-        return compare_live(lake, source, run, groups)
+        with translate_spark_errors(client), bounded_offset_reader(lake.spark, client):
+            return compare_live(lake, source, run, groups)
     except SourceError as cause:
         comparison = LiveComparison()
         comparison.not_compared[f"no answer: {cause.message}"] += 1
