@@ -106,14 +106,15 @@ _FAULTS = (
         "Set aws_access_key_id and aws_secret_access_key in [storage], or the variables AWS_*.",
     ),
     (
-        r"NoSuchBucket|UnknownStoreException|[Bb]ucket does not exist",
-        "there is no such bucket",
-        "Make the bucket, or name another.",
+        r"NoSuchBucket|UnknownStoreException|[Bb]ucket does not exist|ContainerNotFound|"
+        r"container does not exist",
+        "there is no such bucket or container",
+        "Create it, or name another.",
     ),
     (
-        r"InvalidAccessKeyId|SignatureDoesNotMatch",
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|failed to authenticate the request",
         "the object store does not know the credentials",
-        "Check aws_access_key_id and aws_secret_access_key in [storage].",
+        "Check the keys in [storage], or those that Hadoop has.",
     ),
     (
         r"\bAccessDenied|AccessDeniedException: s3a|403 Forbidden|Status Code: 403",

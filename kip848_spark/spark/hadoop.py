@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -62,10 +63,19 @@ _REFUSED = re.compile(r"Status Code: (?:409|412)\b")
 """S3's answers to a conditional request whose condition is false, or that met another one."""
 _CHANGED = re.compile(
     r"Status Code: 412\b|Remote file changed|changed on the server|[Cc]hange detected"
+    r"|ConditionNotMet"
 )
-"""S3A asks for the version of an object that it saw when it opened it. If the owner of a lease
-rewrites it in between, the store refuses to send the older one."""
+"""S3A and ABFS ask for the version of an object that they saw when they opened it. If the owner of
+a lease rewrites it in between, the store refuses to send the older one."""
 _READ_ATTEMPTS = 10
+_AZURE = ("abfs", "abfss")
+_AZURE_CREATE = "fs.azure.enable.create.blob.idempotency"
+"""If this is true, which is the default, ABFS itself looks whether a blob exists and then creates
+it without a condition, so that several writers can. If it is false, the store checks it."""
+_EMPTY_S = 0.1
+"""ABFS replaces a file by an empty one and then writes the content: how long to wait for it."""
+_azure_systems: dict[tuple[str, str], Any] = {}
+"""The file systems with `_AZURE_CREATE`, by the application of Spark and the container."""
 
 
 class HadoopFolder:
@@ -81,11 +91,12 @@ class HadoopFolder:
         assert jvm is not None
         self._jvm: Any = jvm
         self._gateway: Any = spark.sparkContext._gateway
+        self._application = str(spark.sparkContext.applicationId)
         self._conf = _conf(spark)
         self._path = jvm.org.apache.hadoop.fs.Path
         self.uri = uri.rstrip("/")
         try:
-            self._system = self._path(uri).getFileSystem(self._conf)
+            self._system = self._open_system()
         except Py4JJavaError as cause:
             if _is(cause, "UnsupportedFileSystemException"):
                 raise LakeError(
@@ -93,6 +104,19 @@ class HadoopFolder:
                     "Pass a local folder, or add the jars of that file system to the session.",
                 ) from None
             raise
+
+    def _open_system(self) -> Any:
+        path = self._path(self.uri)
+        if scheme_of(self.uri) not in _AZURE:
+            return path.getFileSystem(self._conf)
+        uri = path.toUri()
+        key = (self._application, str(uri.getAuthority()))
+        if key not in _azure_systems:
+            self._conf.set(_AZURE_CREATE, "false")
+            # Hadoop may have one in its cache that was opened without this setting.
+            system = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(uri, self._conf)
+            _azure_systems[key] = system
+        return _azure_systems[key]
 
     def names(self, below: str = "") -> list[str]:
         return [
@@ -102,7 +126,10 @@ class HadoopFolder:
     def read(self, name: str) -> bytes | None:
         for _ in range(_READ_ATTEMPTS - 1):
             try:
-                return self._read_once(name)
+                content = self._read_once(name)
+                if content != b"" or scheme_of(self.uri) not in _AZURE:
+                    return content
+                time.sleep(_EMPTY_S)
             except OSError as cause:
                 if _CHANGED.search(str(cause)) is None:
                     raise
