@@ -105,6 +105,7 @@ class StreamsAudit:
         if not self._audited.past_gaps:
             self._replay_unverified(entries)
             return
+        self._audited.displaced = {}
         tally.postponed = frozenset() if closed else frozenset((ORDER, CAUSES))
         for part in split_operation(entries):
             self._check_part(part)
@@ -137,6 +138,8 @@ class StreamsAudit:
         same_target = restores(audited, part)
         old_targets = dict(audited.group.targets)
         audited.moving.clear()
+        if part.name == REJOIN:
+            _note_displaced(audited, part)
         audited.left_target = old_targets.get(part.entries[0].member)
         for entry in part.entries:
             check_record(audited, part, entry)
@@ -167,3 +170,13 @@ class StreamsAudit:
         if part.name == LEAVE:  # a copy, which was compared with the one before
             return
         self._hashes.check(self._audited, entry)
+
+
+def _note_displaced(audited: AuditedStreams, part: StreamsPart) -> None:
+    """A static member returns under the id that another member has, whose tasks the broker frees
+    only after the request."""
+    old = part.entries[0].member
+    for entry in part.entries:
+        before = audited.member(entry.member)
+        if entry.member != old and entry.kind == streams.MEMBER and before is not None:
+            audited.displaced[entry.member] = before

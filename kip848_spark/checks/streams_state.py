@@ -40,6 +40,8 @@ class AuditedStreams:
     """Whether a member went to another process, which real clients do not do. From then on a
     process may have a task twice."""
     moving: dict[str, Tasks] = field(default_factory=dict)
+    displaced: dict[str, StreamsMember] = field(default_factory=dict)
+    """The member that had the id under which a static member returned in this operation."""
     """The members that go to another process in the present operation, with the tasks that this
     process had before the operation: a broker compares with these."""
     left_target: Tasks | None = None

@@ -51,7 +51,7 @@ def check_transition(audited: AuditedStreams, part: StreamsPart, entry: LogEntry
     with_epochs = _has_epochs(entry.value)
     options = []
     for after in _next(audited, member, recorded):
-        if after == member:
+        if after == member and after.epoch != STATIC_LEAVE:  # a leave is written each time
             continue
         if _same(after, recorded, with_epochs):
             audited.tally.add_verified(TRANSITIONS)
@@ -120,8 +120,9 @@ def _next(
     if audited.any_release(lambda release: release.streams_keeps_left_targets):
         kept = audited.computed.get(member.member_id, target)
         targets += [kept] * (kept != target)
-    if member.instance_id is not None and target and audited.any_release(_loses_targets):
-        targets.append(_NO_TASKS)
+    if audited.any_release(_loses_targets):
+        targets += [_NO_TASKS] * (member.instance_id is not None and bool(target))
+        targets += _taken_targets(audited, member)
     for in_place in sorted({release.streams_roles_in_place for release in audited.releases}):
         blocked = _blocked(audited, member, recorded, in_place=in_place)
         for one in targets:
@@ -136,12 +137,28 @@ def _loses_targets(release: Release) -> bool:
     return release.streams_static_members
 
 
+def _taken_targets(audited: AuditedStreams, member: StreamsMember) -> Iterator[Tasks]:
+    """The targets that a member has if it was the one that wrongly named a static member."""
+    for other in audited.group.members.values():
+        if other.instance_id is not None and other.member_id != member.member_id:
+            yield audited.group.target_of(other.member_id)
+
+
 def _blocked(
     audited: AuditedStreams, member: StreamsMember, recorded: StreamsMember, *, in_place: bool
 ) -> Blocked:
     if audited.complete:
         shared = audited.moving.get(member.member_id)
-        return blocked_by(audited.group, member, in_place=in_place, shared=shared)
+        displaced = frozenset[Task]()
+        if (before := audited.displaced.get(member.member_id)) is not None:
+            displaced = before.assigned.active
+            if before.process_id == member.process_id:
+                now = shared or audited.group.holders.tasks_of(member.process_id)
+                pairs = zip(now, before.assigned, strict=True)
+                shared = Tasks._make(mine | theirs for mine, theirs in pairs)
+        return blocked_by(
+            audited.group, member, in_place=in_place, shared=shared, displaced=displaced
+        )
 
     def not_given(role: int, task: Task) -> bool:
         """A member that was not read may hold whatever this one did not get."""

@@ -35,6 +35,7 @@ from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import ApiCall, Shard
 from kip848_spark.coordinator.share_group import ShareGroup
 from kip848_spark.coordinator.streams_group import StreamsGroup
+from kip848_spark.coordinator.streams_heartbeat import delete_streams_group
 from kip848_spark.coordinator.tombstones import append_consumer_group_tombstones
 
 _SKIPS_ASSIGNMENT_FROM = 9
@@ -52,8 +53,13 @@ def join(shard: Shard, call: ApiCall) -> None:
     if not least <= timeout <= most:
         raise GroupError("INVALID_SESSION_TIMEOUT", f"{timeout} is not between {least} and {most}")
     existing = shard.groups.get(group_id)
-    if isinstance(existing, ShareGroup | StreamsGroup):
-        raise GroupError("INCONSISTENT_GROUP_PROTOCOL", f"{group_id!r} is another kind of group")
+    if isinstance(existing, ShareGroup) or (
+        isinstance(existing, StreamsGroup)
+        and (existing.members or not shard.release.streams_configs)
+    ):
+        # As that of a consumer group, this refusal does not contain the member id.
+        shard.answer(call.ticket, join_response(errorCode="INCONSISTENT_GROUP_PROTOCOL"))
+        return
     if isinstance(existing, ConsumerGroup) and existing.members:
         try:
             join_consumer_group(shard, existing, call)
@@ -62,12 +68,14 @@ def join(shard: Shard, call: ApiCall) -> None:
         return
 
     member_id = request.get("memberId") or ""
-    if existing is None or isinstance(existing, ConsumerGroup):
+    if existing is None or isinstance(existing, ConsumerGroup | StreamsGroup):
         if member_id:
             shard.forget_group(group_id)
             raise GroupError("UNKNOWN_MEMBER_ID", f"group {group_id!r} has no members")
         if isinstance(existing, ConsumerGroup):
             append_consumer_group_tombstones(shard, existing)
+        elif existing is not None:
+            delete_streams_group(shard, existing)
         group, is_new = shard.new_classic_group(group_id), True
     else:
         group, is_new = existing, False

@@ -175,28 +175,30 @@ def describe_streams_groups(shard: Shard, request: Json) -> Json:
 
 
 def _topology(shard: Shard, group: StreamsGroup) -> Json | None:
-    """The topology as the group stores it; if it is ready, with the partitions of its internal
-    topics.
-    """
+    """The group's topology in order; if it is ready, with the partitions of its internal topics."""
     if group.topology is None:
         return None
-    configured = None if group.topology_is_new else group.configured
-    ready = configured is not None and configured.ready
+    ready = group.configured is not None and group.configured.ready
+    visible = group.sizes_after is not None and shard.log_end > group.sizes_after
+    topics = shard.topics if ready and visible else None
 
-    def with_partitions(internal: Json) -> Json:
-        found = shard.topics.named(internal["name"]) if ready else None
-        return internal if found is None else internal | {"partitions": found.partitions}
+    def internal(rows: list[Json]) -> list[Json]:
+        found = {row["name"]: topics.named(row["name"]) if topics else None for row in rows}
+        sizes = {name: topic.partitions for name, topic in found.items() if topic is not None}
+        sized = (row | {"partitions": sizes.get(row["name"], row["partitions"])} for row in rows)
+        return sorted(sized, key=lambda row: str(row["name"]))
 
     rows = [
         {
             "subtopologyId": row["subtopologyId"],
-            "sourceTopics": row["sourceTopics"],
-            "repartitionSinkTopics": row["repartitionSinkTopics"],
-            "stateChangelogTopics": list(map(with_partitions, row["stateChangelogTopics"])),
-            "repartitionSourceTopics": list(map(with_partitions, row["repartitionSourceTopics"])),
+            "sourceTopics": sorted(row["sourceTopics"]),
+            "repartitionSinkTopics": sorted(row["repartitionSinkTopics"]),
+            "stateChangelogTopics": internal(row["stateChangelogTopics"]),
+            "repartitionSourceTopics": internal(row["repartitionSourceTopics"]),
         }
         for row in group.topology["subtopologies"]
     ]
+    rows.sort(key=lambda row: str(row["subtopologyId"]))
     return {"epoch": group.topology["epoch"], "subtopologies": rows}
 
 

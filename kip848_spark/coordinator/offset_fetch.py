@@ -8,6 +8,7 @@ from kip848_spark.coordinator.offset_store import TopicPartition
 from kip848_spark.coordinator.offsets import epoch_error, find_topic
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard
+from kip848_spark.coordinator.streams_group import StreamsGroup
 
 _TOPIC_IDS_FROM = 10
 """The OffsetFetch version from which on topics are named by id."""
@@ -30,7 +31,7 @@ def _fetch_group(shard: Shard, request: Json, stable: bool, version: int) -> Jso
     group_id = request["groupId"]
     group = shard.readable_groups().get(group_id)
     try:
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             _check_member(group, request)
     except GroupError as bad:
         return {"groupId": group_id, "topics": [], "errorCode": bad.code}
@@ -74,7 +75,7 @@ def _all_topics(shard: Shard, group_id: str, *, by_id: bool) -> list[Json]:
     ]
 
 
-def _check_member(group: ConsumerGroup, request: Json) -> None:
+def _check_member(group: ConsumerGroup | StreamsGroup, request: Json) -> None:
     member_id, epoch = request.get("memberId"), request.get("memberEpoch", -1)
     if member_id is None and epoch < 0:
         return

@@ -311,8 +311,8 @@ def delete_offsets(shard: Shard, request: Json) -> Json:
     """OffsetDelete: refused for topics that a member of the group subscribes to."""
     group_id = request.get("groupId") or ""
     group = shard.groups.get(group_id)
-    if group is None:
-        raise GroupError("GROUP_ID_NOT_FOUND", f"there is no group {group_id!r}")
+    if group is None or isinstance(group, ShareGroup):
+        raise GroupError("GROUP_ID_NOT_FOUND", f"there is no group {group_id!r} with offsets")
     if isinstance(group, ClassicGroup) and group.members and not group.uses_consumer_protocol:
         raise GroupError("NON_EMPTY_GROUP", f"group {group_id!r} has members")
     rows = []

@@ -178,6 +178,8 @@ class Release:
     """
     streams_roles_in_place: bool = False
     """A member changes the role of a task that it holds in one step (from 4.4, KAFKA-20665)."""
+    streams_refuses_warmups: bool = False
+    """A heartbeat that reports warm-up tasks is refused (until 4.3)."""
     streams_static_members: bool = False
     """Streams groups have static members (from 4.4, KAFKA-20169)."""
 
@@ -211,6 +213,7 @@ _43 = Release(
     topic_ids_by_name=True,
     share_pending_waits=True,
     streams_skips_own_process=False,
+    streams_refuses_warmups=True,
 )
 _44 = replace(
     _43,
@@ -227,11 +230,13 @@ _44 = replace(
     streams_previous_is_assigned=True,
     streams_keeps_left_targets=True,
     streams_roles_in_place=True,
+    streams_refuses_warmups=False,
     streams_static_members=True,
 )
 _42 = Release(
     "4.2.2",
     streams_own_settings_hide_brokers=True,
+    streams_refuses_warmups=True,
     malformed_subscription="INCONSISTENT_GROUP_PROTOCOL",
     policy_bars_classic_join=True,
 )

@@ -195,9 +195,9 @@ class StreamsGroup:
         # What only the running coordinator knows:
         self.configured: ConfiguredTopology | None = None
         """The topology with the topics that exist; None after loading."""
-        self.topology_is_new = False
-        """Whether the last heartbeat wrote the topology: until the next one, it is described as it
-        is stored."""
+        self.sizes_after: int | None = None
+        """The end of the log when the first heartbeat after the one with the topology began. Once
+        the log is longer, descriptions show the sizes of internal topics."""
         self.metadata_deadline = 0
         self.delayed = False
         """Whether the first target waits for more members."""

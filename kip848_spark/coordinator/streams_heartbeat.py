@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kip848_spark.coordinator.config import INT_MAX
+from kip848_spark.coordinator.javahash import string_order
 from kip848_spark.coordinator.member_timers import rebalance_key, session_key
 from kip848_spark.coordinator.records import Json, record, tombstone
 from kip848_spark.coordinator.shard import Client, Shard
@@ -28,13 +29,16 @@ from kip848_spark.coordinator.streams_group import (
     StreamsGroup,
     StreamsMember,
     Tasks,
+    TaskSet,
     TaskState,
     current_record,
     task_rows,
 )
 from kip848_spark.coordinator.streams_reconcile import StreamsGoal, blocked_by, reconcile
 from kip848_spark.coordinator.streams_request import (
+    check_endpoints,
     check_tasks,
+    check_topology,
     find_group,
     group_for_join,
     member_metadata,
@@ -44,6 +48,7 @@ from kip848_spark.coordinator.streams_request import (
 )
 from kip848_spark.coordinator.streams_static import (
     changes_epoch,
+    displaced_tasks,
     leave_for_a_while,
     leaving_member,
     member_of_request,
@@ -56,7 +61,7 @@ from kip848_spark.coordinator.streams_target import (
     may_compute,
     update_streams_target,
 )
-from kip848_spark.coordinator.streams_topology import configure, required_topics
+from kip848_spark.coordinator.streams_topology import ConfiguredTopology, configure, required_topics
 
 SESSION = "group.streams.session.timeout.ms"
 HEARTBEAT = "group.streams.heartbeat.interval.ms"
@@ -73,12 +78,19 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     group = group_for_join(shard, group_id) if epoch == JOIN else find_group(shard, group_id)
     owned = reported_tasks(request)
     old, replaced = member_of_request(shard, group, request, owned)
+    check_topology(group, request.get("topology"))
     was_empty = not group.members
     order = group.walk_members()
     metadata = member_metadata(old, request, client)
     if epoch == JOIN and shard.release.streams_static_members:
         metadata["userEndpoint"] = request.get("userEndpoint")
+    configured = _configured(shard, group, group.topology or stored_topology(request["topology"]))
+    check_tasks(configured, owned)
+    check_endpoints(group, member_id, metadata, configured)
     shard.groups[group_id] = group
+    displaced = displaced_tasks(group, member_id, replaced)
+    if group.sizes_after is None and group.topology is not None:
+        group.sizes_after = shard.log_end
     shared = _write_member(shard, group, member_id, metadata, (old, replaced))
     _write_topology(shard, group, request)
     if not _maybe_bump(shard, group, bump=changes_epoch(old, metadata, request.get("instanceId"))):
@@ -96,17 +108,15 @@ def streams_heartbeat(shard: Shard, request: Json, client: Client) -> Json:
     elif shard.release.streams_keeps_left_targets:
         target = group.computed.get(member_id, NO_TASKS if group.computed else target)
     before = group.members[member_id]
-    if owned is not None:
-        check_tasks(group, owned)
     in_place = shard.release.streams_roles_in_place
-    blocked = blocked_by(group, before, in_place=in_place, shared=shared)
+    blocked = blocked_by(group, before, in_place=in_place, shared=shared, displaced=displaced)
     after = reconcile(before, StreamsGoal(target_epoch, target, blocked, in_place), owned)
     if after != before:
         shard.append(current_record(group_id, after, epochs=shard.release.streams_configs))
         _await_revocation(shard, group, after)
     _keep_session(shard, group, member_id)
     changed = epoch == JOIN or after.assigned != before.assigned
-    rows = [task_rows(tasks) if changed else None for tasks in after.assigned]
+    rows = [_answered_rows(tasks) if changed else None for tasks in after.assigned]
     return streams_response(
         memberId=member_id,
         memberEpoch=after.epoch,
@@ -153,8 +163,7 @@ def _write_member(
 def _write_topology(shard: Shard, group: StreamsGroup, request: Json) -> None:
     """The first member brings the topology."""
     sent = request.get("topology")
-    group.topology_is_new = group.topology is None and sent is not None
-    if sent is not None and group.topology_is_new:
+    if group.topology is None and sent is not None:
         key = {"groupId": group.group_id}
         shard.append(record(TOPOLOGY, 0, key, stored_topology(sent)))
         group.configured = None
@@ -176,7 +185,20 @@ def streams_response(**fields: Any) -> Json:
     }
 
 
+def _answered_rows(tasks: TaskSet) -> list[Json]:
+    """Tasks as a heartbeat's answer lists them: subtopologies in the order of a hash table."""
+    rows = {row["subtopologyId"]: row for row in task_rows(tasks)}
+    return [rows[name] for name in string_order(rows)]
+
+
 # Epochs
+
+
+def _configured(shard: Shard, group: StreamsGroup, topology: Json) -> ConfiguredTopology:
+    """The group's topology with the topics that exist; looked up again if they have changed."""
+    if group.configured is not None and shard.now < group.metadata_deadline:
+        return group.configured
+    return configure(topology, shard.topics)
 
 
 def _maybe_bump(shard: Shard, group: StreamsGroup, *, bump: bool) -> bool:
@@ -185,7 +207,7 @@ def _maybe_bump(shard: Shard, group: StreamsGroup, *, bump: bool) -> bool:
     metadata_hash, validated = group.metadata_hash, group.validated_epoch
     if group.configured is None or shard.now >= group.metadata_deadline:
         metadata_hash = shard.topics.hash_of(required_topics(group.topology))
-        group.configured = configure(group.topology, shard.topics)
+        group.configured = _configured(shard, group, group.topology)
         group.metadata_deadline = shard.now + INT_MAX
         bump = bump or metadata_hash != group.metadata_hash
     configs = group.configs
@@ -288,7 +310,7 @@ def _await_revocation(shard: Shard, group: StreamsGroup, member: StreamsMember) 
 
 def load_streams_group(shard: Shard, group: StreamsGroup) -> None:
     """The log is loaded: start the sessions, and look at the topics again."""
-    group.configured = None
+    group.configured = group.sizes_after = None
     for member in group.members.values():
         _keep_session(shard, group, member.member_id)
         if member.state == TaskState.UNREVOKED_TASKS:

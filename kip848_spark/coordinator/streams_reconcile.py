@@ -37,14 +37,20 @@ class StreamsGoal(NamedTuple):
 
 
 def blocked_by(
-    group: StreamsGroup, member: StreamsMember, *, in_place: bool, shared: Tasks | None = None
+    group: StreamsGroup,
+    member: StreamsMember,
+    *,
+    in_place: bool,
+    shared: Tasks | None = None,
+    displaced: TaskSet = frozenset(),
 ) -> Blocked:
     """What blocks tasks that the member wants.
 
     An active task: any member that has it as active; in another role, a member of the same process.
     Another role: a member of the same process, in any role. What the member holds itself blocks it
     too, unless roles change ``in_place``. ``shared``: the tasks that the member's process has; None
-    for those that the group knows of.
+    for those that the group knows of. ``displaced``: active tasks that become free only after the
+    request.
     """
     process = member.process_id
 
@@ -58,8 +64,10 @@ def blocked_by(
 
     def blocked(role: int, task: Task) -> bool:
         if role == ACTIVE:
-            return any(group.holders.of(ACTIVE, task)) or any(
-                held_by_other(other, task) for other in (STANDBY, WARMUP)
+            return (
+                task in displaced
+                or any(group.holders.of(ACTIVE, task))
+                or any(held_by_other(other, task) for other in (STANDBY, WARMUP))
             )
         if role == STANDBY:
             return held_by_other(ACTIVE, task) or held(STANDBY, task) or held_by_other(WARMUP, task)

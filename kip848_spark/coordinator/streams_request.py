@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kip848_spark.coordinator.classic import cancel_group_timers
+from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.faults import GroupError
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Client, Shard
@@ -14,6 +16,8 @@ from kip848_spark.coordinator.streams_group import (
     StreamsMember,
     Tasks,
 )
+from kip848_spark.coordinator.streams_topology import ConfiguredTopology
+from kip848_spark.coordinator.tombstones import append_classic_group_tombstone
 
 
 def validate_request(shard: Shard, request: Json) -> None:
@@ -36,7 +40,15 @@ def validate_request(shard: Shard, request: Json) -> None:
     if epoch != JOIN:
         if request.get("topology") is not None:
             raise GroupError("INVALID_REQUEST", "only a joining member may send a topology")
-        return
+        if 0 < sum(request.get(role) is None for role in ROLES) < len(ROLES):
+            raise GroupError("INVALID_REQUEST", "a member must report the tasks of all roles")
+        if shard.release.streams_refuses_warmups and request.get("warmupTasks"):
+            raise GroupError("INVALID_REQUEST", "warm-up tasks are not supported")
+    else:
+        _validate_join(request)
+
+
+def _validate_join(request: Json) -> None:
     if request.get("rebalanceTimeoutMs", -1) == -1:
         raise GroupError("INVALID_REQUEST", "a joining member must set a rebalance timeout")
     if any(request.get(role) is None or request[role] for role in ROLES):
@@ -54,8 +66,17 @@ def find_group(shard: Shard, group_id: str) -> StreamsGroup:
 
 
 def group_for_join(shard: Shard, group_id: str) -> StreamsGroup:
-    """The group of that id, or a new one. Raises GROUP_ID_NOT_FOUND if it has another type."""
-    if group_id in shard.groups:
+    """The group of that id, or a new one, which takes the place of an empty classic group (from
+    4.2). Raises GROUP_ID_NOT_FOUND for any other type."""
+    existing = shard.groups.get(group_id)
+    if (
+        isinstance(existing, ClassicGroup)
+        and not existing.members
+        and shard.release.streams_configs
+    ):
+        cancel_group_timers(shard, existing)
+        append_classic_group_tombstone(shard, existing)
+    elif existing is not None:
         return find_group(shard, group_id)
     return StreamsGroup(group_id, shard.release.first_epoch)
 
@@ -76,10 +97,34 @@ def check_epoch(shard: Shard, member: StreamsMember, epoch: int, owned: Tasks | 
         raise GroupError("FENCED_MEMBER_EPOCH", f"epoch {epoch} is not {member.epoch}")
 
 
-def check_tasks(group: StreamsGroup, owned: Tasks) -> None:
+def check_topology(group: StreamsGroup, sent: Json | None) -> None:
+    """Check that a joining member has the group's topology, or one of an older epoch. Raises
+    INVALID_REQUEST, or UNKNOWN_SERVER_ERROR for an epoch that cannot be."""
+    if sent is not None and sent["epoch"] < 0:
+        raise GroupError("UNKNOWN_SERVER_ERROR", f"topology epoch {sent['epoch']} is negative")
+    if sent is None or group.topology is None or sent["epoch"] < group.topology["epoch"]:
+        return
+    if _by_id(stored_topology(sent)) != _by_id(group.topology):
+        raise GroupError("INVALID_REQUEST", "the group has another topology")
+
+
+def _by_id(topology: Json) -> tuple[int, Json]:
+    return topology["epoch"], {row["subtopologyId"]: row for row in topology["subtopologies"]}
+
+
+def check_endpoints(
+    group: StreamsGroup, member_id: str, metadata: Json, configured: ConfiguredTopology
+) -> None:
+    """A broker that cannot tell the tasks fails to list the partitions of endpoints. Raises
+    UNKNOWN_SERVER_ERROR."""
+    others = (member.metadata for name, member in group.members.items() if name != member_id)
+    if not configured.resolved and any(row["userEndpoint"] for row in (metadata, *others)):
+        raise GroupError("UNKNOWN_SERVER_ERROR", "the topology has no tasks to list")
+
+
+def check_tasks(configured: ConfiguredTopology, owned: Tasks | None) -> None:
     """Check that the tasks of a request exist. Raises INVALID_REQUEST."""
-    configured = group.configured
-    if configured is None or not configured.ready:
+    if owned is None or not configured.ready:
         return
     for tasks in owned:
         for name, number in tasks:
@@ -114,23 +159,13 @@ def member_metadata(old: StreamsMember | None, request: Json, client: Client) ->
     return value
 
 
+_STORED = (
+    *("subtopologyId", "sourceTopics", "sourceTopicRegex", "stateChangelogTopics"),
+    *("repartitionSinkTopics", "repartitionSourceTopics", "copartitionGroups"),
+)
+
+
 def stored_topology(sent: Json) -> Json:
-    """The value of key 23: the topology that a member sent, with its lists in order."""
-    rows = []
-    for row in sent["subtopologies"]:
-        rows.append(
-            {
-                "subtopologyId": row["subtopologyId"],
-                "sourceTopics": sorted(row["sourceTopics"]),
-                "sourceTopicRegex": sorted(row["sourceTopicRegex"]),
-                "stateChangelogTopics": _internal(row["stateChangelogTopics"]),
-                "repartitionSinkTopics": sorted(row["repartitionSinkTopics"]),
-                "repartitionSourceTopics": _internal(row["repartitionSourceTopics"]),
-                "copartitionGroups": row["copartitionGroups"],
-            }
-        )
+    """The value of key 23: the topology as a member sent it."""
+    rows = [{name: row[name] for name in _STORED} for row in sent["subtopologies"]]
     return {"epoch": sent["epoch"], "subtopologies": rows}
-
-
-def _internal(topics: list[Json]) -> list[Json]:
-    return sorted(topics, key=lambda topic: str(topic["name"]))

@@ -20,6 +20,7 @@ from kip848_spark.coordinator.streams_group import (
     StreamsGroup,
     StreamsMember,
     Tasks,
+    TaskSet,
     current_record,
     target_record,
 )
@@ -105,6 +106,14 @@ def replace_member(
     shard.append(record(MEMBER, 0, key, new.metadata))
     shard.append(target_record(group_id, new.member_id, target))
     shard.append(current_record(group_id, new, epochs=True))
+
+
+def displaced_tasks(group: StreamsGroup, member_id: str, replaced: StreamsMember | None) -> TaskSet:
+    """The active tasks of another member whose id a returning static member uses. A broker frees
+    them only after the request."""
+    if replaced is None or replaced.member_id == member_id or member_id not in group.members:
+        return frozenset()
+    return group.members[member_id].assigned.active
 
 
 def changes_epoch(old: StreamsMember | None, metadata: Json, instance_id: str | None) -> bool:

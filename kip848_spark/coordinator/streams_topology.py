@@ -19,6 +19,8 @@ class ConfiguredTopology(NamedTuple):
     """Subtopology id to its number of tasks, by id; empty unless the topology is ready."""
     stateful: frozenset[str]
     """Subtopologies with state stores."""
+    resolved: bool = True
+    """Whether the tasks can be told: all sources exist, and no topic has a wrong size."""
 
 
 def required_topics(topology: Json) -> set[str]:
@@ -45,27 +47,79 @@ def configure(topology: Json, topics: Topics) -> ConfiguredTopology:
     """
     rows = sorted(topology["subtopologies"], key=lambda row: str(row["subtopologyId"]))
     stateful = frozenset(row["subtopologyId"] for row in rows if row["stateChangelogTopics"])
-    missing = ConfiguredTopology(False, {}, stateful)
-    sizes: dict[str, int] = {}
-    for name in required_topics(topology):
-        topic = topics.named(name)
-        if topic is None:
-            return missing
-        sizes[name] = topic.partitions
+    unresolved = ConfiguredTopology(False, {}, stateful, resolved=False)
+    needed = required_topics(topology)
+    found = {name: topics.named(name) for name in needed}
+    sizes = {name: topic.partitions for name, topic in found.items() if topic is not None}
+    wanted = _repartition_sizes(rows, sizes)
+    if wanted is None or not _align(rows, sizes, wanted):
+        return unresolved
     tasks: dict[str, int] = {}
-    wanted: dict[str, int] = {}
     for row in rows:
-        inputs = [*row["sourceTopics"], *(t["name"] for t in row["repartitionSourceTopics"])]
-        tasks[row["subtopologyId"]] = max((sizes[name] for name in inputs), default=0)
-    for row in rows:
-        count = tasks[row["subtopologyId"]]
+        tasks[row["subtopologyId"]] = count = _largest_input(row, sizes | wanted) or 0
         wanted |= {topic["name"]: count for topic in row["stateChangelogTopics"]}
-        for name in row["repartitionSinkTopics"]:
-            wanted[name] = max(wanted.get(name, 0), count)
-    for row in rows:
-        for topic in row["repartitionSourceTopics"]:
-            if topic["partitions"]:
-                wanted[topic["name"]] = topic["partitions"]
     if any(sizes.get(name, count) != count for name, count in wanted.items()):
-        return missing
+        return unresolved
+    if sizes.keys() != needed:
+        return ConfiguredTopology(False, {}, stateful)
     return ConfiguredTopology(True, tasks, stateful)
+
+
+def _inputs(row: Json) -> list[str]:
+    return [*row["sourceTopics"], *(topic["name"] for topic in row["repartitionSourceTopics"])]
+
+
+def _largest_input(row: Json, sizes: dict[str, int]) -> int | None:
+    """The number of tasks of a subtopology; None while the size of an input is not known."""
+    if any(name not in sizes for name in _inputs(row)):
+        return None
+    return max((sizes[name] for name in _inputs(row)), default=0)
+
+
+def _repartition_sizes(rows: list[Json], sizes: dict[str, int]) -> dict[str, int] | None:
+    """How many partitions each repartition topic needs: the number that the topology names, or the
+    largest number of tasks of the subtopologies that write to it. None if a source is missing.
+    """
+    sources = [name for row in rows for name in row["sourceTopics"]]
+    if any(name not in sizes for name in sources):
+        return None
+    repartition = {topic["name"]: topic for row in rows for topic in row["repartitionSourceTopics"]}
+    decided = {name: int(topic["partitions"]) for name, topic in repartition.items()}
+    decided = {name: count for name, count in decided.items() if count}
+    known = {name: sizes[name] for name in sources}
+    while open_ones := repartition.keys() - decided.keys():
+        before = len(decided)
+        for name in open_ones:
+            writers = [row for row in rows if name in row["repartitionSinkTopics"]]
+            counts = [_largest_input(row, known | decided) for row in writers]
+            if counts and None not in counts:
+                decided[name] = max(count for count in counts if count is not None)
+        if len(decided) == before:
+            return None
+    return decided
+
+
+def _align(rows: list[Json], sizes: dict[str, int], wanted: dict[str, int]) -> bool:
+    """Give topics that are joined the same number of partitions, as far as the topology leaves it
+    open; whether that is possible. Changes ``wanted``.
+    """
+    fixed = {
+        topic["name"]
+        for row in rows
+        for topic in row["repartitionSourceTopics"]
+        if topic["partitions"]
+    }
+    for row in rows:
+        for group in row["copartitionGroups"]:
+            sources = [row["sourceTopics"][index] for index in group["sourceTopics"]]
+            internal = [
+                row["repartitionSourceTopics"][index]["name"]
+                for index in group["repartitionSourceTopics"]
+            ]
+            given = {sizes[name] for name in sources}
+            given |= {wanted[name] for name in internal if name in fixed}
+            if len(given) > 1:
+                return False
+            count = max(given or {wanted[name] for name in internal}, default=0)
+            wanted |= dict.fromkeys(internal, count)
+    return True

@@ -8,6 +8,9 @@ from kip848_spark.coordinator.group_descriptions import NOT_REQUESTED
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.shard import Shard
 
+_FILTERS = {"NotReady": "not_ready"}
+"""How filters of ListGroups name a state, if not by the name that answers show in small letters."""
+
 
 def list_groups(shard: Shard, request: Json) -> Json:
     """Every group that passes both filters; an empty filter passes every group."""
@@ -15,7 +18,7 @@ def list_groups(shard: Shard, request: Json) -> Json:
     types = {kind.lower() for kind in request.get("typesFilter") or ()}
     rows = []
     for group in shard.readable_groups().values():
-        if states and group.state.lower() not in states:
+        if states and _FILTERS.get(group.state, group.state.lower()) not in states:
             continue
         if types and group.type not in types:
             continue

@@ -10,22 +10,16 @@ from functools import partial
 
 import pytest
 
-from kip848_spark.checks.log_entries import log_entry
-from kip848_spark.checks.results import Finding
-from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.local.broker import Broker
-from tests.audit.captured_logs import CONTROL as MODERN_AND_CLASSIC
-from tests.audit.captured_logs import audit, whole
+from tests.coordinator.broker_audit import findings
 from tests.coordinator.broker_comparison import BrokerComparison
 from tests.coordinator.conversation import NEVER, run_all
-from tests.coordinator.conversations.registry import ConversationFunction
+from tests.coordinator.conversations import SCRIPTED
+from tests.coordinator.conversations.registry import ConversationFunction, ScriptedConversation
 from tests.streams_conversations import applications, broker_settings
-from tests.streams_scripts import SCRIPTS
-from tests.streams_static_scripts import STATIC_SCRIPTS
 
 pytestmark = pytest.mark.slow
 RELEASES = ["4.2.2", "4.3.1", "4.4.0"]
-CONTROL = (*MODERN_AND_CLASSIC, "17", "19", "20", "21", "22", "23")
 ATTEMPTS = 3
 """Sessions end by the clock, on a machine that may be busy: a difference caused by timing does not
 repeat, a real one does."""
@@ -34,15 +28,17 @@ Conversations = list[tuple[str, ConversationFunction]]
 
 def settings(version: str) -> dict[str, str]:
     """No session ends unless a conversation intends it; targets are computed at once."""
+    kinds = ("consumer", "share", "streams")
     found = broker_settings(version) | {
-        "group.streams.session.timeout.ms": str(NEVER),
-        "group.streams.max.session.timeout.ms": str(NEVER),
-        "group.consumer.session.timeout.ms": str(NEVER),
-        "group.consumer.max.session.timeout.ms": str(NEVER),
+        "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
+        **{
+            f"group.{kind}.{name}session.timeout.ms": str(NEVER)
+            for kind in kinds
+            for name in ("", "max.")
+        },
     }
     if version >= "4.3":
-        found["group.streams.assignment.interval.ms"] = "0"
-        found["group.consumer.assignment.interval.ms"] = "0"
+        found |= {f"group.{kind}.assignment.interval.ms": "0" for kind in kinds}
     return found
 
 
@@ -66,18 +62,6 @@ def check_against_broker(version: str, conversations: Conversations) -> None:
     assert not findings(comparison)
 
 
-def findings(comparison: BrokerComparison) -> list[Finding]:
-    """What the audit finds in the broker's log."""
-    log = [
-        log_entry(0, one.offset, one.timestamp, {"key": one.key, "value": one.payload})
-        for one in comparison.logged
-        if one.key is not None and one.key["type"] in CONTROL
-    ]
-    topics = comparison.reference.shard.topics
-    known = KnownTopics.of(one for one in map(topics.named, topics.names()) if one is not None)
-    return list(audit(log, known, whole(log)).findings)
-
-
 SEEDS = (*range(4), 27, 58, 254)
 """Of 0 and 1 (4.2.2, 4.3.1), 58 and 254 (4.4.0), two members of a process have the same task after
 one has moved there, and what they get depends on how the broker counts them. In 27, a static member
@@ -90,15 +74,36 @@ def generated(seeds: Iterable[int], release: str) -> Conversations:
     return [(f"application{seed}", partial(applications, seed=seed, **options)) for seed in seeds]
 
 
+def scripted(version: str) -> dict[str, list[ScriptedConversation]]:
+    """The scripted conversations of streams groups by function. Static members exist from 4.4 on;
+    that others refuse them is tested in each family.
+    """
+    kinds = ("streams", "streams-static") if version >= "4.4" else ("streams",)
+    found: dict[str, list[ScriptedConversation]] = {}
+    for item in SCRIPTED.values():
+        if item.broker in kinds:
+            found.setdefault(item.function_name, []).append(item)
+    return found
+
+
+def named(items: Iterable[ScriptedConversation]) -> Conversations:
+    return [(item.name, item.function) for item in items]
+
+
 @pytest.mark.parametrize("version", RELEASES)
 def test_scripted_and_generated_conversations(version: str) -> None:
+    """All that test one rule, and a few of each family."""
+    functions = scripted(version).values()
+    some = named(item for items in functions for item in items[::31])
+    check_against_broker(version, some + generated(SEEDS, version))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("version", RELEASES)
+def test_all_scripted_conversations(version: str) -> None:
     check_against_broker(
-        version,
-        [
-            *SCRIPTS.items(),
-            *STATIC_SCRIPTS.items(),
-            *generated(SEEDS, version),
-        ],
+        version, named(item for items in scripted(version).values() for item in items)
     )
 
 

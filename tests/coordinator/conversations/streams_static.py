@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
+from tests.coordinator.conversations.streams_groups import HEARTBEAT, SESSION, clients
 from tests.streams_conversations import STATIC_LEAVE, configure
-from tests.streams_scripts import HEARTBEAT, SESSION, clients
-
-STATIC_SCRIPTS: dict[str, Callable[[Conversation], Pauses]] = {}
 
 
-def script(function: Callable[[Conversation], Pauses]) -> Callable[[Conversation], Pauses]:
-    """Puts a conversation into the list under its function's name."""
-    STATIC_SCRIPTS[function.__name__.replace("_", "-")] = function
-    return function
-
-
-@script
+@scripted("streams")
 def a_static_member_returns(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2", stateful=True)
     first.instance = "i1"
@@ -46,7 +37,7 @@ def a_static_member_returns(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def a_static_member_returns_while_it_gives_tasks_up(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.instance = "i1"
@@ -62,7 +53,7 @@ def a_static_member_returns_while_it_gives_tasks_up(conversation: Conversation) 
     yield 0
 
 
-@script
+@scripted("streams")
 def static_members_are_fenced(conversation: Conversation) -> Pauses:
     first, second, third = clients(conversation, "p1", "p2", "p3")
     first.instance = second.instance = "i1"
@@ -89,7 +80,7 @@ def static_members_are_fenced(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def a_refused_request_takes_a_static_member_its_target(conversation: Conversation) -> Pauses:
     first, second, third = clients(conversation, "p1", "p2", "p3", partitions=6)
     second.instance = "i2"
@@ -110,7 +101,7 @@ def a_refused_request_takes_a_static_member_its_target(conversation: Conversatio
     yield 0
 
 
-@script
+@scripted("streams")
 def members_become_static(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.join()
@@ -132,7 +123,7 @@ def members_become_static(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def the_session_of_a_member_that_left_for_a_while_ends(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.instance = "i1"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tests.coordinator.conversation import Conversation, Pauses
+from tests.coordinator.conversations.registry import scripted
 from tests.streams_conversations import (
     DELAY,
     STANDBYS,
@@ -14,15 +13,8 @@ from tests.streams_conversations import (
     subtopology,
 )
 
-SCRIPTS: dict[str, Callable[[Conversation], Pauses]] = {}
 SESSION = "streams.session.timeout.ms"
 HEARTBEAT = "streams.heartbeat.interval.ms"
-
-
-def script(function: Callable[[Conversation], Pauses]) -> Callable[[Conversation], Pauses]:
-    """Puts a conversation into the list under its function's name."""
-    SCRIPTS[function.__name__.replace("_", "-")] = function
-    return function
 
 
 def clients(
@@ -46,7 +38,7 @@ def clients(
     ]
 
 
-@script
+@scripted("streams")
 def a_task_moves_when_it_is_given_up(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.join()
@@ -61,7 +53,7 @@ def a_task_moves_when_it_is_given_up(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def an_answer_is_lost(conversation: Conversation) -> Pauses:
     """The broker does not repeat a member's tasks: neither a full request nor the tasks that it
     reports show them again.
@@ -79,7 +71,7 @@ def an_answer_is_lost(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def another_target_while_tasks_are_given_up(conversation: Conversation) -> Pauses:
     first, second, third = clients(conversation, "p1", "p2", "p3", partitions=6)
     first.join()
@@ -94,7 +86,7 @@ def another_target_while_tasks_are_given_up(conversation: Conversation) -> Pause
     yield 0
 
 
-@script
+@scripted("streams")
 def standby_tasks_change_places(conversation: Conversation) -> Pauses:
     first, second, third = clients(conversation, "p1", "p2", "p1", partitions=3, stateful=True)
     first.join()
@@ -117,7 +109,7 @@ def standby_tasks_change_places(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def wrong_epochs_are_fenced(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.join()
@@ -132,7 +124,7 @@ def wrong_epochs_are_fenced(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def requests_that_are_refused(conversation: Conversation) -> Pauses:
     (first,) = clients(conversation, "p1")
     first.heartbeat(memberEpoch=1)
@@ -160,7 +152,7 @@ def requests_that_are_refused(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def groups_of_other_types(conversation: Conversation) -> Pauses:
     (first,) = clients(conversation, "p1")
     consumer = conversation.consumer("consumer", "t1")
@@ -174,7 +166,7 @@ def groups_of_other_types(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def members_that_change(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.join()
@@ -195,7 +187,7 @@ def members_that_change(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def a_source_topic_that_comes_and_grows(conversation: Conversation) -> Pauses:
     topology = [subtopology("0", sourceTopics=[conversation.topic_name("t1")])]
     configure(conversation, {DELAY: "0"})
@@ -209,7 +201,7 @@ def a_source_topic_that_comes_and_grows(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def a_silent_member_is_fenced(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     configure(conversation, {HEARTBEAT: "300", SESSION: "2000"})
@@ -222,7 +214,7 @@ def a_silent_member_is_fenced(conversation: Conversation) -> Pauses:
     second.acknowledge()
 
 
-@script
+@scripted("streams")
 def a_member_that_gives_nothing_up_is_fenced(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     first.join(rebalanceTimeoutMs=1_500)
@@ -235,7 +227,7 @@ def a_member_that_gives_nothing_up_is_fenced(conversation: Conversation) -> Paus
     yield 0
 
 
-@script
+@scripted("streams")
 def the_first_target_waits(conversation: Conversation) -> Pauses:
     first, second = clients(conversation, "p1", "p2")
     configure(conversation, {DELAY: "1500"})
@@ -252,7 +244,7 @@ def the_first_target_waits(conversation: Conversation) -> Pauses:
     first.acknowledge()
 
 
-@script
+@scripted("streams")
 def groups_are_described(conversation: Conversation) -> Pauses:
     """Before the group exists, in each state, after the last member has left."""
     describe(conversation)
@@ -276,7 +268,7 @@ def groups_are_described(conversation: Conversation) -> Pauses:
     yield 0
 
 
-@script
+@scripted("streams")
 def a_topology_that_is_not_ready_is_described(conversation: Conversation) -> Pauses:
     topology = [subtopology("0", sourceTopics=[conversation.topic_name("t1")])]
     configure(conversation, {DELAY: "0"})
@@ -292,7 +284,7 @@ def describe(conversation: Conversation) -> None:
         conversation.send("x", "StreamsGroupDescribe", groupIds=ids)
 
 
-@script
+@scripted("streams")
 def threads_commit(conversation: Conversation) -> Pauses:
     """At their epoch, at an older and a newer one, with an old version, and as nobody."""
     first, second = clients(conversation, "p1", "p2")
