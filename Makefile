@@ -65,7 +65,8 @@ format: install ## ruff's formatting and its safe fixes
 
 lock: ## recreate requirements.lock from pyproject.toml (needs uv)
 	uv pip compile --quiet --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.lock
+	  --no-emit-find-links --no-header --extra dev --extra openlineage pyproject.toml \
+	  -o requirements.lock
 
 clean: ## the environment and the caches of the tools
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distribution, requires
 from pathlib import Path
 from xml.etree import ElementTree
@@ -33,19 +33,23 @@ LOCK = ROOT / "conf" / "jars.lock"
 DOWNLOADED = ("spark", "s3", "broker-4.3.1")
 """Sections of the lock file with jars that a user downloads, the last one for `demo`. Only tests
 download the others."""
+EXTRA = "openlineage"
+"""The extra of this package that is not for its development."""
 HEAD = """# Licences
 
 `python -m tests.licenses` writes this page; don't edit it. A test compares it with the lock files.
 This program is licensed under Apache-2.0.
 
-`cyclonedx-py` of the package `cyclonedx-bom` writes an SBOM of what is installed (`make sbom`), and
-`pip-audit` looks for known vulnerabilities. On 2026-11-23, the SBOM was written.
-`pip-audit` could not reach a vulnerability database then, so it has checked nothing yet:
+`cyclonedx-py` of the package `cyclonedx-bom` writes an SBOM of what is installed (`make sbom`). On
+2026-11-24 it had 134 components. `pip-audit` looks for known vulnerabilities. `--strict` makes it
+fail if it can't check a package: without this option it says "No known vulnerabilities found" even
+if the database knows none of the packages. That was so on 2026-11-24, so it has checked nothing
+yet:
 
 <!-- not run: it downloads these tools; tests/test_licenses.py -->
 ```sh
 uv tool run --from cyclonedx-bom cyclonedx-py environment .venv/bin/python -o sbom.json
-uv tool run pip-audit -r requirements.lock --disable-pip --require-hashes
+uv tool run pip-audit --strict -r requirements.lock --disable-pip --require-hashes
 ```
 """
 
@@ -88,17 +92,19 @@ def fetch_licences() -> dict[str, str]:
     return {jar: found.get(jar, "not stated") for some in sections().values() for jar in some}
 
 
-def required(name: str = "kip848-spark") -> Iterator[Distribution]:
-    """The installed packages that this one requires, also indirectly, without extras."""
-    seen, waiting = {canonicalize_name(name)}, [name]
+def required(name: str = "kip848-spark", extra: str = "") -> Iterator[Distribution]:
+    """The installed packages that this one requires, also indirectly, with those of one ``extra``
+    of this one."""
+    seen, waiting = {canonicalize_name(name)}, [(name, extra)]
     while waiting:
-        for text in requires(waiting.pop()) or ():
+        package, wanted = waiting.pop()
+        for text in requires(package) or ():
             requirement = Requirement(text)
             found = canonicalize_name(requirement.name)
-            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": wanted})
             if applies and found not in seen:
                 seen.add(found)
-                waiting.append(found)
+                waiting.append((found, ""))
                 yield distribution(found)
 
 
@@ -127,11 +133,19 @@ def page() -> str:
         lines += [f"### `{name}`", "", "| jar | licence |", "|---|---|"]
         lines += [f"| {jar} | {licences[jar]} |" for jar in names]
         lines.append("")
-    lines += ["## Required Python packages", "", "| package | version | licence |", "|---|---|---|"]
-    for package in sorted(required(), key=lambda one: canonicalize_name(one.name)):
-        licence = re.sub(r"\s+", " ", licence_of(package)).replace("|", "/")
-        lines.append(f"| {canonicalize_name(package.name)} | {package.version} | {licence} |")
+    always = {one.name: one for one in required()}
+    lines += ["## Required Python packages", "", *_table(always.values())]
+    added = [one for one in required(extra=EXTRA) if one.name not in always]
+    lines += ["", f"## Python packages of the extra `{EXTRA}`", "", *_table(added)]
     return "\n".join(lines) + "\n"
+
+
+def _table(packages: Iterable[Distribution]) -> Iterator[str]:
+    yield "| package | version | licence |"
+    yield "|---|---|---|"
+    for package in sorted(packages, key=lambda one: canonicalize_name(one.name)):
+        licence = re.sub(r"\s+", " ", licence_of(package)).replace("|", "/")
+        yield f"| {canonicalize_name(package.name)} | {package.version} | {licence} |"
 
 
 def main() -> None:

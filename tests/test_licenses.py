@@ -7,6 +7,7 @@ import tomllib
 
 from tests.licenses import (
     DOWNLOADED,
+    EXTRA,
     LICENCES,
     PAGE,
     ROOT,
@@ -42,8 +43,10 @@ def test_packages_are_those_of_the_lock_file() -> None:
     pinned = dict(
         re.findall(r"^([a-z0-9.-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(), re.M)
     )
-    found = {re.sub(r"[-_.]+", "-", one.name).lower(): one.version for one in required()}
+    packages = [*required(), *required(extra=EXTRA)]
+    found = {re.sub(r"[-_.]+", "-", one.name).lower(): one.version for one in packages}
     assert {"pyspark", "py4j", "pyarrow", "jinja2", "markupsafe"} <= found.keys()
+    assert {"openlineage-python", "attrs", "requests"} <= found.keys()
     assert {name: pinned.get(name) for name in found} == found
 
 

@@ -17,6 +17,7 @@ from kip848_spark.cli.audit import (
     show_live,
 )
 from kip848_spark.cli.display import err, out, print_json, printable
+from kip848_spark.cli.lineage import LineageOption, send_result, sent_events
 from kip848_spark.cli.options import (
     ConfigOption,
     DialectOption,
@@ -34,6 +35,7 @@ from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, 
 
 if TYPE_CHECKING:
     from kip848_spark.lake.ledger import RecordCounts, Run
+    from kip848_spark.lake.lineage import LineageEvents
     from kip848_spark.spark.pipeline import RunOutcome
     from kip848_spark.spark.storage.tables import LakeTables
 
@@ -65,6 +67,7 @@ def run(
     keep_commits_raw: bool | None = KeepOption,
     report: ReportOption = None,
     metrics: MetricsOption = None,
+    openlineage: LineageOption = None,
     kafka_option: KafkaOption = None,
     config: ConfigOption = None,
     json: JsonOption = False,
@@ -74,7 +77,7 @@ def run(
 
     The exit code is 1 if there is a finding. `kip848 audit` audits all records. --report also
     writes the page that `kip848 report` writes, and its data beside it. --metrics writes a file for
-    the node exporter (docs/operations.md).
+    the node exporter, --openlineage sends events (docs/operations.md).
     """
     invocation = Invocation.of(
         config, kafka_option, verbose,
@@ -85,11 +88,8 @@ def run(
         from kip848_spark.report.files import check_path
 
         check_path(report)  # at once, and not after the work
-    if metrics is None:
-        _ingest(invocation, nightly=True, json=json, report=report)
-        return
-    with _noted_failure(metrics):
-        _ingest(invocation, nightly=True, json=json, report=report, metrics=metrics)
+    with _noted_failure(metrics), sent_events(openlineage, invocation) as events:
+        _ingest(invocation, nightly=True, json=json, report=report, metrics=metrics, events=events)
 
 
 def ingest(
@@ -135,15 +135,17 @@ def replay(
 
 
 @contextmanager
-def _noted_failure(metrics: Path) -> Iterator[None]:
-    """Notes in the metrics that the block failed: with an exit code other than `DISAGREED`."""
+def _noted_failure(metrics: Path | None) -> Iterator[None]:
+    """Notes in the metrics, if they are written, that the block failed: with an exit code other
+    than `DISAGREED`."""
     try:
         yield
     except typer.Exit:
         raise
     except BaseException as error:
         code = error.exit_code if isinstance(error, Kip848Error) else INTERRUPTED
-        write_failure(metrics, code)
+        if metrics is not None:
+            write_failure(metrics, code)
         raise
 
 
@@ -153,6 +155,7 @@ def _ingest(
     json: bool,
     report: Path | None = None,
     metrics: Path | None = None,
+    events: LineageEvents | None = None,
 ) -> None:
     from kip848_spark.spark.jobs.audit import agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_ingest
@@ -177,6 +180,8 @@ def _ingest(
         if metrics is not None:
             code = DISAGREED if findings else 0
             write_metrics(metrics, run_metrics(whole, outcome.run, code))
+        if events is not None:
+            send_result(events, whole, outcome)
         written, failure = None, None
         if report is not None and outcome.run is not None:
             display("writing the report")
