@@ -164,8 +164,8 @@ def test_a_run_that_fails(tmp_path: Path) -> None:
 
 
 def test_later_runs(tmp_path: Path) -> None:
-    """A run that wrote one table, one that found nothing new, and one of a lake and a topic that are
-    empty. An attempt ends once."""
+    """A run that wrote one table, one that found nothing new, and one of an empty lake and an empty
+    topic. An attempt ends once."""
     identity = TopicIdentity("__consumer_offsets", "cluster", None)
     began = datetime(2026, 1, 1, tzinfo=UTC)
     first = Run("1", "kafka:one:9092", identity, "shipped", (), {"records": 3, "gaps": 1}, began)
