@@ -38,6 +38,7 @@ def settings(version: str) -> dict[str, str]:
     if version.startswith("4.1"):
         made["group.share.enable"] = "true"
         made["unstable.api.versions.enable"] = "true"
+        made["unstable.feature.versions.enable"] = "true"
     else:
         made["group.streams.initial.rebalance.delay.ms"] = "0"
     if version >= "4.3":
@@ -87,9 +88,13 @@ def check(version: str, conversations: Conversations) -> None:
     assert not findings(comparison)
 
 
-def scripted(every: int = 1) -> Conversations:
-    """The scripted conversations of share groups, or every so many of them."""
+def scripted(version: str, every: int = 1) -> Conversations:
+    """The scripted conversations of share groups, or every so many of them. Streams groups were
+    early access in 4.1, where no member of one joins.
+    """
     items = [item for item in SCRIPTED.values() if item.broker == "share"]
+    if version.startswith("4.1"):
+        items = [item for item in items if "joined-by-a-stream" not in item.name]
     return [(item.name, item.function) for item in items[::every]]
 
 
@@ -101,14 +106,14 @@ def generated(seeds: range) -> Conversations:
 
 @pytest.mark.parametrize("version", RELEASES[:1])
 def test_conversations(version: str) -> None:
-    check(version, scripted(every=17) + generated(range(12)))
+    check(version, scripted(version, every=17) + generated(range(12)))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("version", RELEASES)
 def test_all_scripted_conversations(version: str) -> None:
-    check(version, scripted())
+    check(version, scripted(version))
 
 
 @pytest.mark.long
