@@ -16,7 +16,7 @@ from kip848_spark.checks.topics import KnownTopics, Prover
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor
 from kip848_spark.coordinator.classic_group import ClassicGroup
-from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, Targets
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.shard import Shard
 
@@ -68,6 +68,8 @@ class AuditedGroup:
     """Members that replaced a static member in this operation."""
     epoch_before: int | None = None
     """The group's epoch before this operation; None if there was no consumer group."""
+    targets_before: Targets | None = None
+    """The group's targets before this operation, if it has computed new ones."""
     default_targets: DefaultTargets = field(init=False)
     generation: int | None = None
     """The newest generation on record while the group was a classic one."""

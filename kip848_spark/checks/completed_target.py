@@ -14,7 +14,7 @@ from kip848_spark.checks.results import GAP, TARGETS
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.coordinator.classic_group import ClassicGroup
-from kip848_spark.coordinator.consumer_group import Member
+from kip848_spark.coordinator.consumer_group import Member, Targets
 from kip848_spark.coordinator.target import EMPTY_SNAPSHOT, GroupSnapshot
 
 BY_PROPERTIES = (
@@ -29,7 +29,7 @@ class StateBefore(NamedTuple):
 
     group: GroupSnapshot | None = None
     """The consumer group, if the part has a new target."""
-    targets: dict[str, dict[str, dict[int, None]]] | None = None
+    targets: Targets | None = None
     """The target assignment before, if the part has a new one: member, topic id, partitions."""
     replaced: Member | None = None
     """The static member that a member replaces."""
@@ -49,7 +49,7 @@ class StateBefore(NamedTuple):
         if group is None:
             return cls(EMPTY_SNAPSHOT, {}) if part.of(records.TARGET_EPOCH) else cls()
         if part.name == DELETE:
-            return cls(ended=EndedConsumerGroup(group, audited.complete, audited.epoch_before))
+            return cls(ended=EndedConsumerGroup(audited, group))
         if part.of(records.TARGET_EPOCH):
             # The votes for assignors are left out: of a tie, the check accepts either assignor.
             before = GroupSnapshot(group.walk_members(), group.homogeneous(), Counter(), None)

@@ -189,6 +189,7 @@ class GroupAudit:
         self._ended = None
         audited.rejoined.clear()
         audited.epoch_before = audited.consumer.epoch if audited.consumer is not None else None
+        audited.targets_before = None
         counts = self.context.counts(entries[-1])
         audited.tally = self._counted if counts else Tally()
         self.tally.postponed = frozenset() if closed else _postponed_checks(entries)
@@ -287,6 +288,8 @@ class GroupAudit:
         check_order(audited, part)
         check_part_times(audited, part)
         before = StateBefore.of(audited, part)
+        if before.targets is not None:
+            audited.targets_before = before.targets
         bump = EpochBump.of(audited, part)
         refused = False
         for entry in part.entries:

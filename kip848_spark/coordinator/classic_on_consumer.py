@@ -104,17 +104,32 @@ def join_consumer_group(shard: Shard, group: ConsumerGroup, call: ApiCall) -> No
         if may_rebalance and (bump or shard.now >= group.metadata_deadline):
             refresh_metadata(shard, group, bump=bump)
         stale = may_rebalance and group.target_epoch < group.epoch
+        # The conversion reads the group as it was before this request: its epoch and targets.
+        targets = dict(group.targets)
         member = group.members[member_id]
         if not stale:
-            bumps = bump and not may_rebalance
             member = advance(
-                shard, group, member_id, owned, snapshot, bump=bumps, subscription_changed=bump
+                shard,
+                group,
+                member_id,
+                owned,
+                snapshot,
+                bump=bump and not may_rebalance,
+                subscription_changed=bump,
             )
         group.epoch = epoch_before
         member_order = [
             member_id if other == holder.member_id else other for other in snapshot.member_order
         ]
-        downgrade(shard, group, set(), joiner=member, member_order=member_order, rebalance=stale)
+        downgrade(
+            shard,
+            group,
+            set(),
+            joiner=member,
+            targets=targets,
+            member_order=member_order,
+            rebalance=stale,
+        )
     else:
         member = advance(
             shard,

@@ -23,6 +23,8 @@ JOIN = 0
 LEAVE = -1
 STATIC_LEAVE = -2
 NO_OWNER = -1
+Targets = dict[str, dict[str, dict[int, None]]]
+"""The target of each member: topic ids and partitions."""
 
 
 class MemberState(IntEnum):
@@ -152,7 +154,7 @@ class ConsumerGroup:
         self.target_epoch = release.first_epoch
         self.target_timestamp = 0
         self.members: dict[str, Member] = {}
-        self.targets: dict[str, dict[str, dict[int, None]]] = {}
+        self.targets: Targets = {}
         self.topic_metadata: list[Any] | None = None
         """The topics of key 4; ``None`` without such a record."""
         self.resolved: dict[str, ResolvedRegex] = {}

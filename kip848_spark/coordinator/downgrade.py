@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kip848_spark.coordinator.classic import keep_classic_session, prepare_rebalance
 from kip848_spark.coordinator.classic_group import STABLE, ClassicGroup, ClassicMember
-from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member
+from kip848_spark.coordinator.consumer_group import ConsumerGroup, Member, Targets
 from kip848_spark.coordinator.consumer_protocol import (
     CONSUMER,
     ClassicAssignment,
@@ -42,6 +42,7 @@ def downgrade(
     leavers: set[str],
     joiner: Member | None = None,
     *,
+    targets: Targets | None = None,
     member_order: list[str] | None = None,
     rebalance: bool = True,
 ) -> ClassicGroup:
@@ -49,19 +50,21 @@ def downgrade(
 
     ``joiner`` is a static member that returns with the classic protocol and replaces the last
     member of the new protocol. Without it, a rebalance of the remaining members follows.
+    ``targets`` become the classic assignment; without them, the group's last targets.
     """
     group_id = group.group_id
     member_order = member_order or group.walk_members()
     remaining = [group.members[i] for i in member_order if i not in leavers]
-    targets = {m.member_id: group.target_of(m.member_id) for m in remaining}
+    targets = group.targets if targets is None else targets
     if joiner is not None:
         remaining = [m for m in remaining if m.member_id != joiner.member_id] + [joiner]
     new = ClassicGroup(group_id, STABLE, shard.now, CONSUMER, None, group.epoch)
     for member in remaining:
         assert member.classic is not None
+        target = targets.get(member.member_id, {})
         given = tuple(
-            (topic.name, tuple(int_order(targets[member.member_id][topic_id])))
-            for topic_id in uuid_order(targets[member.member_id])
+            (topic.name, tuple(int_order(target[topic_id])))
+            for topic_id in uuid_order(target)
             if (topic := shard.topics.with_id(topic_id)) is not None
         )
         version = _embedded_version(member)

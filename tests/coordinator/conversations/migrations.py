@@ -97,6 +97,35 @@ def downgrade_by_static_replacement(conversation: Conversation) -> Pauses:
     conversation.send("x", "ConsumerGroupDescribe", groupIds=[conversation.group])
 
 
+@scripted(names=[["foo"], ["foo", "bar"], ["bar"]], away=[True, False])
+def downgrade_by_static_replacement_with_topics(
+    conversation: Conversation, names: list[str], away: bool
+) -> Pauses:
+    """If the topics changed, the group rebalances as a classic one from 4.0.2 and 4.1.1 on. Before,
+    it gets a new target first (KAFKA-19546).
+    """
+    conversation.shared_topic("foo", 6)
+    conversation.shared_topic("bar", 3)
+    c = conversation.classic("C", "foo")
+    c.join()
+    c.sync({c.member_id: {"foo": [0, 1, 2, 3, 4, 5]}})
+    a = conversation.consumer("A", "foo", instance="a")
+    a.join()
+    c.heartbeat()
+    c.owned = []
+    c.joined(c.join())
+    c.sync()
+    a.acknowledge()
+    if away:
+        a.leave(-2)
+    back = conversation.classic("A2", *names, instance="a")
+    back.join()
+    yield 0.2
+    c.heartbeat()
+    back.heartbeat()
+    conversation.describe()
+
+
 @scripted()
 def static_replacement_by_a_classic_member(conversation: Conversation) -> Pauses:
     """A static member changes its protocol while other members of the new protocol remain."""
