@@ -39,6 +39,9 @@ class AuditedStreams:
     moved: bool = False
     """Whether a member went to another process, which real clients do not do. From then on a
     process may have a task twice."""
+    newcomers: set[str] = field(default_factory=set)
+    """Members whose first known record came after a gap: they may have gone to another process with
+    it."""
     moving: dict[str, Tasks] = field(default_factory=dict)
     displaced: dict[str, StreamsMember] = field(default_factory=dict)
     """The member that had the id under which a static member returned in this operation."""
@@ -62,6 +65,7 @@ class AuditedStreams:
         """There is no group any more, or nothing is known of it."""
         self.group = StreamsGroup(self.group_id)
         self.seen.clear()
+        self.newcomers.clear()
         self.tasks_of_hash.clear()
         self.computed = {}
         self.moved = False
@@ -69,6 +73,10 @@ class AuditedStreams:
     def knows(self, kind: str, member: str = "") -> bool:
         """Whether the state has the newest record of a key, or there is none."""
         return self.complete or (kind, member) in self.seen
+
+    def knows_process(self, member_id: str) -> bool:
+        """Whether the process of a member is known, and that it has been there since it joined."""
+        return (streams.MEMBER, member_id) in self.seen and member_id not in self.newcomers
 
     def member(self, member_id: str) -> StreamsMember | None:
         """The member, if it joined."""
@@ -109,6 +117,10 @@ class AuditedStreams:
             if before is not None and before.process_id != process:
                 self.moved = True
                 self.moving[entry.member] = group.holders.tasks_of(process)
+        if entry.kind == streams.MEMBER and entry.value is None:
+            self.newcomers.discard(entry.member)
+        elif entry.kind == streams.MEMBER and not self.knows(*entry.key):
+            self.newcomers.add(entry.member)
         self.seen.add(entry.key)
         group.replay(entry.kind, entry.member, entry.value)
         if entry.kind == streams.TARGET_EPOCH:

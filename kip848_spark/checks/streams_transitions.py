@@ -229,8 +229,7 @@ def check_ownership(audited: AuditedStreams, entry: LogEntry) -> None:
             )
             return
     member = group.members.get(entry.member)
-    reported = (streams.MEMBER, entry.member) in audited.seen
-    if member is None or audited.moved or not reported:
+    if member is None or audited.moved or not audited.knows_process(entry.member):
         _count(audited)
         return
     twice = _twice_in_process(audited, member, held)
@@ -265,8 +264,7 @@ def _twice_in_process(
                 if role == other_role == ACTIVE:
                     continue
                 for other in sorted(group.holders.of(other_role, task)):
-                    known = (streams.MEMBER, other) in audited.seen
-                    if other == member.member_id or not known:
+                    if other == member.member_id or not audited.knows_process(other):
                         continue
                     if group.members[other].process_id == member.process_id:
                         return task, other

@@ -75,13 +75,23 @@ def old_assignment_appended_again(log: Log, rng: random.Random) -> Injection:
     places = []
     for i in values(log, "8"):
         later = [j for j in group_of(log, i) if j > i and log[j].key == log[i].key]
-        places += [(i, j) for j in later if log[j].value is not None]
+        places += [(i, j) for j in later if not _may_follow(log[j].value, log[i].value)]
     one, other = pick(rng, places)
     again = copy.deepcopy(log[one])._replace(
         offset=log[other].offset + 1, timestamp=log[other].timestamp + 1
     )
     return injection_at(
         insert_record(log, other + 1, again), other + 1, operation_start(log, other)
+    )
+
+
+def _may_follow(last: Any, again: Any) -> bool:
+    """Whether a coordinator may write ``again`` after ``last``: a static member may leave
+    temporarily at any time, also twice. (After a tombstone there is nothing to repeat.)"""
+    return last is None or (
+        again["memberEpoch"] == -2
+        and again["previousMemberEpoch"] == last["previousMemberEpoch"]
+        and again["assignedPartitions"] == last["assignedPartitions"]
     )
 
 
