@@ -125,10 +125,12 @@ class Names:
 
 
 class GroupNumbers:
-    """The row numbers of groups in the report's table `groups`, by group id."""
+    """The row numbers of groups in the report's table `groups`, by group id. The last ``deleted``
+    of them no longer exist."""
 
-    def __init__(self, group_ids: pa.Array) -> None:
+    def __init__(self, group_ids: pa.Array, deleted: int = 0) -> None:
         self.group_ids = group_ids
+        self.deleted = deleted
 
     def column(self, group_ids: pa.ChunkedArray | pa.Array) -> pa.Array:
         """int32: the row number of each group; null for a group that the report lacks."""

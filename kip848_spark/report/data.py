@@ -35,6 +35,7 @@ from kip848_spark.report.finding_rows import (
 from kip848_spark.report.group_timelines import timelines_section
 from kip848_spark.report.groups import (
     GroupSources,
+    count_topics,
     group_table,
     number_groups,
     read_sources,
@@ -84,7 +85,7 @@ class _Report:
         self.hygiene = self._hygiene()
         self.topics = latest_topics(SnapshotReader(snapshot))
         self.sources = self._sources()
-        self.numbers = number_groups(self.sources)
+        self.numbers = number_groups(self.sources, self.left_out)
         self.names = topic_names(self.sources, self.topics)
         self.readiness = options.readiness or assess_lake(snapshot, options.cluster)
         self._note_missing()
@@ -192,7 +193,6 @@ class _Report:
 
     def _summary(self, audited: at_a_glance.Audited, sections: Mapping[str, Any]) -> dict[str, Any]:
         groups, rebalances = self.sources.groups, self.rebalances
-        deleted = len(self.numbers.group_ids) - groups.num_rows
         list_ = sections["readiness"]["verdicts"]
         verdicts = dict(
             zip(
@@ -209,9 +209,9 @@ class _Report:
         ends = [run["finished_at"] for run in self.runs if run["finished_at"] is not None]
         return {
             "groups": groups.num_rows,
-            "groups_deleted": deleted,
+            "groups_deleted": self.numbers.deleted,
             "members": self.sources.members.num_rows,
-            "topics": len(sections["groups"]["dictionaries"]["topics"]),
+            "topics": count_topics(self.sources, self.names),
             "partitions": self.sources.assignments.num_rows,
             "records": self._of_runs("records_read"),
             "records_missing": self._of_runs("missing"),

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.lake.snapshot import LakeSnapshot
-from kip848_spark.report.columns import GroupNumbers, ReportTable, encode, values
+from kip848_spark.report.columns import GroupNumbers, LeftOut, ReportTable, encode, values
 from kip848_spark.wire.tables import TIMESTAMP
 
 DEAD = "Dead"
 """The state of a group that no longer exists."""
+MOST_GROUPS = 50_000
+"""The largest number of groups that are listed, unless other lists name more of them."""
 MOST_TOPICS = 20
 """The largest number of topics that are listed for a group."""
 
@@ -65,16 +67,40 @@ def read_sources(
     )  # fmt: skip
 
 
-def number_groups(sources: GroupSources) -> GroupNumbers:
+def number_groups(sources: GroupSources, left_out: LeftOut) -> GroupNumbers:
     """The groups in the order of the report: the current ones by id, then those that only other
     tables name, by id."""
     current = sources.groups["group_id"].combine_chunks()
     others = [sources.further]
     if sources.rebalances is not None:
         others.append(pc.unique(sources.rebalances["group_id"].combine_chunks()))
-    found = pc.unique(pa.concat_arrays(others)).drop_null()
-    deleted = found.filter(pc.invert(pc.is_in(found, value_set=current)))
-    return GroupNumbers(pa.concat_arrays([current, deleted.take(pc.sort_indices(deleted))]))
+    named = pc.unique(pa.concat_arrays(others)).drop_null()
+    deleted = named.filter(pc.invert(pc.is_in(named, value_set=current)))
+    deleted = deleted.take(pc.sort_indices(deleted))
+    if len(current) > MOST_GROUPS:
+        current = _listed(sources.groups, named, left_out)
+    return GroupNumbers(pa.concat_arrays([current, deleted]), len(deleted))
+
+
+def _listed(groups: pa.Table, named: pa.Array, left_out: LeftOut) -> pa.Array:
+    """The ids of the first `MOST_GROUPS` groups, sorted: those that other tables name (all of
+    them), then those with members, then those with the newest records."""
+    rank = pa.table(
+        {
+            "named": pc.is_in(groups["group_id"], value_set=named).cast(pa.int8()),
+            "joined": pc.greater(pc.fill_null(groups["members"], 0), 0).cast(pa.int8()),
+            "updated_at": groups["updated_at"],
+        }
+    )
+    most = max(MOST_GROUPS, pc.sum(rank["named"]).as_py())
+    order = pc.sort_indices(rank, [(name, "descending") for name in rank.column_names])
+    rows = np.sort(order.to_numpy()[:most])
+    left_out.add(
+        f"Groups: {len(rows):,} of {groups.num_rows:,} are listed: those with rebalances, "
+        "findings or rows of hygiene, then those with members, then those with the newest "
+        "records. `kip848 groups` lists all."
+    )
+    return groups["group_id"].combine_chunks().take(pa.array(rows))
 
 
 def topic_names(sources: GroupSources, topics: pa.Table | None) -> Mapping[str, str]:
@@ -138,9 +164,26 @@ def _types_of_deleted(sources: GroupSources, numbers: GroupNumbers) -> pa.Array:
 def _topics(sources: GroupSources, numbers: GroupNumbers, names: Mapping[str, str]) -> pa.ListArray:
     """list<string>[groups]: the topics that a group subscribes to, has partitions of, or commits
     on, sorted."""
+    pairs = _pairs(sources, names)
+    pairs = pairs.set_column(0, "group", numbers.column(pairs["group"]))
+    pairs = pairs.group_by(["group", "topic"]).aggregate([])
+    pairs = pairs.filter(pc.and_(pairs["group"].is_valid(), pairs["topic"].is_valid()))
+    pairs = pairs.sort_by([("group", "ascending"), ("topic", "ascending")])
+    sizes = np.bincount(pairs["group"].to_numpy(), minlength=len(numbers.group_ids))
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(starts), pairs["topic"].combine_chunks())
+
+
+def count_topics(sources: GroupSources, names: Mapping[str, str]) -> int:
+    """The number of topics that groups subscribe to, have partitions of, or commit on."""
+    return len(pc.unique(_pairs(sources, names)["topic"].combine_chunks()).drop_null())
+
+
+def _pairs(sources: GroupSources, names: Mapping[str, str]) -> pa.Table:
+    """Rows of ``group`` (its id) and ``topic``, some of them several times, some null."""
     lists = sources.members["subscribed_topics"].combine_chunks()
     of_list = sources.members["group_id"].combine_chunks().take(pc.list_parent_indices(lists))
-    pairs = pa.concat_tables(
+    return pa.concat_tables(
         [
             pa.table({"group": of_list, "topic": pc.list_flatten(lists)}),
             pa.table(
@@ -157,13 +200,6 @@ def _topics(sources: GroupSources, numbers: GroupNumbers, names: Mapping[str, st
             ),
         ]
     )
-    pairs = pairs.set_column(0, "group", numbers.column(pairs["group"]))
-    pairs = pairs.group_by(["group", "topic"]).aggregate([])
-    pairs = pairs.filter(pc.and_(pairs["group"].is_valid(), pairs["topic"].is_valid()))
-    pairs = pairs.sort_by([("group", "ascending"), ("topic", "ascending")])
-    sizes = np.bincount(pairs["group"].to_numpy(), minlength=len(numbers.group_ids))
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(starts), pairs["topic"].combine_chunks())
 
 
 def encode_lists_of_topics(topics: pa.ListArray) -> tuple[list[list[int]], list[str]]:

@@ -89,9 +89,9 @@ def _table(
     numbers: GroupNumbers,
     left_out: LeftOut,
 ) -> ReportTable:
-    most = MOST_GROWTH if name == "growth" else MOST_ROWS
+    title = _WORDS.get(name, name)
     shown = left_out.cut_rows(
-        rows, most, lambda n, all_: f"{_WORDS.get(name, name)}: {n:,} of {all_:,} rows are listed."
+        rows, _most(name), lambda n, all_: f"{title}: {n:,} of {all_:,} rows are listed."
     )
     if name == "rewinds":
         shown = _with_owners(snapshot, shown)
@@ -121,8 +121,12 @@ def _with_owners(
 
 
 def groups_of(found: Hygiene) -> Iterable[str]:
-    """The groups that the section names."""
-    for rows in (found.growth, found.dead_groups, found.deleted_topics, found.no_longer_read,
-                 found.expiring, found.rewinds):  # fmt: skip
-        for row in rows or ():
-            yield row["group_id"]
+    """The groups of the rows that the section lists."""
+    for name, fields in _FIELDS.items():
+        if "group_id" in fields:
+            for row in (getattr(found, name) or ())[: _most(name)]:
+                yield row["group_id"]
+
+
+def _most(name: str) -> int:
+    return MOST_GROWTH if name == "growth" else MOST_ROWS

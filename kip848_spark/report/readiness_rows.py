@@ -122,6 +122,7 @@ def _rules(found: LakeReadiness) -> tuple[ReportTable, Mapping[str, int]]:
 
 def _list(rows: pa.Table, numbers: GroupNumbers, of_rule: Mapping[str, int]) -> ReportTable:
     order = [("wave", "ascending"), ("verdict", "ascending"), ("group_id", "ascending")]
+    rows = rows.filter(numbers.column(rows["group_id"]).is_valid())
     rows = rows.sort_by(order)  # null comes last
     columns: dict[str, list[Any]] = {"group": values(numbers.column(rows["group_id"]))}
     dictionaries: dict[str, list[Any]] = {}

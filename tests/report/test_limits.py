@@ -11,6 +11,7 @@ from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report import (
     finding_rows,
+    groups,
     history_rows,
     hygiene_rows,
     member_rows,
@@ -21,7 +22,7 @@ from kip848_spark.report import (
 )
 from kip848_spark.report.data import report_data
 from tests.insight.story_rows import GROUP, at
-from tests.lake.billing_lake import write_billing_lake
+from tests.lake.billing_lake import REBALANCES, write_billing_lake
 from tests.lake.written_lake import write_lake
 from tests.report.audited_lake import REWINDS, write_audited_lake
 from tests.report.report_reader import group_names, rows_of
@@ -76,6 +77,30 @@ def test_the_newest_rebalances_are_kept_and_a_finding_points_to_no_row_that_is_c
     assert all(row["root"] is None for row in rows_of(report["findings"]))
     marks = rows_of(report["timelines"][0]["marks"])
     assert [(mark["epoch"], mark["row"]) for mark in marks] == [(43, 0)]
+
+
+def test_groups_to_which_something_happened_are_listed_and_then_those_with_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MOST_GROUPS", 3)
+    numbers = {"partition": 3, "last_offset": 1}
+    current = [
+        {"group_id": f"job-{hour}", "type": "classic", "members": 0, "updated_at": at(hour * 3600)}
+        | numbers
+        for hour in range(1, 5)
+    ]
+    joined = current[0] | {"group_id": "joined", "members": 2, "updated_at": at(0)}
+    named = current[0] | {"group_id": GROUP, "updated_at": at(-3600)}
+    path = tmp_path / "lake"
+    write_lake(path, {"groups": [*current, joined, named], "rebalances": REBALANCES})
+    report = report_of(path)
+    assert group_names(report) == sorted([GROUP, "joined", "job-4"])
+    assert report["summary"]["groups"] == 6
+    assert report["summary"]["groups_deleted"] == 0
+    assert any(one.startswith("Groups: 3 of 6 are listed") for one in report["left_out"])
+    listed = report["readiness"]["list"]["columns"]["group"]
+    assert sorted(listed) == [0, 1, 2]
+    assert sum(row["groups"] for row in rows_of(report["readiness"]["verdicts"])) == 6
 
 
 def test_few_timelines_of_the_groups_to_which_most_happened(
