@@ -46,6 +46,11 @@ def rows_of_files(
 ) -> list[str]:
     """As `rows` of the Delta table at ``table``, read by delta-rs and not by Spark."""
     found = DeltaTable(table, storage_options=dict(storage_options or {})).to_pyarrow_table()
+    return rows_of_table(found, leave_out)
+
+
+def rows_of_table(found: pa.Table, leave_out: Sequence[str] = OF_THE_RUN) -> list[str]:
+    """The rows of a table that was read, as those of `rows`."""
     if "raw_key" in found.column_names and "kind" in found.column_names:
         found = found.filter(pc.fill_null(pc.not_equal(found["kind"], CARRY), True))
     names = [name for name in found.column_names if name not in leave_out]

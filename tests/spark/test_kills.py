@@ -1,134 +1,245 @@
-"""`kip848 run` and `kip848 maintain`, killed at random moments: the next run makes it good.
+"""Commands that write to a lake, killed at random moments: readers see the last finished run, and
+the repeated command leaves the tables of one that was not disturbed.
 
-SIGKILL ends the driver, its JVM or a Python worker. `KIP848_KILLS` is the number of kills (6), and
-`KIP848_KILLS_SEED` the seed (0).
+SIGKILL ends the driver, its JVM or a Python worker. The moments are uniform over the work of a
+command, from the opening of the lake to the end. `KIP848_KILLS` is the number of kills for each
+place (8), and `KIP848_KILLS_SEED` the seed (0).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
-import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import psutil
+import boto3
 import pytest
 
-from kip848_spark.errors import LakeError
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.spark.lakes import DATA_TABLES, halves, rows_of_files, write_part
+from tests.spark.lakes import DATA_TABLES, halves, rows_of_files, rows_of_table, write_part
 from tests.spark.s3 import S3Server
+from tests.spark.warm_commands import DRIVER, JVM, WORKER, Phase, WarmCommands
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(6 * 3600)]
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
-KILLS = int(os.environ.get("KIP848_KILLS", "6"))
+KILLS = int(os.environ.get("KIP848_KILLS", "8"))
 SEED = int(os.environ.get("KIP848_KILLS_SEED", "0"))
-DRIVER, JVM, WORKER = "driver", "JVM", "Python worker"
 OF_THE_RUN = ("run_id", "cluster_id", "finding_id")
+Rows = dict[str, list[str]]
+
+NIGHT, REBUILD, AUDIT, MAINTAIN = "run", "replay --from-scratch", "audit", "maintain"
+VICTIMS = {
+    NIGHT: (DRIVER, JVM, WORKER),
+    REBUILD: (DRIVER, JVM, WORKER),
+    AUDIT: (DRIVER, JVM, WORKER),
+    MAINTAIN: (DRIVER, JVM),  # delta-rs does it, in the driver
+}
+ORDER = (NIGHT, AUDIT, NIGHT, REBUILD, NIGHT, MAINTAIN)
+"""The commands in turn: the nightly run, which has every step but maintenance, more often."""
 
 
-def start(arguments: list[str], options: dict[str, str]) -> subprocess.Popen[str]:
-    """Starts a command."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "kip848_spark", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | options,
-    )
+@dataclass
+class Place:
+    """Where lakes are: a folder, or a bucket of ``server``."""
+
+    base: str
+    server: S3Server | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self.server.storage_options if self.server else {}
+
+    def start(self) -> WarmCommands:
+        return WarmCommands(self.options, self.server.spark if self.server else {})
+
+    def copy(self, lake: str, to: str) -> None:
+        """Copies the files of a lake as they are."""
+        if self.server is None:
+            shutil.copytree(f"{self.base}/{lake}", f"{self.base}/{to}")
+            return
+        for key in self._keys(lake):
+            source = {"Bucket": self.server.bucket, "Key": key}
+            target = key.replace(f"/{lake}/", f"/{to}/")
+            self._client().copy_object(Bucket=self.server.bucket, Key=target, CopySource=source)
+
+    def remove(self, lake: str) -> None:
+        if self.server is None:
+            shutil.rmtree(f"{self.base}/{lake}")
+            return
+        for key in self._keys(lake):
+            self._client().delete_object(Bucket=self.server.bucket, Key=key)
+
+    def _keys(self, lake: str) -> list[str]:
+        assert self.server is not None
+        prefix = f"{urlsplit(self.base).path.lstrip('/')}/{lake}/"
+        pages = self._client().get_paginator("list_objects_v2")
+        found = pages.paginate(Bucket=self.server.bucket, Prefix=prefix)
+        return [entry["Key"] for page in found for entry in page.get("Contents", ())]
+
+    def _client(self) -> boto3.client:
+        assert self.server is not None
+        options = self.server.storage_options
+        return boto3.client(
+            "s3",
+            endpoint_url=self.server.endpoint,
+            region_name=options["AWS_REGION"],
+            aws_access_key_id=options["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=options["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def newest(self, lake: str) -> Rows:
+        """The rows of each table at its newest version."""
+        folder = f"{self.base}/{lake}".replace("s3a://", "s3://")
+        return {n: rows_of_files(f"{folder}/{n}", self.options, OF_THE_RUN) for n in DATA_TABLES}
+
+    def seen(self, lake: str) -> tuple[int, Rows]:
+        """The number of finished runs that a reader sees, and the rows of each table."""
+        snapshot = LakeSnapshot(locate(f"{self.base}/{lake}"), storage=self.options)
+        rows = {n: rows_of_table(snapshot.table(n), OF_THE_RUN) for n in DATA_TABLES}
+        return snapshot.table("runs").num_rows, rows
 
 
-def completed(arguments: list[str], options: dict[str, str]) -> float:
-    """Runs a command to its end; returns its duration in seconds."""
-    began = time.monotonic()
-    process = start(arguments, options)
-    _, error = process.communicate()
-    assert process.returncode == 0, error
-    return time.monotonic() - began
+@dataclass
+class Undisturbed:
+    """A command that was not disturbed: the lake that it began with, and what it left."""
+
+    base: str
+    runs: int
+    before: Rows
+    after: Rows
+    phases: list[Phase]
+
+    def moment(self, chance: random.Random) -> tuple[Phase, float]:
+        """A moment of the command: a phase, and seconds after its start."""
+        at = chance.uniform(self.phases[0].start, self.phases[-1].start)
+        phase = max((one for one in self.phases if one.start <= at), key=lambda one: one.start)
+        return phase, at - phase.start
 
 
-def victim(process: subprocess.Popen[str], kind: str) -> psutil.Process:
-    """A process of ``kind`` that belongs to ``process``; the driver if there is none now."""
-    driver = psutil.Process(process.pid)
-    if kind == DRIVER:
-        return driver
-    name = "java" if kind == JVM else "python"
-    found = []
-    for child in driver.children(recursive=True):
-        try:
-            if child.name().startswith(name):
-                found.append(child)
-        except psutil.NoSuchProcess:
-            continue
-    return found[-1] if found else driver
+@dataclass(frozen=True)
+class Kill:
+    """A command that was killed: what it did, what was killed when, and its exit code."""
+
+    command: str
+    phase: str
+    kind: str
+    after: float
+    code: int
+
+    def __str__(self) -> str:
+        return f"{self.command} | {self.phase} | {self.kind} | {self.after:.2f} s | {self.code}"
 
 
-def tables(lake: str, options: dict[str, str]) -> dict[str, list[str]]:
-    """The rows of each table at its newest version."""
-    delta = lake.replace("s3a://", "s3://")
-    return {name: rows_of_files(f"{delta}/{name}", options, OF_THE_RUN) for name in DATA_TABLES}
+def arguments(command: str, lake: str, capture: Path = CAPTURE) -> list[str]:
+    source = ["--source", f"parquet:{capture}"] if command == NIGHT else []
+    return [*command.split(), *source, "--lake", lake]
 
 
-def finished_runs(lake: str, options: dict[str, str]) -> int:
-    """How many finished runs a reader sees."""
+def differing(found: Mapping[str, list[str]], expected: Mapping[str, list[str]]) -> list[str]:
+    return [name for name in DATA_TABLES if found[name] != expected[name]]
+
+
+@pytest.fixture(params=["local", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "local":
+        yield Place(str(tmp_path))
+        return
+    server: S3Server = request.getfixturevalue("s3")
+    yield Place(server.path("kills"), server)
+
+
+def measured(place: Place, command: str, base: str) -> Undisturbed:
+    """The command on a copy of the lake ``base``, in a session that has just started, as those that
+    will be killed. The copy is ``after-COMMAND``."""
+    commands = place.start()
     try:
-        return LakeSnapshot(locate(lake), storage=options).table("runs").num_rows
-    except LakeError:
-        return 0
+        lake = f"after-{command.split(maxsplit=1)[0]}"
+        place.copy(base, lake)
+        runs, before = place.seen(lake)
+        phases = commands.completed(arguments(command, f"{place.base}/{lake}"))
+        return Undisturbed(base, runs, before, place.newest(lake), phases)
+    finally:
+        commands.close()
 
 
-@pytest.mark.parametrize("where", ["local", "s3"])
-def test_kills(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """In each round, a first night, and then a second one or the maintenance that is killed."""
-    options: dict[str, str] = {}
-    base = str(tmp_path)
-    if where == "s3":
-        server: S3Server = request.getfixturevalue("s3")
-        options, base = server.storage_options, server.path("kills")
-    first = write_part(CAPTURE, tmp_path / "first.parquet", halves(CAPTURE))
+def kill_one(
+    victim: WarmCommands, command: str, lake: str, usual: Undisturbed, chance: random.Random
+) -> Kill | None:
+    """Kills a command at a random moment; None if it has ended before that."""
+    kind, (phase, after) = chance.choice(VICTIMS[command]), usual.moment(chance)
+    victim.send(arguments(command, lake))
+    if not victim.wait_until(phase, after):
+        assert victim.wait() == 0, victim.text()
+        return None
+    at_work = victim.phases()[-1].name
+    kind = victim.kill(kind, chance)
+    code = victim.wait()
+    kill = Kill(command, at_work, kind, after, code)
+    assert "Traceback" not in victim.text(), f"{kill}: {victim.text()}"
+    assert code in (0, 3, -signal.SIGKILL), f"{kill}: {victim.text()}"
+    return kill
 
-    def night(lake: str, capture: Path = CAPTURE) -> list[str]:
-        return ["run", "--source", f"parquet:{capture}", "--lake", lake]
 
-    wanted = f"{base}/wanted"
-    completed(night(wanted, first), options)
-    duration = completed(night(wanted), options)
-    expected = tables(wanted, options)
+def judge(kill: Kill, place: Place, usual: Undisturbed, steady: WarmCommands) -> bool:
+    """Compares what readers see, repeats the command, and compares again. Returns whether the
+    killed command had finished its run."""
+    runs, rows = place.seen("lake")
+    finished = runs - usual.runs
+    assert finished == 1 if kill.code == 0 else finished in (0, 1), kill
+    found = differing(rows, usual.after if finished else usual.before)
+    assert not found, f"{kill}: readers see other rows of {found}"
+    if kill.command != AUDIT or not finished:  # a second audit adds rows of its own
+        steady.completed(arguments(kill.command, f"{place.base}/lake"))
+    found = differing(place.newest("lake"), usual.after)
+    assert not found, f"{kill}: {found}"
+    found = differing(place.seen("lake")[1], usual.after)
+    assert not found, f"{kill}: readers see other rows of {found}"
+    return bool(finished)
+
+
+def test_kills(place: Place, tmp_path: Path) -> None:
+    """Each round begins with a copy of a lake: of one night for a run, of two nights for the other
+    commands."""
     chance = random.Random(SEED)
-    killed: list[str] = []
-    for number in range(KILLS):
-        lake = f"{base}/lake-{number}"
-        maintenance = number % 3 == 2
-        completed(night(lake, first), options)
-        if maintenance:
-            completed(night(lake), options)
-        before = finished_runs(lake, options)
-        command = ["maintain", "--lake", lake] if maintenance else night(lake)
-        kind = chance.choice((DRIVER, JVM) if maintenance else (DRIVER, JVM, WORKER))
-        process = start(command, options)
-        moment = chance.uniform(0.05, 1.0) * duration
-        time.sleep(moment)
-        what = f"{command[0]}: {kind} after {moment:.1f} of {duration:.1f} s"
-        if process.poll() is None:
-            victim(process, kind).send_signal(signal.SIGKILL)
-        _, error = process.communicate()
-        assert "Traceback" not in error, f"{what}: {error}"
-        assert process.returncode in (0, 3, -signal.SIGKILL), f"{what}: {error}"
-        assert finished_runs(lake, options) - before in (0, 1), what
-        completed(night(lake), options)
-        found = tables(lake, options)
-        differing = [name for name in DATA_TABLES if found[name] != expected[name]]
-        assert not differing, f"{what}: {differing}"
-        killed.append(f"{what}: exit {process.returncode}")
-        print(killed[-1], flush=True)
-        if where == "local":
-            shutil.rmtree(lake)
-    assert len(killed) == KILLS
+    first = write_part(CAPTURE, tmp_path / "first.parquet", halves(CAPTURE))
+    with ExitStack() as stack:
+        steady = stack.enter_context(closing(place.start()))
+        steady.completed(arguments(NIGHT, f"{place.base}/first", first))
+        wanted = {NIGHT: measured(place, NIGHT, "first")}
+        for command in (REBUILD, AUDIT, MAINTAIN):
+            wanted[command] = measured(place, command, "after-run")
+        killed: list[Kill] = []
+        late = 0
+        victim = stack.enter_context(closing(place.start()))
+        for command in itertools.cycle(ORDER):
+            if len(killed) == KILLS:
+                break
+            usual = wanted[command]
+            place.copy(usual.base, "lake")
+            kill = kill_one(victim, command, f"{place.base}/lake", usual, chance)
+            if kill is None:
+                late += 1
+                assert late <= KILLS, "most commands end before the chosen moment"
+            else:
+                if kill.kind != WORKER:
+                    victim.close()
+                    victim = stack.enter_context(closing(place.start()))
+                finished = judge(kill, place, usual, steady)
+                killed.append(kill)
+                print(f"{len(killed)}: {kill}{' | finished' * finished}", flush=True)
+            place.remove("lake")
+    print(f"{late} more commands ended before the chosen moment")
+    for (phase, kind), number in sorted(Counter((k.phase, k.kind) for k in killed).items()):
+        print(f"{phase} | {kind} | {number}")
