@@ -43,10 +43,10 @@ class AuditedStreams:
     """Members whose first known record came after a gap: they may have gone to another process with
     it."""
     moving: dict[str, Tasks] = field(default_factory=dict)
-    displaced: dict[str, StreamsMember] = field(default_factory=dict)
-    """The member that had the id under which a static member returned in this operation."""
     """The members that go to another process in the present operation, with the tasks that this
     process had before the operation: a broker compares with these."""
+    displaced: dict[str, StreamsMember] = field(default_factory=dict)
+    """The member that had the id under which a static member returned in this operation."""
     left_target: Tasks | None = None
     """The target that the member of an operation's first record had before the operation."""
     computed: dict[str, Tasks] = field(default_factory=dict)
