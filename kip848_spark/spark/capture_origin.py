@@ -18,6 +18,8 @@ def read_origin(spark: SparkSession, capture: str) -> Origin | None:
         return None if content is None else Origin.model_validate_json(content)
     except NotADirectoryError:
         return None
+    except ConnectionError:  # Spark's JVM has ended
+        raise
     except (OSError, ValidationError) as cause:
         raise CaptureError(
             f"The file {ORIGIN} of the capture {capture} can't be read: {_first_line(cause)}.",

@@ -83,7 +83,10 @@ def jvm_has_ended(cause: BaseException) -> bool:
         return False
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
-        return isinstance(cause, Py4JNetworkError) or bool(_CALLING.match(str(cause)))
+        network = isinstance(cause, Py4JNetworkError) or isinstance(
+            cause.__cause__, Py4JNetworkError
+        )
+        return network or bool(_CALLING.match(str(cause)))
     try:
         process.wait(_EXIT_S)
     except subprocess.TimeoutExpired:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from kip848_spark.config.hadoop_stores import options_of_hadoop
@@ -232,8 +232,11 @@ def _is(cause: Py4JJavaError, name: str) -> bool:
 
 @contextmanager
 def _os_errors() -> Iterator[None]:
-    """Turns Java's exceptions into OSError, with Java's message."""
+    """Turns Java's exceptions into OSError, with Java's message, and those of a JVM that has ended
+    into ConnectionError."""
     try:
         yield
     except Py4JJavaError as cause:
         raise OSError(str(cause.java_exception.getMessage() or cause.java_exception)) from cause
+    except Py4JError as cause:
+        raise ConnectionError(str(cause)) from cause

@@ -186,6 +186,34 @@ def test_a_jars_name_tells_what_it_is_made_for(jar: str, wrong: str | None) -> N
     assert jar_mismatch(jar, "4.2.0", "2.13") == wrong
 
 
+LEASE = """
+import sys, time
+from pyspark import SparkContext
+from kip848_spark.lake import lease
+from kip848_spark.lake.lease import Lease
+from kip848_spark.spark.error_messages import translate_spark_errors
+from kip848_spark.spark.hadoop import HadoopFolder
+from kip848_spark.spark.session import local_session
+
+folder = HadoopFolder(local_session(), sys.argv[1])
+lease.HEARTBEAT_S = 0.02
+with translate_spark_errors(), Lease.hold(folder, "lake"):
+    SparkContext._gateway.proc.kill()
+    time.sleep(1)
+    folder.names()
+"""
+
+
+def test_a_lease_whose_jvm_ends(tmp_path: Path) -> None:
+    """A lake on a store has it through the JVM: the thread of its heartbeats prints nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEASE, tmp_path.as_uri()],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert "SparkFailure: Spark's JVM ended in the middle of the work." in done.stderr
+    assert "kip848-lease" not in done.stderr
+
+
 def test_pysparks_loggers_are_restored() -> None:
     logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     assert not logger.disabled

@@ -122,14 +122,17 @@ class WarmCommands:
             return not self._changed.wait_for(done, after)
 
     def kill(self, kind: str, chance: random.Random) -> str:
-        """Sends SIGKILL to the driver, its JVM, or a Python worker; to the JVM if it has none.
+        """Sends SIGKILL to the driver, its JVM, or a Python worker, if possible one at work; to
+        the JVM if it has none.
         Returns which of them it was."""
         victim = psutil.Process(self.process.pid)
         if kind != DRIVER:
             victim = next(one for one in victim.children() if one.name() == "java")
         if kind == WORKER:
-            workers = [one for one in victim.children(recursive=True) if "python" in one.name()]
-            victim, kind = (chance.choice(workers), WORKER) if workers else (victim, JVM)
+            states = [(one, _python_state(one)) for one in victim.children(recursive=True)]
+            workers = [one for one, state in states if state is not None]
+            busy = [one for one, state in states if state == psutil.STATUS_RUNNING]
+            victim, kind = (chance.choice(busy or workers), WORKER) if workers else (victim, JVM)
         victim.send_signal(signal.SIGKILL)
         return kind
 
@@ -141,6 +144,14 @@ class WarmCommands:
         """Ends the process, and waits for it."""
         self.process.kill()
         self.process.wait()
+
+
+def _python_state(process: psutil.Process) -> str | None:
+    """Whether a Python process runs or sleeps; None if it has ended, or is another program."""
+    try:
+        return str(process.status()) if "python" in process.name() else None
+    except psutil.NoSuchProcess:
+        return None
 
 
 def _serve(settings: dict[str, str]) -> None:
