@@ -173,7 +173,7 @@ class ShareAudit:
             return
         topics = self._hashes.check(view.tally, entry, view.group, asked=asked)
         if topics is not None:
-            view.existing = frozenset(topic.topic_id for topic in topics.values())
+            view.existing = {name: topic.topic_id for name, topic in topics.items()}
 
     def _check_record(self, entry: LogEntry) -> None:
         view = self._view

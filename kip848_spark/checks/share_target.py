@@ -40,8 +40,8 @@ class ShareTarget(NamedTuple):
     """The group with the new target."""
     before: Targets
     """The target of each member before."""
-    existing: frozenset[str] | None
-    """Ids of the subscribed topics; None if they are not known."""
+    existing: Mapping[str, str] | None
+    """Name -> id of the subscribed topics that exist; None if they are not known."""
     topics_changed: bool
     """Whether topics were changed since the last target, so that some may not exist any more."""
     releases: tuple[Release, ...]
@@ -110,18 +110,24 @@ def _arrangements(
 
 
 def _topics(target: ShareTarget) -> Iterator[dict[str, str]]:
-    """The topics that may have existed: all, or any subset if some may have been deleted."""
-    by_name = _names(target.group)
+    """The subscribed topics that may have existed. If they are not known: all that may be assigned,
+    or any subset if some may have been deleted, alone or with all others, whose ids do not
+    matter."""
     wanted = string_order(sorted(target.group.name_counts))
-    names = {name: by_name[name] for name in wanted if name in by_name}
-    if target.existing is not None:
-        yield {name: topic for name, topic in names.items() if topic in target.existing}
+    existing = target.existing
+    if existing is not None:
+        yield {name: existing[name] for name in wanted if name in existing}
         return
-    yield names
+    by_name = _names(target.group)
+    names = {name: by_name[name] for name in wanted if name in by_name}
+    choices = [names]
     if target.topics_changed and len(names) <= _MOST_TOPICS:
         for left_out in range(1, len(names) + 1):
             for chosen in itertools.combinations(sorted(names), len(names) - left_out):
-                yield {name: names[name] for name in chosen}
+                choices.append({name: names[name] for name in chosen})
+    yield from choices
+    if others := {name: f"id of {name}" for name in wanted if name not in names}:
+        yield from ({**chosen, **others} for chosen in choices)
 
 
 def _specification(
@@ -134,8 +140,11 @@ def _specification(
         ids = {topic_id: None for name, topic_id in names.items() if name in wanted}
         old = {t: dict(numbers) for t, numbers in target.before.get(member_id, {}).items()}
         members.append(MemberSpec(member_id, None, ids, old))
+    initialized = group.share_state.initialized
     assignable = {
-        topic: sorted(group.share_state.initialized[topic].partitions) for topic in names.values()
+        topic: sorted(initialized[topic].partitions)
+        for topic in names.values()
+        if topic in initialized
     }
     return AssignmentSpec(tuple(members), {}, group.homogeneous()), assignable
 

@@ -134,7 +134,7 @@ def _least(
         if view.name_of(topic) is None:
             return None
         if view.existing is not None:
-            exists = topic in view.existing
+            exists = topic in view.existing.values()
         else:
             exists = topic in view.group.share_state.initialized and not view.topics_changed
         if exists and _subscribes(view, member, topic):

@@ -45,9 +45,9 @@ class ShareView:
         self._seen: set[tuple[str, str]] = set()
         self.target_hash: int | None = None
         """The metadata hash of the last target."""
-        self.existing: frozenset[str] | None = None
-        """Ids of the subscribed topics, by the group's newest metadata hash; None if the hash does
-        not tell."""
+        self.existing: Mapping[str, str] | None = None
+        """Name -> id of the subscribed topics that exist, by the group's newest metadata hash; None
+        if the hash does not tell."""
         self._hash_changed = True
 
     def forget(self) -> None:
