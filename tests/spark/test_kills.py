@@ -234,7 +234,7 @@ def test_kills(place: Place, tmp_path: Path) -> None:
             kill = kill_one(victim, command, f"{place.base}/lake", usual, chance)
             if kill is None:
                 late += 1
-                assert late <= KILLS, "most commands end before the chosen moment"
+                assert late <= 5 * KILLS, "almost all commands end before the chosen moment"
             else:
                 if kill.kind != WORKER:
                     victim.close()
