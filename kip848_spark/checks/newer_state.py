@@ -67,6 +67,8 @@ class NewestRecords:
     def replay(self, state: PartitionState, before: int | None = None) -> str | None:
         """Replays what was added, in offset order, and forgets it: records before an offset, or
         all. Returns why a broker would refuse to load a record, or None."""
+        if self._last is None and not self._by_key:  # as in most groups
+            return None
         if self._last is not None and (before is None or self._last.offset < before):
             self._keep(self._last)
             self._last = None
