@@ -19,7 +19,7 @@ from kip848_spark.checks.order_rules import (
 )
 from kip848_spark.checks.results import CAUSES, EPOCHS, GAP, ORDER, TARGETS, WARNING
 from kip848_spark.checks.share_operations import entries_of
-from kip848_spark.checks.share_target import ShareTarget, Targets, compare_share_target
+from kip848_spark.checks.share_target import ShareTarget, ShareTargets, compare_share_target
 from kip848_spark.checks.share_view import ShareView
 from kip848_spark.checks.targets import shares_of
 from kip848_spark.coordinator.share_group import (
@@ -210,7 +210,7 @@ def check_share_cause(view: ShareView, part: OperationPart, found: ShareCauses) 
 
 
 def check_share_target(
-    view: ShareView, entry: LogEntry, before: Targets, *, topics_changed: bool
+    view: ShareView, entry: LogEntry, before: ShareTargets, *, topics_changed: bool
 ) -> None:
     """Checks the target that a value of key 12 completes. ``before`` is the target of each
     member."""
@@ -280,7 +280,7 @@ def accept_other_share_assignor(view: ShareView) -> None:
         tally.add_unverifiable(TARGETS, OTHER_ASSIGNOR)
 
 
-def _not_initialized(view: ShareView, before: Targets) -> tuple[str, int, str] | None:
+def _not_initialized(view: ShareView, before: ShareTargets) -> tuple[str, int, str] | None:
     """A partition without share state that a member was given in this target, with the member."""
     assert view.group is not None
     initialized = view.group.share_state.initialized

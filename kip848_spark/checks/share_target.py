@@ -30,7 +30,7 @@ _MOST_PERMUTED = 4
 _MOST_MIXED_41 = 12
 """4.1 visits more subscribers than this in an order that the reference does not reproduce."""
 
-Targets = Mapping[str, Mapping[str, Mapping[int, None]]]
+ShareTargets = Mapping[str, Mapping[str, Mapping[int, None]]]
 
 
 class ShareTarget(NamedTuple):
@@ -38,7 +38,7 @@ class ShareTarget(NamedTuple):
 
     group: ShareGroup
     """The group with the new target."""
-    before: Targets
+    before: ShareTargets
     """The target of each member before."""
     existing: Mapping[str, str] | None
     """Name -> id of the subscribed topics that exist; None if they are not known."""
