@@ -41,6 +41,7 @@ fuzz: install ## five million damaged records through the codec
 bench: install ## ingest and a night beside writing the raw bytes, the audit beside ingest; the simulation
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.night

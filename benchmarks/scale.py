@@ -53,7 +53,7 @@ def main(small: int, large: int) -> None:
         for cores, number in ((1, 1), (2, 1), (2, 2)):
             with context.Pool(1) as pool:
                 row = pool.apply(in_session, (cores, captures[0], captures[number], folder))
-            found[f"{(small, large)[number - 1]} million, {cores} cores"] = row
+            found[f"{(small, large)[number - 1]} million, cores: {cores}"] = row
     show(console, found)
     Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
 
@@ -69,6 +69,8 @@ def in_session(
         "spark.master": f"local[{cores}]",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
     }
     with WorkerMemory() as memory:
         spark = local_session(settings)
@@ -84,8 +86,8 @@ def _stages(events: Path, since_ms: float) -> list[Stage]:
     """The stages with the longest tasks in Spark's event log."""
     names: dict[int, str] = {}
     tasks: dict[int, list[float]] = defaultdict(list)
-    for path in events.rglob("*"):
-        for line in path.read_text().splitlines() if path.is_file() else ():
+    for path in events.glob("local-*"):
+        for line in path.read_text().splitlines():
             event = json.loads(line)
             if event["Event"] == "SparkListenerStageSubmitted":
                 info = event["Stage Info"]
