@@ -196,9 +196,11 @@ def _task_counts(audited: AuditedStreams) -> tuple[dict[str, int], str | None]:
     before = audited.tasks_of_hash.get(group.metadata_hash) if group.metadata_hash else None
     for name, count in counts.items():
         wanted = count if before is None else before.get(name, count)
-        missing = sorted(set(range(max(wanted, 1))) - numbers.get(name, set()))
-        if missing:
-            return counts, f"leaves out task {_name((name, missing[0]))}"
+        there = numbers.get(name, set())
+        # A damaged record may name any number, so the numbers are not listed.
+        missing = next(number for number in itertools.count() if number not in there)
+        if missing < max(wanted, 1):
+            return counts, f"leaves out task {_name((name, missing))}"
         if count > wanted:
             return counts, f"contains task {_name((name, count - 1))}, which does not exist"
     if group.metadata_hash:
