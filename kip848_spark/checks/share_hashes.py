@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from kip848_spark.checks.hashes import TOPICS_THEN
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import HASH, Tally
-from kip848_spark.checks.topics import KnownTopics, Proven, Prover, hash_of, on_racks
+from kip848_spark.checks.topics import (
+    MOST_PARTITIONS,
+    KnownTopics,
+    Proven,
+    Prover,
+    hash_of,
+    on_racks,
+)
 from kip848_spark.coordinator.share_group import ShareGroup
 from kip848_spark.coordinator.topics import Topic
 
@@ -63,7 +70,8 @@ class ShareHashes:
             for topics in (group.share_state.initialized, group.share_state.initializing):
                 for topic_id, topic in topics.items():
                     most = max(topic.partitions, default=-1) + 1
-                    found[topic_id] = max(found.get(topic_id, 0), most)
+                    if most <= MOST_PARTITIONS:
+                        found[topic_id] = max(found.get(topic_id, 0), most)
             return found
 
         recorded = entry.value["metadataHash"]
@@ -126,14 +134,15 @@ class ShareHashes:
 
 
 def _shown(group: ShareGroup, names: frozenset[str], counts: dict[str, int]) -> Proven | None:
-    """The subscribed topics in the share state; None if one of them was recreated."""
+    """The subscribed topics in the share state; None if one of them was recreated, or if its number
+    of partitions is not among ``counts``."""
     found: Proven = {}
     state = group.share_state
     for topic_id, topic in [*state.initialized.items(), *state.initializing.items()]:
         if topic.name in names:
             known = found.get(topic.name)
-            if known is not None and known.topic_id != topic_id:
-                return None  # recreated
+            if (known is not None and known.topic_id != topic_id) or topic_id not in counts:
+                return None
             found[topic.name] = Topic(topic.name, topic_id, counts[topic_id])
     return found
 
