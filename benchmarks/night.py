@@ -1,13 +1,13 @@
 """Measures what a night costs beside writing the topic's raw bytes to Delta (part of `make bench`).
 
-    python -m benchmarks.night [--records N] [--rounds N] [--s3]
+    python -m benchmarks.night [--records N] [--rounds N] [--control-every N] [--s3]
 
 A real broker on the loopback interface has a topic of N records (10 million). Each round has four
 measurements in the same warm session: Spark writes the raw bytes of the topic to Delta; a first
 night with everything (ingest, replay with history and rebalances, readiness, audit, live
 comparison, report) into a new lake; a second night of 1% new records; a third night without news.
 Filling the topic is not timed, and neither is the start of the session. A small topic warms the
-session up before.
+session up before. One of ``--control-every`` records is a control record (of 20, if not given).
 
 The topic is no `__consumer_offsets`, so the live comparison asks the broker for groups that it does
 not have: it sends the same requests, but the answers are short. ``--s3`` puts the lake and the raw
@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.memory import WorkerMemory
-from benchmarks.topic import TopicFiller
+from benchmarks.topic import CONTROL_EVERY, TopicFiller
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.lake.ledger import plan_ranges
@@ -63,6 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What a night costs.")
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--control-every", type=int, default=CONTROL_EVERY)
     parser.add_argument("--s3", action="store_true", help="the lake is on a local S3 server")
     arguments = parser.parse_args()
     console = Console(width=110)
@@ -75,7 +76,7 @@ def main() -> None:
         ):
             spark = local_session(storage=storage, s3=arguments.s3)
             try:
-                nights = Nights(spark, broker.bootstrap, storage, folder)
+                nights = Nights(spark, broker.bootstrap, storage, folder, arguments.control_every)
                 nights.measure("warm-up", place("warm-up"), WARM_UP)
                 rounds = [
                     nights.measure(f"round-{number}", place(f"round-{number}"), arguments.records)
@@ -91,6 +92,7 @@ def main() -> None:
     )
     found = {
         "records": arguments.records,
+        "control_every": arguments.control_every,
         "s3": arguments.s3,
         "rounds": rounds,
         **{size: getattr(memory, size) for size in sizes},
@@ -113,19 +115,27 @@ class Nights:
     """Measures nights in one session against one broker."""
 
     def __init__(
-        self, spark: SparkSession, bootstrap: str, storage: StorageSettings | None, folder: Path
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        storage: StorageSettings | None,
+        folder: Path,
+        control_every: int = CONTROL_EVERY,
     ) -> None:
         self._spark = spark
         self._bootstrap = bootstrap
         self._storage = storage
         self._folder = folder
+        self._control_every = control_every
 
     def measure(self, topic: str, place: str, records: int) -> dict[str, Seconds]:
         """Seconds of the steps of each night, of a topic of ``records`` in a lake at ``place``. The
         raw bytes are written before the first night, without a lake's files in the page cache."""
         new = records // NEW
         now = int(time.time() * 1000)
-        filler = TopicFiller(self._bootstrap, topic, PARTITIONS, records + new, now)
+        filler = TopicFiller(
+            self._bootstrap, topic, PARTITIONS, records + new, now, self._control_every
+        )
         filler.send(records)
         found = {RAW: {RAW: self._raw(topic, f"{place}-raw")}}
         found[FIRST] = self._night(topic, place)

@@ -28,7 +28,7 @@ CAPTURE = Path(__file__).parent.parent / "tests" / "data" / "kafka-4.3.1" / "rec
 GROUPS = 300
 """The number of groups that commit. With their topic partitions they have a few thousand keys."""
 CONTROL_EVERY = 20
-"""One of so many records is a control record."""
+"""One of so many records is a control record, if nothing else is asked for."""
 TOMBSTONE_EVERY = 50
 """One of so many commits is a tombstone, as for an expired offset."""
 TRANSACTION_EVERY, TRANSACTION = 20_000, 200
@@ -70,10 +70,17 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
 
 
 class TopicFiller:
-    """Creates ``topic`` and sends records to it, ``records`` in all, which end at ``now_ms``."""
+    """Creates ``topic`` and sends records to it, ``records`` in all, which end at ``now_ms``. One
+    of ``control_every`` is a control record."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, records: int, now_ms: int
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        records: int,
+        now_ms: int,
+        control_every: int = CONTROL_EVERY,
     ) -> None:
         admin = admin_client(bootstrap)
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
@@ -88,7 +95,7 @@ class TopicFiller:
         filler = {**settings, "transactional.id": f"{topic}-filler"}
         self._transactional = Producer(filler, logger=LOG)
         self._transactional.init_transactions(30)
-        self._messages = enumerate(_messages(partitions, records, now_ms))
+        self._messages = enumerate(_messages(partitions, records, now_ms, control_every))
         self._transactions = 0
         self._failed: list[object] = []
 
@@ -137,7 +144,7 @@ class TopicFiller:
             self._transactional.abort_transaction(30)
 
 
-def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:
+def _messages(partitions: int, records: int, now_ms: int, control_every: int) -> Iterator[Message]:
     """Commits, with an operation of control records in between, outside of transactions."""
     commits = _commits(partitions)
     operations = _operations(partitions)
@@ -147,7 +154,7 @@ def _messages(partitions: int, records: int, now_ms: int) -> Iterator[Message]:
         place = number % TRANSACTION_EVERY
         fits = TRANSACTION <= place <= TRANSACTION_EVERY - len(operation)
         later = now_ms - SPAN_MS + number * SPAN_MS // records
-        if not fits or written * CONTROL_EVERY > number:
+        if not fits or written * control_every > number:
             commit, offset = next(commits)
             yield commit.partition, commit.key, commit.value(offset, later), None
             number += 1

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
+import pyarrow as pa
 
+from kip848_spark.checks.control_values import ControlValue, control_values
 from kip848_spark.checks.group import GroupAudit
 from kip848_spark.checks.log_entries import LogEntry, control_entry, log_entry
-from kip848_spark.coordinator.records import OFFSET, Json, record, tombstone
+from kip848_spark.coordinator.records import OFFSET, record, tombstone
 from kip848_spark.state import kinds
+from kip848_spark.wire.batches import Batches
+from kip848_spark.wire.definitions import SHIPPED
 
 STATE_AT_POINT_IN_TIME, GROUP_RECORDS, CURRENT_STATE = -1, 0, 1
 """Values of `AuditRow.stage`, in the order in which a group's rows come: the state tables as they
@@ -21,17 +25,16 @@ FULL_COMMIT = "committed_offset"
 `replay.kinds.COMMIT` has no value: it only says that the group has a commit."""
 UNREADABLE_RECORD = "unreadable"
 """`AuditRow.kind` of a control record that could not be decoded."""
-_DECODED_FIELDS = ("consumerSubscription", "consumerAssignment", "metadataKind")
-"""Fields that `group_records` has beside the bytes they were decoded from."""
 _MOST_ROWS = 20_000
-_MOST_CHARACTERS = 32_000_000
+_MOST_BYTES = 16_000_000
 
 
 class AuditRow(NamedTuple):
     """A row that a task is given: a record, or packed rows of a state table (`row_packing`).
 
-    ``millis`` is the record's time in ms since the epoch. ``value`` is JSON; it is null for a
-    tombstone. ``kind`` of packed rows is the table's name.
+    ``millis`` is the record's time in ms since the epoch. Of a control record, ``key`` and
+    ``value`` are the bytes in the topic. Of other rows, ``value`` is JSON and ``key`` is null.
+    ``kind`` of packed rows is the table's name.
     """
 
     group_id: str
@@ -39,11 +42,55 @@ class AuditRow(NamedTuple):
     offset: int
     millis: int
     kind: str
-    member_id: str | None
-    regular_expression: str | None
     dialect: str | None
-    value: str | None
+    key: bytes | None
+    value: bytes | None
     stage: int
+
+
+AUDIT_ROWS = pa.schema(
+    [
+        ("group_id", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("millis", pa.int64()),
+        ("kind", pa.string()),
+        ("dialect", pa.string()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("stage", pa.int32()),
+    ]
+)
+"""The columns of `AuditRow`."""
+_DECODED_AT_ONCE = 8_192
+DecodedRow = tuple[AuditRow, ControlValue | None]
+"""A row, and what the record says if it is a control record that the audit can read."""
+
+
+def decoded_rows(batches: Batches) -> Iterator[DecodedRow]:
+    """The rows of Arrow batches with the columns `AUDIT_ROWS`."""
+    for batch in batches:
+        for first in range(0, batch.num_rows, _DECODED_AT_ONCE):
+            part = batch.slice(first, _DECODED_AT_ONCE)
+            columns = {name: part.column(name).to_pylist() for name in AuditRow._fields}
+            rows = [AuditRow._make(row) for row in zip(*columns.values(), strict=True)]
+            yield from zip(rows, _values(rows), strict=True)
+
+
+def _values(rows: Sequence[AuditRow]) -> list[ControlValue | None]:
+    at = [number for number, row in enumerate(rows) if _is_readable(row)]
+    keys, values = (
+        pa.array([rows[number][field] for number in at], pa.binary())
+        for field in (AuditRow._fields.index("key"), AuditRow._fields.index("value"))
+    )
+    found: list[ControlValue | None] = [None] * len(rows)
+    for number, value in zip(at, control_values(keys, values), strict=True):
+        found[number] = value
+    return found
+
+
+def _is_readable(row: AuditRow) -> bool:
+    return row.key is not None and row.dialect == SHIPPED
 
 
 class AuditStep(NamedTuple):
@@ -70,17 +117,17 @@ class AuditStep(NamedTuple):
             audit.add(self.entry)
 
 
-def step_of(row: AuditRow) -> AuditStep | None:
-    """The step of a row of the stage `GROUP_RECORDS`; None for a record that is not audited."""
+def step_of(row: AuditRow, value: ControlValue | None) -> AuditStep | None:
+    """The step of a row of the stage `GROUP_RECORDS`; None for a record that is not audited.
+    ``value`` is what it says if it is a control record."""
     kind = row.kind
-    if kind == UNREADABLE_RECORD:
-        return AuditStep(None, False, row.offset, row.millis)
     if kind in (FULL_COMMIT, kinds.COMMIT):
         commit = _full_commit(row) if kind == FULL_COMMIT else _placeholder_commit(row)
         return AuditStep(commit, True, row.offset, row.millis)
-    value = None if row.value is None else _value(kind, row.value)
+    if kind == UNREADABLE_RECORD or value is None:
+        return AuditStep(None, False, row.offset, row.millis)
     place = row.partition, row.offset, row.millis
-    entry = control_entry(place, kind, row.group_id, row.member_id, row.regular_expression, value)
+    entry = control_entry(place, kind, row.group_id, *value)
     return None if entry is None else AuditStep(entry, False, row.offset, row.millis)
 
 
@@ -90,7 +137,7 @@ class KeptRows:
 
     def __init__(self) -> None:
         self._rows: list[AuditRow] = []
-        self._characters = 0
+        self._bytes = 0
         self._dropped = False
 
     def add(self, row: AuditRow) -> None:
@@ -98,29 +145,14 @@ class KeptRows:
         if self._dropped:
             return
         self._rows.append(row)
-        self._characters += len(row.value or "")
-        if len(self._rows) > _MOST_ROWS or self._characters > _MOST_CHARACTERS:
+        self._bytes += len(row.value or b"")
+        if len(self._rows) > _MOST_ROWS or self._bytes > _MOST_BYTES:
             self._rows, self._dropped = [], True
 
     def steps(self) -> Iterator[AuditStep]:
         """The steps of all records; none if they were dropped."""
-        return (step for step in map(step_of, self._rows) if step is not None)
-
-
-def _value(kind: str, text: str) -> Json:
-    """The value of a control record, without the fields decoded from embedded bytes."""
-    value: Json = orjson.loads(text)
-    if kind == kinds.CLASSIC:
-        _drop_decoded(value["members"])
-    elif kind == kinds.MEMBER and value["classicMemberMetadata"] is not None:
-        _drop_decoded(value["classicMemberMetadata"]["supportedProtocols"])
-    return value
-
-
-def _drop_decoded(rows: Sequence[Json]) -> None:
-    for row in rows:
-        for name in _DECODED_FIELDS:
-            row.pop(name, None)
+        steps = map(step_of, self._rows, _values(self._rows))
+        return (step for step in steps if step is not None)
 
 
 def _placeholder_commit(row: AuditRow) -> LogEntry:
@@ -132,7 +164,7 @@ def _placeholder_commit(row: AuditRow) -> LogEntry:
 
 def _full_commit(row: AuditRow) -> LogEntry:
     """A commit with its value, or its tombstone."""
-    columns = orjson.loads(row.value or "")
+    columns = orjson.loads(row.value or b"")
     key = {
         "group": row.group_id,
         "topic": columns["topic"],

@@ -11,7 +11,6 @@ import dataclasses
 import gc
 from collections.abc import Iterator
 from itertools import chain, groupby
-from operator import attrgetter
 
 import orjson
 import pyarrow as pa
@@ -22,12 +21,15 @@ from kip848_spark.checks.audit_rows import (
     STATE_AT_POINT_IN_TIME,
     UNREADABLE_RECORD,
     AuditRow,
+    DecodedRow,
     KeptRows,
+    decoded_rows,
     step_of,
 )
 from kip848_spark.checks.commits import BY_VERSION
 from kip848_spark.checks.completed_target import BY_PROPERTIES
 from kip848_spark.checks.context import AuditContext
+from kip848_spark.checks.control_values import ControlValue
 from kip848_spark.checks.finding_causes import Budget, with_causes
 from kip848_spark.checks.finding_ids import with_ids
 from kip848_spark.checks.finding_text import with_texts
@@ -85,7 +87,6 @@ RESULT_SCHEMA = pa.schema(
 )
 """A result row of a task; ``verdict`` is one of the constants above."""
 
-_GROUP_ID = attrgetter("group_id")
 _DIALECT_FREE = (FULL_COMMIT, kinds.COMMIT, UNREADABLE_RECORD)
 """Values of `AuditRow.kind` of which every release writes the same."""
 _GC_THRESHOLD = 50_000
@@ -101,8 +102,8 @@ VERIFIED_BY = (BY_ANSWER, BY_PROPERTIES, BY_VERSION, COMPARED_AT_POINT_IN_TIME, 
 
 
 def audit_groups(context: AuditContext) -> BatchFunction:
-    """A function of Arrow batches: columns of `AuditRow`, sorted by group, stage and offset, to
-    rows of `RESULT_SCHEMA`."""
+    """A function of Arrow batches: columns `AUDIT_ROWS`, sorted by group, stage and offset, to rows
+    of `RESULT_SCHEMA`."""
 
     def run(batches: Batches) -> Batches:
         # Nearly every object that is created here is freed with its group. Python's default, a
@@ -110,7 +111,7 @@ def audit_groups(context: AuditContext) -> BatchFunction:
         gc.set_threshold(_GC_THRESHOLD)
         results: list[Json] = []
         tally, findings, budget = Tally(), 0, Budget()
-        for _, rows in groupby(_rows_of(batches), _GROUP_ID):
+        for _, rows in groupby(decoded_rows(batches), _group_id):
             of_group = _audit_group(rows, context, budget)
             results += map(_finding_row, with_texts(of_group.findings, context.topics.names))
             findings += len(of_group.findings)
@@ -127,9 +128,10 @@ def audit_groups(context: AuditContext) -> BatchFunction:
 class _GroupTask:
     """One group: the audit of its records, and the comparison of its rows of the state tables."""
 
-    def __init__(self, first: AuditRow, context: AuditContext, budget: Budget) -> None:
+    def __init__(self, decoded: DecodedRow, context: AuditContext, budget: Budget) -> None:
+        first = decoded[0]
         self.group_id = first.group_id
-        self.newest = first
+        self.newest = decoded
         """The newest record of the group."""
         self._context = context
         self._budget = budget
@@ -143,21 +145,21 @@ class _GroupTask:
         self._rows_at_point: list[StateRow] = []
         self._compared_at_point = Tally()
 
-    def add(self, row: AuditRow) -> None:
-        """Takes the next row."""
+    def add(self, row: AuditRow, value: ControlValue | None) -> None:
+        """Takes the next row, and what it says if it is a control record."""
         if row.stage == CURRENT_STATE:
             self._current.append(row)
             return
         if row.stage == STATE_AT_POINT_IN_TIME:
             self._rows_at_point += self._unpack(row)
             return
-        self.newest = row
+        self.newest = row, value
         audited = row.kind in _DIALECT_FREE or row.dialect == SHIPPED
         self._early_access += not audited
         if self._early_access and row.kind not in _DIALECT_FREE:
             return
         self._rows.add(row)
-        step = step_of(row)
+        step = step_of(row, value)
         if step is None:
             return
         self._steps += 1
@@ -169,7 +171,7 @@ class _GroupTask:
             self._compare_at_point(step.offset)
 
     def _unpack(self, row: AuditRow) -> list[StateRow]:
-        return state_rows(row.kind, self.group_id, orjson.loads(row.value or ""))
+        return state_rows(row.kind, self.group_id, orjson.loads(row.value or b""))
 
     def _compare_at_point(self, before: int | None = None) -> None:
         """Compares the state at the point in time, when the reference has replayed up to it:
@@ -221,20 +223,18 @@ def _is_simple_group(row: StateRow) -> bool:
     return values["type"] == "classic" and not values["protocol_type"]
 
 
-def _rows_of(batches: Batches) -> Iterator[AuditRow]:
-    for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in AuditRow._fields)
-        yield from map(AuditRow._make, zip(*columns, strict=True))
+def _group_id(decoded: DecodedRow) -> str:
+    return decoded[0].group_id
 
 
-def _audit_group(rows: Iterator[AuditRow], context: AuditContext, budget: Budget) -> Tally:
+def _audit_group(rows: Iterator[DecodedRow], context: AuditContext, budget: Budget) -> Tally:
     """The verdicts on a group. An exception must not stop the audit of the other groups: this
     group is then unverifiable, and a finding says so."""
     first = next(rows)
     group = _GroupTask(first, context, budget)
-    for row in chain((first,), rows):
+    for row, value in chain((first,), rows):
         try:
-            group.add(row)
+            group.add(row, value)
         except Exception as failure:  # a record may hold values that no check expects
             return _failed(group.newest, failure)
     try:
@@ -243,8 +243,9 @@ def _audit_group(rows: Iterator[AuditRow], context: AuditContext, budget: Budget
         return _failed(group.newest, failure)
 
 
-def _failed(row: AuditRow, failure: Exception) -> Tally:
-    """The verdict on a group whose audit raised an exception at or after the record ``row``."""
+def _failed(newest: DecodedRow, failure: Exception) -> Tally:
+    """The verdict on a group whose audit raised an exception at or after the record ``newest``."""
+    row, value = newest
     tally = Tally()
     tally.add_unverifiable(LOADING, AUDIT_FAILED)
     tally.findings.append(
@@ -253,7 +254,7 @@ def _failed(row: AuditRow, failure: Exception) -> Tally:
             reason="audit_failed",
             severity=WARNING,
             group_id=row.group_id,
-            member_id=row.member_id,
+            member_id=None if value is None else value.member_id,
             partition=row.partition,
             offset=row.offset,
             timestamp=row.millis,

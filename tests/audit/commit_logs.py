@@ -39,7 +39,7 @@ def _commits(capture: str) -> Iterable[LogEntry]:
     for _, columns in decode_batches(CONTROL_PLAN.plan, starts, False, batches):
         for row in pa.table(columns).to_pylist():
             if row["kind"] == "offset_commit" and row["error"] is None:
-                step = step_of(_audit_row(row))
+                step = step_of(_audit_row(row), None)
                 assert step is not None
                 assert step.entry is not None
                 yield step.entry
@@ -59,8 +59,7 @@ def _audit_row(row: dict[str, object]) -> AuditRow:
         FULL_COMMIT,
         None,
         None,
-        None,
-        orjson.dumps(value).decode(),
+        orjson.dumps(value),
         0,
     )
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.checks.audit_rows import GROUP_RECORDS, UNREADABLE_RECORD
+from kip848_spark.checks.audit_rows import AUDIT_ROWS, GROUP_RECORDS, UNREADABLE_RECORD
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group_task import AUDIT_FAILED, VERIFIED, audit_groups
 from kip848_spark.checks.results import WARNING
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
+from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.record_stream import control_decoder, decode_batches
 from tests.audit.raw_records import entry_of
 from tests.captures import COMMITTED
@@ -25,10 +25,6 @@ from tests.conftest import DATA
 
 Row = dict[str, Any]
 CAPTURES = sorted(path.parent.name for path in DATA.glob(f"*/{COMMITTED}"))
-NAMES = (
-    "group_id", "partition", "offset", "millis", "kind", "member_id", "regular_expression",
-    "dialect", "value",
-)  # fmt: skip
 
 
 def flipped(capture: str, seed: int) -> pa.Table:
@@ -63,8 +59,7 @@ def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
         decoded = pa.table(columns)
         for row in decoded.to_pylist():
             if row["error"] is not None and row["group_id"] is not None:
-                reported = {name: row.get(name) for name in NAMES}
-                yield {**reported, "millis": 0, "kind": UNREADABLE_RECORD, "stage": GROUP_RECORDS}
+                yield {**_row(row), "kind": UNREADABLE_RECORD}
         good = [
             error is None and key is not None
             for error, key in zip(
@@ -73,17 +68,21 @@ def _rows(table: pa.Table, starts: dict[int, int]) -> Iterator[Row]:
         ]
         places = ["partition", "offset", "timestamp", "raw_key", "raw_value"]
         control = decoded.select(places).filter(pa.array(good)).combine_chunks()
+        raw = {
+            (row["partition"], row["offset"]): (row["raw_key"], row["raw_value"])
+            for row in control.to_pylist()
+        }
         for batch in control_decoder(CONTROL_PLAN, CONTROL_FIELDS)(iter(control.to_batches())):
             for row in batch.to_pylist():
-                if row["kind"] != "offset_commit" and (item := entry_of(row)) is not None:
-                    value = None if item.value is None else orjson.dumps(item.value).decode()
-                    reported = {name: row.get(name) for name in NAMES}
-                    yield {
-                        **reported,
-                        "millis": item.timestamp,
-                        "value": value,
-                        "stage": GROUP_RECORDS,
-                    }
+                if row["kind"] != "offset_commit" and entry_of(row) is not None:
+                    key, value = raw[row["partition"], row["offset"]]
+                    yield {**_row(row), "dialect": SHIPPED, "key": key, "value": value}
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    millis = round(row["timestamp"].timestamp() * 1000)
+    place = {name: row[name] for name in ("group_id", "partition", "offset", "kind")}
+    return {**place, "millis": millis, "stage": GROUP_RECORDS}
 
 
 def judged(capture: str, seed: int) -> None:
@@ -91,7 +90,7 @@ def judged(capture: str, seed: int) -> None:
     task = audit_groups(AuditContext(Coverage(), KnownTopics()))
     lines = [
         line
-        for batch in task(iter([pa.RecordBatch.from_pylist(rows)]))
+        for batch in task(iter([pa.RecordBatch.from_pylist(rows, AUDIT_ROWS)]))
         for line in batch.to_pylist()
     ]
     failed = [line["recorded"] for line in lines if line["severity"] == WARNING]

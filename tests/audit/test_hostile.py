@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kip848_spark.checks import group_task
-from kip848_spark.checks.audit_rows import GROUP_RECORDS
+from kip848_spark.checks.audit_rows import AUDIT_ROWS, GROUP_RECORDS
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group import GroupAudit
@@ -108,15 +108,14 @@ def two_groups() -> pa.RecordBatch:
             "offset": at,
             "millis": 0,
             "kind": "consumer_group_metadata",
-            "member_id": None,
-            "regular_expression": None,
             "dialect": "shipped",
             "stage": GROUP_RECORDS,
-            "value": '{"epoch": 1, "metadataHash": 0}',
+            "key": b"\0\3" + len(name).to_bytes(2, "big") + name.encode(),
+            "value": b"\0\0" + (1).to_bytes(4, "big") + b"\0",
         }
         for at, name in enumerate(("bad", "good"))
     ]
-    return pa.RecordBatch.from_pylist(rows)
+    return pa.RecordBatch.from_pylist(rows, AUDIT_ROWS)
 
 
 def test_rows_that_cannot_be_read_are_no_groups_failure() -> None:

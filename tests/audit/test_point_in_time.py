@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kip848_spark.checks.audit_rows import GROUP_RECORDS, STATE_AT_POINT_IN_TIME
+from kip848_spark.checks.audit_rows import AUDIT_ROWS, GROUP_RECORDS, STATE_AT_POINT_IN_TIME
 from kip848_spark.checks.context import BUCKETS, AuditContext
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group_task import COMPARED_AT_POINT_IN_TIME, DISAGREED, audit_groups
@@ -26,9 +26,6 @@ CAPTURES = [*(f"kafka-{release}" for release in RELEASES), *CHURNED]
 TINY = "churn-4.3.1-odd"
 """Two groups, of which nothing may be there at an offset."""
 PLACE = ("partition", "offset")
-EMPTY = dict.fromkeys(
-    (*PLACE, "group_id", "millis", "kind", "member_id", "regular_expression", "dialect", "value")
-)
 
 
 def rows_for_a_task(capture: str, points_in_time: dict[int, int]) -> list[Row]:
@@ -41,21 +38,17 @@ def rows_for_a_task(capture: str, points_in_time: dict[int, int]) -> list[Row]:
     upto = upto.append_column("dialect", pa.repeat(pa.scalar("shipped"), len(upto)))
     rows: list[Row] = []
     for batch in pack_state(iter(upto.to_batches())):
-        rows += [{**EMPTY, **row, "stage": STATE_AT_POINT_IN_TIME} for row in batch.to_pylist()]
-    for row in rows_of(raw):
+        rows += [
+            {**row, "value": row["value"].encode(), "stage": STATE_AT_POINT_IN_TIME}
+            for row in batch.to_pylist()
+        ]
+    columns = (raw["raw_key"].to_pylist(), raw["raw_value"].to_pylist())
+    for row, key, value in zip(rows_of(raw), *columns, strict=True):
         if (item := entry_of(row)) is not None:
-            value = None if item.value is None else orjson.dumps(item.value).decode()
-            reported = {name: row[name] for name in EMPTY if name in row}
-            rows.append(
-                {
-                    **EMPTY,
-                    **reported,
-                    "millis": item.timestamp,
-                    "value": value,
-                    "stage": GROUP_RECORDS,
-                }
-            )
-    return sorted(rows, key=lambda row: (row["group_id"], row["stage"], row["offset"] or 0))
+            found = {name: row[name] for name in (*PLACE, "group_id", "kind", "dialect")}
+            found |= {"millis": item.timestamp, "key": key, "value": value}
+            rows.append({**found, "stage": GROUP_RECORDS})
+    return sorted(rows, key=lambda row: (row["group_id"], row["stage"], row.get("offset", 0)))
 
 
 def state_verdicts(
@@ -69,7 +62,7 @@ def state_verdicts(
         context = AuditContext(
             Coverage(), known, points_in_time=points_in_time, sampled_buckets=share
         )
-        task = audit_groups(context)(iter([pa.RecordBatch.from_pylist(rows)]))
+        task = audit_groups(context)(iter([pa.RecordBatch.from_pylist(rows, AUDIT_ROWS)]))
         return [line for batch in task for line in batch.to_pylist()]
 
     def wrong(lines: list[Row]) -> int:
@@ -112,7 +105,7 @@ def test_a_row_that_is_not_there_in_between_is_found(capture: str) -> None:
         at = rng.choice([at for at in then if rows[at]["kind"] != "groups"])
         reported = orjson.loads(rows[at]["value"])
         reported.pop(rng.randrange(len(reported)))
-        less = {**rows[at], "value": orjson.dumps(reported).decode()}
+        less = {**rows[at], "value": orjson.dumps(reported)}
         compared, _ = state_verdicts(rows, capture, points_in_time)
         left, wrong = state_verdicts([*rows[:at], less, *rows[at + 1 :]], capture, points_in_time)
         assert (compared - left, wrong) in ((1, 1), (0, 0))  # its group is at the cut right now

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kip848_spark.checks.audit_rows import (
+    AUDIT_ROWS,
     CURRENT_STATE,
     FULL_COMMIT,
     GROUP_RECORDS,
     STATE_AT_POINT_IN_TIME,
     UNREADABLE_RECORD,
-    AuditRow,
 )
 from kip848_spark.checks.log_entries import KINDS
 from kip848_spark.checks.row_packing import PACKED_ROWS, packer
 from kip848_spark.checks.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
 from kip848_spark.lake.ledger import Run
-from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.jobs.sampling import PartitionSample
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.state import kinds
 
@@ -33,7 +31,7 @@ COMMITS_REPLAYED, COMMITS_SAMPLED = 200_000, 5_000
 """The reference replays all offset commits of a lake of up to `COMMITS_REPLAYED` records; of a
 larger one, those of a sample of keys, about `COMMITS_SAMPLED` commits."""
 _KEY_BUCKETS = 1_000_000
-_STRUCTS = tuple(kind for kind in KINDS if kind != kinds.COMMIT)
+_CONTROL_KINDS = tuple(kind for kind in KINDS if kind != kinds.COMMIT)
 
 
 def audit_input(
@@ -44,7 +42,7 @@ def audit_input(
     after: str | None,
     state_at_point: DataFrame | None,
 ) -> DataFrame:
-    """Columns of `AuditRow`, in no order.
+    """Columns `AUDIT_ROWS`, in no order.
 
     ``groups``: only these groups; all if None. ``after``: only groups with records of later runs
     than this one. ``runs``: the rows of the table `runs`, of which one may be of ``run``.
@@ -58,33 +56,33 @@ def audit_input(
             rows = rows.where(F.col("group_id").isin(list(groups)))
         return rows if changed is None else rows.join(changed, "group_id", "left_semi")
 
+    records = lake.read("records")
+    decoded = wanted(records.where(F.col("error").isNull()))
     parts = [
-        _control_records(wanted(lake.read("group_records"))),
+        _control_records(control_bytes(lake, run, decoded)),
         _newest_commits(wanted(lake.read("control_state"))),
     ]
     if _has_unreadable(run, runs):
-        parts.append(_unreadable(wanted(lake.read("records"))))
+        parts.append(_unreadable(wanted(records)))
     state = [GROUPS, MEMBERS, ASSIGNMENTS]
     parts += [_state_table(table, wanted(lake.read(table))) for table in state]
-    records = _record_count(run, runs)
-    if after is None or records <= COMMITS_REPLAYED:
-        keys = _sampled_keys(run, records)
-        parts.append(_full_commits(wanted(lake.read("records").where(keys))))
+    number = _record_count(run, runs)
+    if after is None or number <= COMMITS_REPLAYED:
+        keys = _sampled_keys(run, number)
+        parts.append(_full_commits(wanted(records.where(keys))))
         parts.append(_state_table(OFFSETS, wanted(lake.read(OFFSETS).where(keys))))
     if state_at_point is not None:
         parts.append(_packed_rows(wanted(state_at_point), STATE_AT_POINT_IN_TIME))
     return reduce(DataFrame.union, parts)
 
 
-_TYPES = {"partition": "int", "offset": "bigint", "millis": "bigint", "stage": "int"}
-
-
 def _audit_rows(rows: DataFrame, columns: Mapping[str, str]) -> DataFrame:
-    """The columns of `AuditRow`. ``columns`` has SQL expressions; the other columns are null."""
+    """The columns `AUDIT_ROWS`. ``columns`` has SQL expressions; the other columns are null."""
     return rows.selectExpr(
         *(
-            f"CAST({columns.get(name, 'NULL')} AS {_TYPES.get(name, 'string')}) AS `{name}`"
-            for name in AuditRow._fields
+            f"CAST({columns.get(field.name, 'NULL')} AS {field.dataType.simpleString()})"
+            f" AS `{field.name}`"
+            for field in from_arrow_schema(AUDIT_ROWS)
         )
     )
 
@@ -93,46 +91,21 @@ _PLACE = {"group_id": "group_id", "partition": "partition", "offset": "offset"}
 _MILLIS = "coalesce(unix_millis(timestamp), 0)"
 
 
-def _json(value: str) -> str:
-    return f"to_json({value}, map('ignoreNullFields', 'false'))"
-
-
-def _struct(columns: Sequence[str]) -> str:
-    return f"struct({', '.join(columns)})"
-
-
-def _control_records(group_records: DataFrame) -> DataFrame:
-    schema = spark_schema(TABLES["group_records"])
-    cases = (
-        f"WHEN '{kind}' THEN {_json(f'CAST({kind} AS {_as_kafka(schema[kind].dataType)})')}"
-        for kind in _STRUCTS
-    )
-    rows = group_records.where(F.col("kind").isin(*_STRUCTS))
-    names = ("kind", "member_id", "regular_expression", "dialect")
+def _control_records(control: DataFrame) -> DataFrame:
+    """``control`` has the columns of `control_state`. The tasks decode the bytes: to make JSON of
+    wide structs would take Spark longer."""
     return _audit_rows(
-        rows,
+        control.where(F.col("kind").isin(*_CONTROL_KINDS)),
         {
             **_PLACE,
-            **{name: name for name in names},
+            "kind": "kind",
+            "dialect": "dialect",
             "millis": _MILLIS,
-            "value": f"CASE WHEN NOT tombstone THEN CASE kind {' '.join(cases)} END END",
+            "key": "raw_key",
+            "value": "raw_value",
             "stage": str(GROUP_RECORDS),
         },
     )
-
-
-def _as_kafka(type_: T.DataType) -> str:
-    """``type_`` in SQL, with its fields under Kafka's names."""
-    if isinstance(type_, T.ArrayType):
-        return f"array<{_as_kafka(type_.elementType)}>"
-    if isinstance(type_, T.StructType):
-        fields = (f"{_camel(field.name)}: {_as_kafka(field.dataType)}" for field in type_.fields)
-        return f"struct<{', '.join(fields)}>"
-    return type_.simpleString()
-
-
-def _camel(snake: str) -> str:
-    return re.sub(r"_(.)", lambda found: found.group(1).upper(), snake)
 
 
 def _newest_commits(control_state: DataFrame) -> DataFrame:
@@ -195,7 +168,7 @@ def _full_commits(records: DataFrame) -> DataFrame:
             **_PLACE,
             "millis": _MILLIS,
             "kind": f"'{FULL_COMMIT}'",
-            "value": _json(_struct(columns)),
+            "value": f"to_json(struct({', '.join(columns)}), map('ignoreNullFields', 'false'))",
             "stage": str(GROUP_RECORDS),
         },
     )

@@ -1,0 +1,56 @@
+"""Control records as plain values: what the columns of `group_records` say, under Kafka's names."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kip848_spark.checks.control_values import ControlValue, control_values
+from tests.audit.raw_records import entry_of, raw_control, rows_of
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+
+CAPTURES = sorted(
+    path.parent.name for path in DATA.glob(f"*/{COMMITTED}") if "early" not in path.parent.name
+)
+
+
+def raw_columns(capture: str) -> tuple[pa.Table, pa.Array, pa.Array]:
+    raw = raw_control(pq.read_table(DATA / capture / COMMITTED)).combine_chunks()
+    return raw, *(pa.concat_arrays(raw[name].chunks) for name in ("raw_key", "raw_value"))
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_values_are_those_of_the_columns(capture: str) -> None:
+    raw, keys, values = raw_columns(capture)
+    compared = 0
+    for row, found in zip(rows_of(raw), control_values(keys, values), strict=True):
+        if (entry := entry_of(row)) is not None:
+            assert found == ControlValue(row["member_id"], row["regular_expression"], entry.value)
+            compared += 1
+    assert compared
+
+
+def test_parts_of_a_batch_are_decoded_as_the_whole() -> None:
+    """A slice of an Arrow array begins inside of its buffers."""
+    _, keys, values = raw_columns("kafka-4.3.1")
+    whole = control_values(keys, values)
+    rng = random.Random(0)
+    for _ in range(50):
+        start = rng.randrange(len(keys))
+        count = rng.choice((0, 1, 2, 100))
+        part = control_values(keys.slice(start, count), values.slice(start, count))
+        assert part == whole[start : start + count]
+
+
+def test_a_record_that_cannot_be_decoded_has_no_value() -> None:
+    _, keys, values = raw_columns("kafka-4.3.1")
+    at = next(row for row, value in enumerate(values.to_pylist()) if value)
+    cut = pa.array([values[at].as_py()[:3], values[at].as_py()], pa.binary())
+    same_key = pa.array([keys[at].as_py()] * 2, pa.binary())
+    torn, good = control_values(same_key, cut)
+    assert torn is None
+    assert good is not None
