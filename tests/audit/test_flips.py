@@ -19,6 +19,7 @@ from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.record_stream import control_decoder, decode_batches
+from tests.audit.memory import bounded_memory
 from tests.audit.raw_records import entry_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
@@ -88,11 +89,9 @@ def _row(row: Mapping[str, Any]) -> Row:
 def judged(capture: str, seed: int) -> None:
     rows = rows_for_a_task(flipped(capture, seed))
     task = audit_groups(AuditContext(Coverage(), KnownTopics()))
-    lines = [
-        line
-        for batch in task(iter([pa.RecordBatch.from_pylist(rows, AUDIT_ROWS)]))
-        for line in batch.to_pylist()
-    ]
+    batches = iter([pa.RecordBatch.from_pylist(rows, AUDIT_ROWS)])
+    with bounded_memory():
+        lines = [line for batch in task(batches) for line in batch.to_pylist()]
     failed = [line["recorded"] for line in lines if line["severity"] == WARNING]
     broken = [text for text in failed if "Error" in text]
     assert not broken, broken

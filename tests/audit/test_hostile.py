@@ -18,6 +18,7 @@ from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import LOADING, WARNING
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit import captured_logs
+from tests.audit.memory import bounded_memory
 from tests.audit.raw_records import entries_of
 from tests.audit.test_share_streams import CAPTURES as SHARE_STREAMS_KEY_TYPES
 from tests.captures import COMMITTED
@@ -68,8 +69,31 @@ def test_no_value_stops_the_audit(release: str, seed: int) -> None:
         log[at].record["value"]["data"] = damaged(rng, log[at].value)
     for at in sorted(rng.sample(range(len(log)), 5), reverse=True):
         del log[at]
-    tally = captured_logs.audit(log, captured_logs.topics(release))
+    with bounded_memory():
+        tally = captured_logs.audit(log, captured_logs.topics(release))
     assert sum(tally.disagreed.values())
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("capture", SHARE_STREAMS_KEY_TYPES)
+def test_nor_one_of_share_and_streams_groups(capture: str, seed: int) -> None:
+    """Partition and task numbers that were damaged are not counted up to."""
+    rng = random.Random(seed)
+    log = entries_of(DATA / capture / COMMITTED)
+    for item in rng.sample([item for item in log if item.value is not None], 8):
+        item.record["value"]["data"] = damaged(rng, item.value)
+    with bounded_memory():
+        audits = given_to_audits(log, AuditContext(Coverage(), KnownTopics()))
+        tallies = [audit.finish() for audit in audits.values()]
+    assert sum(sum(tally.verified.values()) for tally in tallies)
+
+
+def given_to_audits(log: list[LogEntry], context: AuditContext) -> dict[str, GroupAudit]:
+    audits: dict[str, GroupAudit] = {}
+    for item in log:
+        audit = audits.setdefault(item.group, GroupAudit(item.partition, item.group, context))
+        audit.add(item)
+    return audits
 
 
 @pytest.mark.parametrize("seed", range(20))
