@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kip848_spark.checks.control_values import ControlValue, control_values
 from kip848_spark.checks.group import GroupAudit
@@ -62,7 +64,8 @@ AUDIT_ROWS = pa.schema(
     ]
 )
 """The columns of `AuditRow`."""
-_DECODED_AT_ONCE = 8_192
+_MOST_ROWS_AT_ONCE, _MOST_BYTES_AT_ONCE = 8_192, 4_000_000
+"""How much is decoded in one call: objects take many times the memory of the bytes."""
 DecodedRow = tuple[AuditRow, ControlValue | None]
 """A row, and what the record says if it is a control record that the audit can read."""
 
@@ -70,11 +73,23 @@ DecodedRow = tuple[AuditRow, ControlValue | None]
 def decoded_rows(batches: Batches) -> Iterator[DecodedRow]:
     """The rows of Arrow batches with the columns `AUDIT_ROWS`."""
     for batch in batches:
-        for first in range(0, batch.num_rows, _DECODED_AT_ONCE):
-            part = batch.slice(first, _DECODED_AT_ONCE)
-            columns = {name: part.column(name).to_pylist() for name in AuditRow._fields}
-            rows = [AuditRow._make(row) for row in zip(*columns.values(), strict=True)]
+        for part in _parts(batch):
+            columns = (part.column(name).to_pylist() for name in AuditRow._fields)
+            rows = [AuditRow._make(row) for row in zip(*columns, strict=True)]
             yield from zip(rows, _values(rows), strict=True)
+
+
+def _parts(batch: pa.RecordBatch) -> Batches:
+    """Slices of a batch that are decoded at once; a single row may have more bytes."""
+    lengths = pc.fill_null(pc.binary_length(batch.column("value")), 0)
+    upto = np.cumsum(lengths.to_numpy(), dtype=np.int64)
+    first = 0
+    while first < batch.num_rows:
+        most = (int(upto[first - 1]) if first else 0) + _MOST_BYTES_AT_ONCE
+        end = max(first + 1, int(np.searchsorted(upto, most, side="right")))
+        end = min(end, first + _MOST_ROWS_AT_ONCE)
+        yield batch.slice(first, end - first)
+        first = end
 
 
 def _values(rows: Sequence[AuditRow]) -> list[ControlValue | None]:

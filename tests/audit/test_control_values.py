@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kip848_spark.checks import audit_rows
 from kip848_spark.checks.control_values import ControlValue, control_values
+from kip848_spark.wire.definitions import SHIPPED
 from tests.audit.raw_records import entry_of, raw_control, rows_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
@@ -44,6 +46,33 @@ def test_parts_of_a_batch_are_decoded_as_the_whole() -> None:
         count = rng.choice((0, 1, 2, 100))
         part = control_values(keys.slice(start, count), values.slice(start, count))
         assert part == whole[start : start + count]
+
+
+@pytest.mark.parametrize("most", [1, 100, 5_000, 10**9])
+def test_few_bytes_are_decoded_at_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The objects of large values would take the memory of a worker."""
+    raw, keys, values = raw_columns("kafka-4.3.1")
+    count = len(keys)
+    rows = {
+        "group_id": pa.repeat("g", count), "partition": raw["partition"], "offset": raw["offset"],
+        "millis": pa.repeat(0, count), "kind": pa.repeat("k", count),
+        "dialect": pa.repeat(SHIPPED, count), "key": keys, "value": values,
+        "stage": pa.repeat(pa.scalar(0, pa.int32()), count),
+    }  # fmt: skip
+    calls: list[int] = []
+
+    def decode(some: pa.Array, bytes_: pa.Array) -> list[ControlValue | None]:
+        calls.append(sum(len(value or b"") for value in bytes_.to_pylist()))
+        assert calls[-1] <= most or len(some) == 1
+        return control_values(some, bytes_)
+
+    monkeypatch.setattr(audit_rows, "control_values", decode)
+    monkeypatch.setattr(audit_rows, "_MOST_BYTES_AT_ONCE", most)
+    [batch] = pa.table(rows, schema=audit_rows.AUDIT_ROWS).combine_chunks().to_batches()
+    found = list(audit_rows.decoded_rows(iter([batch])))
+    assert [row.offset for row, _ in found] == raw["offset"].to_pylist()
+    assert [value for _, value in found] == control_values(keys, values)
+    assert sum(calls) == sum(len(value or b"") for value in values.to_pylist())
 
 
 def test_a_record_that_cannot_be_decoded_has_no_value() -> None:
