@@ -30,7 +30,7 @@ def _few() -> Iterator[int]:
             yield seed
 
 
-@pytest.mark.parametrize("seed", _few())
+@pytest.mark.parametrize("seed", list(_few()))
 def test_a_simulated_cluster(seed: int) -> None:
     no_alarm(simulated_log(seed))
 
