@@ -5,16 +5,17 @@
 
 The records are those of `benchmarks.captures`, SMALL and LARGE million of them (3 and 30): one of
 the 50 partitions has half of all records, and there is a group for every 2,000 records. Each
-measurement is a process of its own with a warm session: the small capture on one core, the small
-one on two cores, the large one on two cores. It ingests, replays and audits everything, and prints
-the seconds, the microseconds for each record, the largest resident memory of the driver's Python,
-of the JVM and of a Python worker, and how long the longest task of each large stage took beside the
-median one."""
+measurement is a process of its own with a warm session: each capture with one task at a time on one
+CPU, and with two tasks on two CPUs. The driver, the JVM and the Python workers share these CPUs. It
+ingests, replays and audits everything. It prints the seconds, the microseconds for each record, the
+largest resident memory of the driver's Python, of the JVM and of a Python worker, and how long the
+longest task of each large stage took beside the median one."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -50,10 +51,10 @@ def main(small: int, large: int) -> None:
         folder = Path(name)
         captures = create_captures(folder, (small, large), console)
         found = {}
-        for cores, number in ((1, 1), (2, 1), (2, 2)):
+        for cores, number in ((1, 1), (2, 1), (1, 2), (2, 2)):
             with context.Pool(1) as pool:
                 row = pool.apply(in_session, (cores, captures[0], captures[number], folder))
-            found[f"{(small, large)[number - 1]} million, cores: {cores}"] = row
+            found[f"{(small, large)[number - 1]} million, CPUs: {cores}"] = row
     show(console, found)
     Path(__file__).with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
 
@@ -61,8 +62,9 @@ def main(small: int, large: int) -> None:
 def in_session(
     cores: int, warm_up: CaptureSource, capture: CaptureSource, folder: Path
 ) -> tuple[Found, list[Stage]]:
-    """What `benchmarks.audit.measure` finds for ``capture`` with so many ``cores``, with the peaks
-    of memory (bytes), and the tasks of the stages with the longest ones."""
+    """What `benchmarks.audit.measure` finds for ``capture`` with so many ``cores`` (CPUs), with the
+    peaks of memory (bytes), and the tasks of the stages with the longest ones."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     events = folder / f"events-{cores}-{Path(capture.path).name}"
     events.mkdir()
     settings = {
