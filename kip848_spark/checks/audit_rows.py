@@ -27,8 +27,8 @@ FULL_COMMIT = "committed_offset"
 `replay.kinds.COMMIT` has no value: it only says that the group has a commit."""
 UNREADABLE_RECORD = "unreadable"
 """`AuditRow.kind` of a control record that could not be decoded."""
-_MOST_ROWS = 20_000
-_MOST_BYTES = 16_000_000
+_MOST_ROWS_KEPT, _MOST_BYTES_KEPT = 20_000, 16_000_000
+"""How much of a group is kept to audit it again."""
 
 
 class AuditRow(NamedTuple):
@@ -161,7 +161,7 @@ class KeptRows:
             return
         self._rows.append(row)
         self._bytes += len(row.value or b"")
-        if len(self._rows) > _MOST_ROWS or self._bytes > _MOST_BYTES:
+        if len(self._rows) > _MOST_ROWS_KEPT or self._bytes > _MOST_BYTES_KEPT:
             self._rows, self._dropped = [], True
 
     def steps(self) -> Iterator[AuditStep]:

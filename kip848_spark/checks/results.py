@@ -128,14 +128,10 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Adds the counts and findings of ``other``."""
-        if other.verified:  # most tallies have few of these, and an update takes time
-            self.verified.update(other.verified)
-        if other.unverifiable:
-            self.unverifiable.update(other.unverifiable)
-        if other.disagreed:
-            self.disagreed.update(other.disagreed)
-        if other.notes:
-            self.notes.update(other.notes)
+        self.verified.update(other.verified)
+        self.unverifiable.update(other.unverifiable)
+        self.disagreed.update(other.disagreed)
+        self.notes.update(other.notes)
         self.findings += other.findings
 
     def rows(self) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from kip848_spark.checks.log_entries import LogEntry
@@ -141,12 +140,6 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
     return [state_row(table, group_id, dict(zip(names, row, strict=True))) for row in rows]
 
 
-@cache
-def _config(release: Release) -> BrokerConfig:
-    """A broker's default settings, which a replay only reads."""
-    return BrokerConfig(release)
-
-
 class Reference:
     """A group as the reference coordinator replays it, in a shard of its own."""
 
@@ -155,7 +148,7 @@ class Reference:
         self.fault: str | None = None
         """Why a broker would refuse to load the group; then there is no state to compare."""
         release = replaying(releases)
-        self.shard = Shard(release, _config(release))
+        self.shard = Shard(release, BrokerConfig(release))
         self._recorded: set[str] = set()
         """The key types of which the group has a value."""
         self._newest = NewestRecords()

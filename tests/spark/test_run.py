@@ -216,6 +216,6 @@ def test_each_record_is_replayed_by_the_dialect_it_was_read_by(
     assert first is not None
     assert second is not None
     ends = {r.partition: r.end for r in first.ranges}
-    rows = control_bytes(lake, second, lake.read("records")).collect()
+    rows = control_bytes(second, lake.rows("runs"), lake.read("records")).collect()
     reported = {(row["dialect"], row["offset"] < ends[row["partition"]]) for row in rows}
     assert reported == {("kip_draft", True), ("shipped", False)}

@@ -59,7 +59,7 @@ def audit_input(
     records = lake.read("records")
     decoded = wanted(records.where(F.col("error").isNull()))
     parts = [
-        _control_records(control_bytes(lake, run, decoded)),
+        _control_records(control_bytes(run, runs, decoded)),
         _newest_commits(wanted(lake.read("control_state"))),
     ]
     if _has_unreadable(run, runs):

@@ -56,7 +56,7 @@ def state_at(lake: LakeTables, run: Run, offsets: Mapping[int, int], buckets: in
         & (F.col("offset") <= last[F.col("partition")])
         & in_sample(buckets)
     )
-    rows = sort_by_offset(control_bytes(lake, run, records))
+    rows = sort_by_offset(control_bytes(run, lake.rows("runs"), records))
     return map_in_arrow(rows, pack_state, PACKED_ROWS)
 
 

@@ -79,7 +79,7 @@ def _rows_to_fold(
     records = lake.read_later("records", since).where(F.col("error").isNull())
     summaries = new if since == after else lake.read(SUMMARIES)
     rows = (
-        _control_bytes(run, runs, records)
+        control_bytes(run, runs, records)
         .unionByName(commits_of_groups(summaries))
         .unionByName(_gap_rows(lake, runs, since))
     )
@@ -132,12 +132,9 @@ def _dialect_column(run: Run, runs: Sequence[TableRow]) -> Column:
     return column
 
 
-def control_bytes(lake: LakeTables, run: Run, records: DataFrame) -> DataFrame:
-    """The control records among ``records``, with the columns of `control_state`."""
-    return _control_bytes(run, lake.rows("runs"), records)
-
-
-def _control_bytes(run: Run, runs: Sequence[TableRow], records: DataFrame) -> DataFrame:
+def control_bytes(run: Run, runs: Sequence[TableRow], records: DataFrame) -> DataFrame:
+    """The control records among ``records``, with the columns of `control_state`. ``runs`` are the
+    rows of the table `runs`, in which ``run`` may not be finished."""
     control = records.where(F.col("raw_key").isNotNull() & (F.col("kind") != kinds.COMMIT))
     with_dialect = control.withColumn("dialect", _dialect_column(run, runs))
     return with_dialect.select(*TABLES[CONTROL_STATE].fields)
