@@ -74,19 +74,6 @@ def test_no_value_stops_the_audit(release: str, seed: int) -> None:
     assert sum(tally.disagreed.values())
 
 
-@pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("capture", SHARE_STREAMS_KEY_TYPES)
-def test_nor_one_of_share_and_streams_groups(capture: str, seed: int) -> None:
-    """Partition and task numbers that were damaged are not counted up to."""
-    rng = random.Random(seed)
-    log = entries_of(DATA / capture / COMMITTED)
-    for item in rng.sample([item for item in log if item.value is not None], 8):
-        item.record["value"]["data"] = damaged(rng, item.value)
-    with bounded_memory():
-        tally = captured_logs.audit(log, KnownTopics())
-    assert sum(tally.verified.values())
-
-
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("release", captured_logs.RELEASES)
 def test_what_could_not_be_read_is_no_disagreement(release: str, seed: int) -> None:
