@@ -42,6 +42,7 @@ _FILES = {
         "tests/spark/test_acls.py",
         "tests/spark/test_added_columns.py",
         "tests/spark/test_audit.py",
+        "tests/spark/test_balanced_tasks.py",
         "tests/spark/test_commit_activity.py",
         "tests/spark/test_daemon.py",
         "tests/spark/test_decode_again.py",

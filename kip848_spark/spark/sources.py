@@ -24,6 +24,7 @@ from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
+from kip848_spark.spark.balanced_tasks import assign_tasks, shuffle_to_tasks
 from kip848_spark.spark.capture_origin import read_origin
 from kip848_spark.spark.hadoop import location_of
 from kip848_spark.spark.own_files import require_own_spark_files
@@ -269,28 +270,28 @@ class CaptureSource:
 
     def read(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
         frame = self._load(spark).where(self._of_topic())
+        most = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        tasks = assign_tasks({r.partition: r.end - r.start for r in ranges}, most)
         bounds = spark.createDataFrame(
-            [(r.partition, r.start, r.end) for r in ranges],
-            "_partition int, _start long, _end long",
+            [(r.partition, r.start, r.end, tasks[r.partition]) for r in ranges],
+            "_partition int, _start long, _end long, _task int",
         )
         inside = (
             (F.col("partition") == F.col("_partition"))
             & (F.col("offset") >= F.col("_start"))
             & (F.col("offset") < F.col("_end"))
         )
-        return (
-            frame.join(F.broadcast(bounds), inside, "inner")
-            .select(
-                F.col("partition").cast("int").alias("partition"),
-                F.col("offset").cast("long").alias("offset"),
-                F.col("timestamp").cast("timestamp").alias("timestamp"),
-                "key",
-                "value",
-            )
-            .repartition("partition")
-            # Of several records at one offset the first is taken: always the same one.
-            .sortWithinPartitions("partition", "offset", "timestamp", "key", "value")
+        rows = frame.join(F.broadcast(bounds), inside, "inner").select(
+            F.col("partition").cast("int").alias("partition"),
+            F.col("offset").cast("long").alias("offset"),
+            F.col("timestamp").cast("timestamp").alias("timestamp"),
+            "key",
+            "value",
+            "_task",
         )
+        number = len(set(tasks.values())) or 1
+        # Of several records at one offset the first is taken: always the same one.
+        return shuffle_to_tasks(rows, "_task", number).sortWithinPartitions(*COLUMNS)
 
     def _load(self, spark: SparkSession) -> DataFrame:
         place = location_of(spark, self.path)
