@@ -26,6 +26,7 @@ _FILES = {
         "tests/spark/test_kafka.py",
         "tests/spark/test_nights.py",
         "tests/spark/test_same_cluster.py",
+        "tests/spark/test_split_partitions.py",
         "tests/test_api.py",
         "tests/test_documentation.py",
     ),

@@ -37,18 +37,20 @@ def write_records(
     batches: Batches,
     writers: Mapping[str, RowWriter],
     keep_commits_raw: bool = False,
+    splits: Mapping[int, Sequence[int]] | None = None,
 ) -> list[dict[str, object]]:
     """Decodes raw records (see `decode_batches`) and writes rows of `RECORD_TABLES`.
 
-    ``starts`` has the first offset of each partition. Returns a row for each ``partition``,
-    ``kind``, ``tombstone`` (true or false) and ``reason`` why records could not be decoded (None if
-    they were): the number of ``records``, the number of their unknown ``tags``, and the ``last``
-    offset.
+    ``starts`` has the first offset of each partition. ``splits``: see `GapFinder`.
+
+    Returns a row for each ``partition``, ``kind``, ``tombstone`` (true or false) and ``reason`` why
+    records could not be decoded (None if they were): the number of ``records``, the number of their
+    unknown ``tags``, and the ``last`` offset.
     """
     commits = [key for key, record in plan.plan.records.items() if record.kind == OFFSET_COMMIT]
     tally: list[pa.Table] = []
     summary = CommitSummary(writers["commit_summaries"].write)
-    for decoded, columns in decode_batches(plan.plan, starts, keep_commits_raw, batches):
+    for decoded, columns in decode_batches(plan.plan, starts, keep_commits_raw, batches, splits):
         writers["records"].write(columns)
         types = row_types(decoded)
         is_commit, read = np.isin(types, commits), decoded.reason == 0

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -150,22 +151,37 @@ class KafkaSource:
     def read(
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, committed: bool = True
     ) -> DataFrame:
-        """As `RecordSource.read`; if not ``committed``, also records of open transactions.
+        """As `RecordSource.read`; if not ``committed``, also records of open transactions. A
+        partition may have several ranges, which do not overlap: each is read by a task of its own.
 
         Records before the start of a partition, as `extents` has seen it, are not asked for: they
         were deleted, and Spark would fail."""
         isolation = "read_committed" if committed else "read_uncommitted"
         there = [replace(r, start=max(r.start, self._first.get(r.partition, 0))) for r in ranges]
-        wanted = [r for r in there if r.end > r.start]
-        if not wanted:
+        # Spark reads one range of each partition at a time.
+        reads: list[dict[int, OffsetRange]] = []
+        for r in there:
+            if r.end > r.start:
+                free = next((one for one in reads if r.partition not in one), None)
+                if free is None:
+                    reads.append(free := {})
+                free[r.partition] = r
+        if not reads:
             types = "partition int, offset long, timestamp timestamp, key binary, value binary"
             return spark.createDataFrame([], types)
-        starts = {str(r.partition): r.start for r in wanted}
-        ends = {str(r.partition): r.end for r in wanted}
+        # Tasks start in this order: the further ranges of large partitions come first.
+        frames = [self._read(spark, list(one.values()), isolation) for one in reversed(reads)]
+        return reduce(DataFrame.union, frames)
+
+    def _read(
+        self, spark: SparkSession, ranges: Sequence[OffsetRange], isolation: str
+    ) -> DataFrame:
+        starts = {str(r.partition): r.start for r in ranges}
+        ends = {str(r.partition): r.end for r in ranges}
         reader = (
             spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap)
-            .option("assign", json.dumps({self.topic: [r.partition for r in wanted]}))
+            .option("assign", json.dumps({self.topic: [r.partition for r in ranges]}))
             .option("startingOffsets", json.dumps({self.topic: starts}))
             .option("endingOffsets", json.dumps({self.topic: ends}))
             .option("failOnDataLoss", "true")

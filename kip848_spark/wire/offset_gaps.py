@@ -10,7 +10,7 @@ See docs/kafka-facts.md#compaction."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,9 +43,14 @@ class GapFinder:
     """Finds the gaps of any number of partitions, batch after batch. Each partition's records come
     in offset order."""
 
-    def __init__(self, starts: Mapping[int, int]) -> None:
-        """``starts``: for each partition, the first offset that is read."""
-        self._progress = {partition: _Progress(start) for partition, start in starts.items()}
+    def __init__(
+        self, starts: Mapping[int, int], splits: Mapping[int, Sequence[int]] | None = None
+    ) -> None:
+        """``starts``: for each partition, the first offset that is read. ``splits``: where other
+        tasks begin to read a partition in which a key occurred twice before; each task reads one
+        of its ranges."""
+        self._starts, self._splits = starts, splits or {}
+        self._progress: dict[int, _Progress] = {}
 
     def find(
         self, partition: Int32Array, offset: Int64Array, key: Int32Array
@@ -76,7 +81,9 @@ class GapFinder:
         missing: Int64Array,
         cause: npt.NDArray[np.int8],
     ) -> None:
-        progress = self._progress.setdefault(partition, _Progress(int(offset[0])))
+        progress = self._progress.get(partition)
+        if progress is None:
+            progress = self._progress[partition] = self._begin(partition, int(offset[0]))
         missing[0] = offset[0] - progress.due
         np.subtract(offset[1:], offset[:-1] + 1, out=missing[1:])
         if int(missing.min()) < 0:
@@ -92,6 +99,19 @@ class GapFinder:
         progress.present += len(offset)
         progress.missing += int(missing.sum())
         progress.repeated |= repeat < len(offset)
+
+    def _begin(self, partition: int, offset: int) -> _Progress:
+        """The progress before the first record of this task in a partition."""
+        splits = self._splits.get(partition, ())
+        start = begin_of_range(offset, self._starts.get(partition), splits)
+        return _Progress(start, repeated=start in splits)
+
+
+def begin_of_range(offset: int, start: int | None, splits: Sequence[int]) -> int:
+    """Where the range of a partition begins that has this ``offset``. ``start`` and ``splits``: see
+    `GapFinder`; a partition without a start begins with the offset."""
+    begins = [split for split in splits if split <= offset]
+    return max(begins) if begins else offset if start is None else start
 
 
 def find_first_repeat(key: Int32Array) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -53,11 +53,15 @@ def records_decoder(
 
 
 def decode_batches(
-    plan: DecodePlan, starts: Mapping[int, int], keep_commits_raw: bool, batches: Batches
+    plan: DecodePlan,
+    starts: Mapping[int, int],
+    keep_commits_raw: bool,
+    batches: Batches,
+    splits: Mapping[int, Sequence[int]] | None = None,
 ) -> Iterator[tuple[Decoded, Columns]]:
     """What the function of `records_decoder` does, as pairs of the decoded batch and its
-    columns."""
-    gaps = GapFinder(starts)
+    columns. ``splits``: see `GapFinder`."""
+    gaps = GapFinder(starts, splits)
     previous = (-1, -1)
     for raw in batches:
         batch, previous = _drop_repeats(raw, previous)

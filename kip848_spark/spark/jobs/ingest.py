@@ -20,13 +20,14 @@ from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
 from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
+from kip848_spark.spark.split_partitions import split_partitions, split_ranges
 from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
 from kip848_spark.wire.faults import UNKNOWN_REASONS
-from kip848_spark.wire.offset_gaps import TRANSACTION
+from kip848_spark.wire.offset_gaps import TRANSACTION, begin_of_range
 from kip848_spark.wire.record_stream import POSITION_FIELDS, control_decoder
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
@@ -45,10 +46,14 @@ def ingest(
     records were lost between the source and the table.
     """
     seen = Observation("source")
-    raw = source.read(lake.spark, run.ranges).observe(seen, F.count(F.lit(1)).alias("records"))
-    job = RecordsJob(
-        run.run_id, control_plan(run.dialect), _start_offsets(run), keep_commits_raw, count
-    )
+    splits = {}
+    if isinstance(source, KafkaSource):
+        splits = split_partitions(source, lake.spark, run.ranges)
+    raw = source.read(lake.spark, split_ranges(run.ranges, splits))
+    raw = raw.observe(seen, F.count(F.lit(1)).alias("records"))
+    starts = {r.partition: r.start for r in run.ranges}
+    plan = control_plan(run.dialect)
+    job = RecordsJob(run.run_id, plan, starts, splits, keep_commits_raw, count)
     with translate_capture_errors(source.name):
         written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
     names = ("partition", "first_offset", "last_offset", "cause")
@@ -61,11 +66,12 @@ def ingest(
 
 @dataclass(frozen=True)
 class RecordsJob:
-    """A `TableJob` from raw records to `RECORD_TABLES`."""
+    """A `TableJob` from raw records to `RECORD_TABLES`. ``splits``: see `split_partitions`."""
 
     run_id: str
     plan: ControlPlan
     starts: Mapping[int, int]
+    splits: Mapping[int, Sequence[int]]
     keep_commits_raw: bool
     count: WorkerCount | None = None
 
@@ -78,15 +84,17 @@ class RecordsJob:
         self, batches: Batches, writers: Mapping[str, RowWriter]
     ) -> list[dict[str, Any]]:
         counted = self._counted(batches)
-        return write_records(self.plan, self.starts, counted, writers, self.keep_commits_raw)
+        return write_records(
+            self.plan, self.starts, counted, writers, self.keep_commits_raw, self.splits
+        )
 
     def _counted(self, batches: Batches) -> Batches:
         if self.count is None:
             return batches
-        return self.count.count(batches, _offsets_reached(self.starts))
+        return self.count.count(batches, _offsets_reached(self.starts, self.splits))
 
 
-def _offsets_reached(starts: Mapping[int, int]) -> Measure:
+def _offsets_reached(starts: Mapping[int, int], splits: Mapping[int, Sequence[int]]) -> Measure:
     """Counts offsets rather than records: a compacted topic has many offsets without a record."""
     reached: dict[int, int] = {}
 
@@ -96,14 +104,11 @@ def _offsets_reached(starts: Mapping[int, int]) -> Measure:
         for number, offset in zip(
             partition[last].tolist(), batch.column("offset").to_numpy()[last].tolist(), strict=True
         ):
-            reached[number] = offset + 1 - starts[number]
+            begin = begin_of_range(offset, starts[number], splits.get(number, ()))
+            reached[number] = offset + 1 - begin
         return sum(reached.values())
 
     return measure
-
-
-def _start_offsets(run: Run) -> dict[int, int]:
-    return {r.partition: r.start for r in run.ranges}
 
 
 def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:

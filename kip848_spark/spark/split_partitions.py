@@ -1,0 +1,95 @@
+"""Splits large partitions of a topic into ranges that several tasks read at once.
+
+The tables that an ingest writes do not depend on it. Each range but the first begins after a record
+that was seen, so no gap in the offsets is cut. The cause of a gap depends on whether a key occurred
+twice before it (`wire.offset_gaps`), so a partition is only split after a place where one did. The
+part that the log cleaner has been through stays whole: it has few records for its offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import dropwhile, pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from kip848_spark.kafka.topic import OffsetRange
+from kip848_spark.spark.collect import collect_rows
+from kip848_spark.spark.map_in_arrow import map_in_arrow
+from kip848_spark.spark.sources import KafkaSource
+from kip848_spark.wire.batches import Batches
+
+MIN_OFFSETS = 1_000_000
+"""No range is planned to be shorter: to plan more tasks costs more than they save."""
+_MOST_RANGES = 32
+"""Of one partition. Spark plans each further one like a source of its own."""
+_RANGES_PER_CORE = 2
+_WINDOW = 20_000
+"""So many offsets are read to find a key that occurs twice, after which a range can begin."""
+
+Starts = dict[int, list[int]]
+"""Offsets in ascending order, by partition."""
+
+_FOUND = pa.schema([("partition", pa.int32()), ("last", pa.int64()), ("repeated", pa.bool_())])
+
+
+def split_partitions(
+    source: KafkaSource, spark: SparkSession, ranges: Sequence[OffsetRange]
+) -> Starts:
+    """Where further tasks begin to read a partition of ``ranges``; empty if none is so large that
+    it would keep one task busy when the others have finished. Reads a few records of each that
+    is."""
+    planned = plan_splits(ranges, spark.sparkContext.defaultParallelism)
+    if not planned:
+        return {}
+    windows = [OffsetRange(p, at, at + _WINDOW) for p, starts in planned.items() for at in starts]
+    rows = collect_rows(map_in_arrow(source.read(spark, windows), _survey, _FOUND))
+    splits: Starts = {}
+    for partition in planned:
+        found = sorted(
+            (row["last"], row["repeated"]) for row in rows if row["partition"] == partition
+        )
+        splits[partition] = [last + 1 for last, _ in dropwhile(lambda window: not window[1], found)]
+    return {partition: starts for partition, starts in splits.items() if starts}
+
+
+def plan_splits(ranges: Sequence[OffsetRange], cores: int) -> Starts:
+    """Near which offsets partitions are to be split, so that ``cores`` are busy to the end."""
+    total = sum(r.end - r.start for r in ranges)
+    largest = max(MIN_OFFSETS, total // (_RANGES_PER_CORE * cores))
+    planned: Starts = {}
+    for r in ranges:
+        parts = min(round((r.end - r.start) / largest), _MOST_RANGES)
+        if cores > 1 and parts > 1:
+            step = (r.end - r.start) // parts
+            planned[r.partition] = [r.start + step * number for number in range(1, parts)]
+    return planned
+
+
+def split_ranges(
+    ranges: Sequence[OffsetRange], splits: Mapping[int, Sequence[int]]
+) -> list[OffsetRange]:
+    """``ranges``, of which those with ``splits`` are several."""
+    return [
+        OffsetRange(r.partition, start, end)
+        for r in ranges
+        for start, end in pairwise([r.start, *splits.get(r.partition, ()), r.end])
+    ]
+
+
+def _survey(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Of each batch, which has the records of one window in the order of their offsets: the last
+    offset, and whether a key occurs twice."""
+    for batch in batches:
+        if batch.num_rows:
+            keys = batch.column("key").drop_null()
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "partition": batch.column("partition").slice(0, 1),
+                    "last": batch.column("offset").slice(batch.num_rows - 1),
+                    "repeated": [pc.count_distinct(keys).as_py() < len(keys)],
+                },
+                _FOUND,
+            )
