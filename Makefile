@@ -42,6 +42,7 @@ bench: install ## ingest and a night beside writing the raw bytes, the audit bes
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.audit
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.hot_partition
 	$(BIN)/python -m benchmarks.history
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.night

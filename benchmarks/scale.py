@@ -19,7 +19,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
@@ -29,17 +28,14 @@ from rich.table import Table
 from benchmarks.audit import measure
 from benchmarks.captures import create_captures
 from benchmarks.memory import WorkerMemory
+from benchmarks.stages import EVENT_LOG, Stage, stages
 from kip848_spark.spark.session import local_session
 from kip848_spark.spark.sources import CaptureSource
 
 MILLIONS = (3, 30)
 STEPS = ("ingest", "replay", "audit")
-STAGES = 5
-"""The number of stages that are shown, those with the longest tasks."""
 
 Found = dict[str, float]
-Stage = tuple[str, list[float]]
-"""The name of a stage, and the seconds of each of its tasks."""
 
 
 def main(small: int, large: int) -> None:
@@ -69,10 +65,8 @@ def in_session(
     events.mkdir()
     settings = {
         "spark.master": f"local[{cores}]",
-        "spark.eventLog.enabled": "true",
+        **EVENT_LOG,
         "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
     }
     with WorkerMemory() as memory:
         spark = local_session(settings)
@@ -81,26 +75,7 @@ def in_session(
         found = measure(spark, capture, folder)
         spark.stop()
     peaks = ("driver_peak", "jvm_peak", "peak")
-    return found | {peak: getattr(memory, peak) for peak in peaks}, _stages(events, started)
-
-
-def _stages(events: Path, since_ms: float) -> list[Stage]:
-    """The stages with the longest tasks in Spark's event log."""
-    names: dict[int, str] = {}
-    tasks: dict[int, list[float]] = defaultdict(list)
-    for path in events.glob("local-*"):
-        for line in path.read_text().splitlines():
-            event = json.loads(line)
-            if event["Event"] == "SparkListenerStageSubmitted":
-                info = event["Stage Info"]
-                names[info["Stage ID"]] = info["Stage Name"].split(" at ")[0]
-            elif event["Event"] == "SparkListenerTaskEnd":
-                times = event["Task Info"]
-                if times["Launch Time"] >= since_ms:
-                    seconds = (times["Finish Time"] - times["Launch Time"]) / 1000
-                    tasks[event["Stage ID"]].append(seconds)
-    stages = [(f"{number} {names[number]}", seconds) for number, seconds in tasks.items()]
-    return sorted(stages, key=lambda stage: -max(stage[1]))[:STAGES]
+    return found | {peak: getattr(memory, peak) for peak in peaks}, stages(events, started)
 
 
 def show(console: Console, found: dict[str, tuple[Found, list[Stage]]]) -> None:
@@ -121,8 +96,8 @@ def show(console: Console, found: dict[str, tuple[Found, list[Stage]]]) -> None:
     tasks = Table(title="stages with the longest tasks")
     for column in ("", "stage", "tasks", "median, s", "longest, s"):
         tasks.add_column(column, justify="right")
-    for name, (_, stages) in found.items():
-        for stage, seconds in stages:
+    for name, (_, longest_stages) in found.items():
+        for stage, seconds in longest_stages:
             middle, longest = f"{median(seconds):.1f}", f"{max(seconds):.1f}"
             tasks.add_row(name, stage, f"{len(seconds)}", middle, longest)
     console.print(tasks)

@@ -71,7 +71,8 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
 
 class TopicFiller:
     """Creates ``topic`` and sends records to it, ``records`` in all, which end at ``now_ms``. One
-    of ``control_every`` is a control record."""
+    of ``control_every`` is a control record. If ``hot``, about half of all commits are in the
+    middle one of the partitions."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class TopicFiller:
         records: int,
         now_ms: int,
         control_every: int = CONTROL_EVERY,
+        hot: bool = False,
     ) -> None:
         admin = admin_client(bootstrap)
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
@@ -95,7 +97,7 @@ class TopicFiller:
         filler = {**settings, "transactional.id": f"{topic}-filler"}
         self._transactional = Producer(filler, logger=LOG)
         self._transactional.init_transactions(30)
-        self._messages = enumerate(_messages(partitions, records, now_ms, control_every))
+        self._messages = enumerate(_messages(partitions, records, now_ms, control_every, hot))
         self._transactions = 0
         self._failed: list[object] = []
 
@@ -144,9 +146,11 @@ class TopicFiller:
             self._transactional.abort_transaction(30)
 
 
-def _messages(partitions: int, records: int, now_ms: int, control_every: int) -> Iterator[Message]:
+def _messages(
+    partitions: int, records: int, now_ms: int, control_every: int, hot: bool
+) -> Iterator[Message]:
     """Commits, with an operation of control records in between, outside of transactions."""
-    commits = _commits(partitions)
+    commits = _commits(partitions, hot)
     operations = _operations(partitions)
     number = written = 0
     operation = next(operations)
@@ -165,11 +169,11 @@ def _messages(partitions: int, records: int, now_ms: int, control_every: int) ->
         operation = next(operations)
 
 
-def _commits(partitions: int) -> Iterator[tuple[_CommitTemplate, int | None]]:
+def _commits(partitions: int, hot: bool) -> Iterator[tuple[_CommitTemplate, int | None]]:
     """An endless stream of keys and offsets (None for a tombstone): a random group commits some of
     its partitions, as one of its members would."""
     rng = np.random.default_rng(848)
-    groups = _groups(rng, partitions)
+    groups = _groups(rng, partitions, hot)
     weights = 1 / np.arange(1, len(groups) + 1) ** 0.8
     weights = rng.permutation(weights / weights.sum())
     offsets = [rng.integers(0, 10**9, len(keys)).tolist() for keys in groups]
@@ -189,7 +193,7 @@ def _commits(partitions: int) -> Iterator[tuple[_CommitTemplate, int | None]]:
                 yield keys[index], offsets[group][index]
 
 
-def _groups(rng: np.random.Generator, partitions: int) -> list[list[_CommitTemplate]]:
+def _groups(rng: np.random.Generator, partitions: int, hot: bool) -> list[list[_CommitTemplate]]:
     """The keys of each committing group: one to three topics of 4 to 12 partitions."""
     templates = [
         record.value
@@ -203,7 +207,7 @@ def _groups(rng: np.random.Generator, partitions: int) -> list[list[_CommitTempl
     groups = []
     for number in range(GROUPS):
         group = f"{areas[number % len(areas)]}.{roles[number % len(roles)]}-{number}"
-        home = _partition_of(group, partitions)
+        home = partitions // 2 if hot and number % 2 else _partition_of(group, partitions)
         template = templates[int(rng.integers(len(templates)))]
         keys = []
         for topic in rng.choice(list(sizes), int(rng.integers(1, 4)), replace=False).tolist():
