@@ -1,4 +1,4 @@
-"""Measures the ingest of a topic in which one of 16 partitions has half of all records (part of
+"""Measures the ingest of a topic of which one partition has three quarters of all records (part of
 `make bench`).
 
     python -m benchmarks.hot_partition [RECORDS]

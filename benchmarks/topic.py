@@ -71,8 +71,8 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
 
 class TopicFiller:
     """Creates ``topic`` and sends records to it, ``records`` in all, which end at ``now_ms``. One
-    of ``control_every`` is a control record. If ``hot``, about half of all commits are in the
-    middle one of the partitions."""
+    of ``control_every`` is a control record. If ``hot``, about three of four commits are
+    in the middle one of the partitions."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ def _groups(rng: np.random.Generator, partitions: int, hot: bool) -> list[list[_
     groups = []
     for number in range(GROUPS):
         group = f"{areas[number % len(areas)]}.{roles[number % len(roles)]}-{number}"
-        home = partitions // 2 if hot and number % 2 else _partition_of(group, partitions)
+        home = partitions // 2 if hot and number % 4 else _partition_of(group, partitions)
         template = templates[int(rng.integers(len(templates)))]
         keys = []
         for topic in rng.choice(list(sizes), int(rng.integers(1, 4)), replace=False).tolist():

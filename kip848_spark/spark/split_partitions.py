@@ -26,6 +26,8 @@ MIN_OFFSETS = 1_000_000
 _MOST_RANGES = 32
 """Of one partition. Spark plans each further one like a source of its own."""
 _RANGES_PER_CORE = 2
+_TOLERATED = 1.25
+"""A partition is split if it has so many times a core's share of all offsets."""
 _WINDOW = 20_000
 """So many offsets are read to find a key that occurs twice, after which a range can begin."""
 
@@ -57,14 +59,14 @@ def split_partitions(
 
 def plan_splits(ranges: Sequence[OffsetRange], cores: int) -> Starts:
     """Near which offsets partitions are to be split, so that ``cores`` are busy to the end."""
-    total = sum(r.end - r.start for r in ranges)
-    largest = max(MIN_OFFSETS, total // (_RANGES_PER_CORE * cores))
+    share = sum(r.end - r.start for r in ranges) / cores
     planned: Starts = {}
     for r in ranges:
-        parts = min(round((r.end - r.start) / largest), _MOST_RANGES)
-        if cores > 1 and parts > 1:
-            step = (r.end - r.start) // parts
-            planned[r.partition] = [r.start + step * number for number in range(1, parts)]
+        size = r.end - r.start
+        parts = round(size / max(MIN_OFFSETS, share / _RANGES_PER_CORE))
+        if size > share * _TOLERATED and parts > 1:
+            step = size // min(parts, _MOST_RANGES)
+            planned[r.partition] = list(range(r.start + step, r.end - step + 1, step))
     return planned
 
 
