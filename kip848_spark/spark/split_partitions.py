@@ -26,8 +26,9 @@ MIN_OFFSETS = 1_000_000
 _MOST_RANGES = 32
 """Of one partition. Spark plans each further one like a source of its own."""
 _RANGES_PER_CORE = 2
-_TOLERATED = 1.25
-"""A partition is split if it has so many times a core's share of all offsets."""
+_TOLERATED = 2
+"""A partition is split if it has more than so many times a core's share of all offsets. A task that
+runs alone keeps two cores busy: the JVM reads while the Python worker decodes."""
 _WINDOW = 20_000
 """So many offsets are read to find a key that occurs twice, after which a range can begin."""
 
