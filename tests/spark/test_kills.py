@@ -4,7 +4,8 @@ the repeated command leaves the tables of one that was not disturbed.
 SIGKILL ends the driver, its JVM or a Python worker. The moments are uniform over the work of a
 command, from the opening of the lake to the end. `KIP848_KILLS` is the number of kills for each
 place (8), and `KIP848_KILLS_SEED` the seed (0). With `KIP848_KILLS_PHASE`, all moments are in the
-phase of this name: `ingest`, for example, is so short that few of the others are in it.
+phase that the commands show by these words: "reading and decoding the topic", for example, is so
+short that few of the other moments are in it.
 """
 
 from __future__ import annotations
