@@ -24,10 +24,8 @@ def assign_tasks(sizes: Mapping[int, int], most: int) -> dict[int, int]:
 
 def shuffle_to_tasks(rows: DataFrame, column: str, tasks: int) -> DataFrame:
     """``rows`` in so many ``tasks``, each in the one that ``column`` (int) names, without this
-    column.
-
-    Spark 4.0 can't be told the task of a row: there, all rows of one number are in one task, but a
-    task may have the rows of several numbers."""
+    column. Spark 4.0 can't be told the task of a row; there, a hash of the column partition chooses
+    it."""
     if hasattr(rows, "repartitionById"):
         return rows.repartitionById(tasks, column).drop(column)
-    return rows.repartition(tasks, column).drop(column)
+    return rows.repartition("partition").drop(column)

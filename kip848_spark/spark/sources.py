@@ -153,25 +153,27 @@ class KafkaSource:
     ) -> DataFrame:
         """As `RecordSource.read`; if not ``committed``, also records of open transactions. A
         partition may have several ranges, which do not overlap: each is read by a task of its own.
-
-        Records before the start of a partition, as `extents` has seen it, are not asked for: they
-        were deleted, and Spark would fail."""
+        Deleted records are not asked for, since Spark would fail."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        there = [replace(r, start=max(r.start, self._first.get(r.partition, 0))) for r in ranges]
         # Spark reads one range of each partition at a time.
         reads: list[dict[int, OffsetRange]] = []
-        for r in there:
-            if r.end > r.start:
-                free = next((one for one in reads if r.partition not in one), None)
-                if free is None:
-                    reads.append(free := {})
-                free[r.partition] = r
+        for r in self.not_deleted(ranges):
+            free = next((one for one in reads if r.partition not in one), None)
+            if free is None:
+                reads.append(free := {})
+            free[r.partition] = r
         if not reads:
             types = "partition int, offset long, timestamp timestamp, key binary, value binary"
             return spark.createDataFrame([], types)
         # Tasks start in this order: the further ranges of large partitions come first.
         frames = [self._read(spark, list(one.values()), isolation) for one in reversed(reads)]
         return reduce(DataFrame.union, frames)
+
+    def not_deleted(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What is left of ``ranges`` after the start of each partition, as `extents` has seen
+        it."""
+        there = (replace(r, start=max(r.start, self._first.get(r.partition, 0))) for r in ranges)
+        return [r for r in there if r.end > r.start]
 
     def _read(
         self, spark: SparkSession, ranges: Sequence[OffsetRange], isolation: str

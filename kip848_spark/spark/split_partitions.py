@@ -1,9 +1,11 @@
 """Splits large partitions of a topic into ranges that several tasks read at once.
 
-The tables that an ingest writes do not depend on it. Each range but the first begins after a record
-that was seen, so no gap in the offsets is cut. The cause of a gap depends on whether a key occurred
-twice before it (`wire.offset_gaps`), so a partition is only split after a place where one did. The
-part that the log cleaner has been through stays whole: it has few records for its offsets.
+Each range but the first begins after a record that was seen, so no gap in the offsets is cut. The
+cause of a gap depends on whether a key occurred twice before it (`wire.offset_gaps`), so a
+partition is only split after a place where one did. One task for the whole partition would notice a
+key that occurs twice only if both records are in one Arrow batch; so it may call the first gaps
+after such a place `unknown`, which are a `transaction` here. The part that the log cleaner has been
+through stays whole: it has few records for its offsets.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.wire.batches import Batches
 
 MIN_OFFSETS = 1_000_000
-"""No range is planned to be shorter: to plan more tasks costs more than they save."""
+"""Ranges are planned to have about so many offsets at least: more tasks cost more than they
+save."""
 _MOST_RANGES = 32
 """Of one partition. Spark plans each further one like a source of its own."""
 _RANGES_PER_CORE = 2
@@ -44,7 +47,7 @@ def split_partitions(
     """Where further tasks begin to read a partition of ``ranges``; empty if none is so large that
     it would keep one task busy when the others have finished. Reads a few records of each that
     is."""
-    planned = plan_splits(ranges, spark.sparkContext.defaultParallelism)
+    planned = plan_splits(source.not_deleted(ranges), spark.sparkContext.defaultParallelism)
     if not planned:
         return {}
     windows = [OffsetRange(p, at, at + _WINDOW) for p, starts in planned.items() for at in starts]
@@ -83,16 +86,18 @@ def split_ranges(
 
 
 def _survey(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Of each batch, which has the records of one window in the order of their offsets: the last
-    offset, and whether a key occurs twice."""
-    for batch in batches:
-        if batch.num_rows:
-            keys = batch.column("key").drop_null()
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "partition": batch.column("partition").slice(0, 1),
-                    "last": batch.column("offset").slice(batch.num_rows - 1),
-                    "repeated": [pc.count_distinct(keys).as_py() < len(keys)],
-                },
-                _FOUND,
-            )
+    """The rows of a window, all of one partition, in the order of their offsets, as one row: the
+    last offset, and whether a key occurs twice."""
+    columns = [batch.select(["partition", "offset", "key"]) for batch in batches if batch.num_rows]
+    if columns:
+        window = pa.Table.from_batches(columns)
+        keys = window["key"].drop_null()
+        last = window.slice(window.num_rows - 1)
+        yield pa.RecordBatch.from_pydict(
+            {
+                "partition": last["partition"].combine_chunks(),
+                "last": last["offset"].combine_chunks(),
+                "repeated": [pc.count_distinct(keys).as_py() < len(keys)],
+            },
+            _FOUND,
+        )

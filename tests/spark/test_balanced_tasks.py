@@ -62,6 +62,8 @@ def test_a_capture_is_read_in_balanced_tasks(
         partition: {task for one, task in read if one == partition} for partition, _ in read
     }
     assert all(len(found) == 1 for found in tasks_of.values())
+    if not hasattr(spark.range(1), "repartitionById"):  # Spark 4.0
+        return
     loads = Counter(task for _, task in read)
     assert max(loads.values()) == max(*SIZES.values(), sum(SIZES.values()) // tasks)
     if tasks > 1:

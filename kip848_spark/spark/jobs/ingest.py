@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.snapshot import LiveTopic
+from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.ledger import RecordCounts, Run
 from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
@@ -27,7 +28,7 @@ from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
 from kip848_spark.wire.faults import UNKNOWN_REASONS
-from kip848_spark.wire.offset_gaps import TRANSACTION, begin_of_range
+from kip848_spark.wire.offset_gaps import COMPACTION, TRANSACTION, begin_of_range
 from kip848_spark.wire.record_stream import POSITION_FIELDS, control_decoder
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
@@ -49,7 +50,8 @@ def ingest(
     splits = {}
     if isinstance(source, KafkaSource):
         splits = split_partitions(source, lake.spark, run.ranges)
-    raw = source.read(lake.spark, split_ranges(run.ranges, splits))
+    ranges = split_ranges(run.ranges, splits)
+    raw = source.read(lake.spark, ranges)
     raw = raw.observe(seen, F.count(F.lit(1)).alias("records"))
     starts = {r.partition: r.start for r in run.ranges}
     plan = control_plan(run.dialect)
@@ -57,7 +59,9 @@ def ingest(
     with translate_capture_errors(source.name):
         written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
     names = ("partition", "first_offset", "last_offset", "cause")
-    tails = [dict(zip(names, tail, strict=True)) for tail in _trailing_gaps(run, written.reports)]
+    tails = [
+        dict(zip(names, tail, strict=True)) for tail in _trailing_gaps(run, ranges, written.reports)
+    ]
     lake.append_rows("gaps", tails, run.run_id, run.identity.cluster_id)
     return _check_and_count(
         source, written.reports, run, int(seen.get["records"]), written.rows.get("records")
@@ -121,13 +125,24 @@ def control_records(records: DataFrame, plan: ControlPlan) -> DataFrame:
     return map_in_arrow(control, control_decoder(plan, CONTROL_FIELDS), schema)
 
 
-def _trailing_gaps(run: Run, tally: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, int, str]]:
-    """The gaps between the last record of a partition and the planned end of its range."""
-    ends: dict[int, int] = {}
+def _trailing_gaps(
+    run: Run, ranges: Sequence[OffsetRange], tally: Sequence[Mapping[str, Any]]
+) -> list[tuple[int, int, int, str]]:
+    """The gaps between the last record of each of the ``ranges`` and its end. Where the range of a
+    partition was split, a record was seen before the split: only the log cleaner can have removed
+    it since."""
+    last_of: dict[int, set[int]] = {}
     for row in tally:
-        ends[row["partition"]] = max(ends.get(row["partition"], 0), row["last"] + 1)
-    after = [(r.partition, max(r.start, ends.get(r.partition, r.start)), r.end) for r in run.ranges]
-    return [(p, first, end - 1, TRANSACTION) for p, first, end in after if first < end]
+        last_of.setdefault(row["partition"], set()).add(row["last"])
+    ends = {(r.partition, r.end) for r in run.ranges}
+    gaps = []
+    for r in ranges:
+        read = (last for last in last_of.get(r.partition, ()) if r.start <= last < r.end)
+        first = max(read, default=r.start - 1) + 1
+        if first < r.end:
+            cause = TRANSACTION if (r.partition, r.end) in ends else COMPACTION
+            gaps.append((r.partition, first, r.end - 1, cause))
+    return gaps
 
 
 def _check_and_count(
