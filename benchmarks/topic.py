@@ -71,8 +71,8 @@ def fill(bootstrap: str, topic: str, partitions: int, records: int, now_ms: int)
 
 class TopicFiller:
     """Creates ``topic`` and sends records to it, ``records`` in all, which end at ``now_ms``. One
-    of ``control_every`` is a control record. If ``hot``, about three of four commits are
-    in the middle one of the partitions."""
+    of ``control_every`` is a control record. If ``hot``, about three of four commits
+    are in one partition, the one in the middle."""
 
     def __init__(
         self,

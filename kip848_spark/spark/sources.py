@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
+from itertools import zip_longest
 from typing import Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -155,18 +156,16 @@ class KafkaSource:
         partition may have several ranges, which do not overlap: each is read by a task of its own.
         Deleted records are not asked for, since Spark would fail."""
         isolation = "read_committed" if committed else "read_uncommitted"
-        # Spark reads one range of each partition at a time.
-        reads: list[dict[int, OffsetRange]] = []
+        of_partition: dict[int, list[OffsetRange]] = {}
         for r in self.not_deleted(ranges):
-            free = next((one for one in reads if r.partition not in one), None)
-            if free is None:
-                reads.append(free := {})
-            free[r.partition] = r
-        if not reads:
+            of_partition.setdefault(r.partition, []).append(r)
+        if not of_partition:
             types = "partition int, offset long, timestamp timestamp, key binary, value binary"
             return spark.createDataFrame([], types)
-        # Tasks start in this order: the further ranges of large partitions come first.
-        frames = [self._read(spark, list(one.values()), isolation) for one in reversed(reads)]
+        # A DataFrame of Spark's source has one range of each partition. Its tasks start in the
+        # order of the union, so the further ranges of large partitions come first.
+        layers = reversed(list(zip_longest(*of_partition.values())))
+        frames = [self._read(spark, [r for r in layer if r], isolation) for layer in layers]
         return reduce(DataFrame.union, frames)
 
     def not_deleted(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:

@@ -2,10 +2,10 @@
 
 Each range but the first begins after a record that was seen, so no gap in the offsets is cut. The
 cause of a gap depends on whether a key occurred twice before it (`wire.offset_gaps`), so a
-partition is only split after a place where one did. One task for the whole partition would notice a
-key that occurs twice only if both records are in one Arrow batch; so it may call the first gaps
-after such a place `unknown`, which are a `transaction` here. The part that the log cleaner has been
-through stays whole: it has few records for its offsets.
+partition is only split after a place where one did. (A task that reads a whole partition notices
+this only if both records are in one Arrow batch. So it may give the first gaps after such a place
+the cause `unknown`, and a task that reads a later range `transaction`.) The part that the log
+cleaner has been through stays whole: it has few records for its offsets.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ _FOUND = pa.schema([("partition", pa.int32()), ("last", pa.int64()), ("repeated"
 def split_partitions(
     source: KafkaSource, spark: SparkSession, ranges: Sequence[OffsetRange]
 ) -> Starts:
-    """Where further tasks begin to read a partition of ``ranges``; empty if none is so large that
-    it would keep one task busy when the others have finished. Reads a few records of each that
-    is."""
+    """The offsets at which further tasks begin to read the large partitions among ``ranges``. If
+    there are such partitions, some of their records are read to find these offsets. Raises
+    Spark's exceptions, as a read does."""
     planned = plan_splits(source.not_deleted(ranges), spark.sparkContext.defaultParallelism)
     if not planned:
         return {}
     windows = [OffsetRange(p, at, at + _WINDOW) for p, starts in planned.items() for at in starts]
-    rows = collect_rows(map_in_arrow(source.read(spark, windows), _survey, _FOUND))
+    keys = source.read(spark, windows).select("partition", "offset", "key")
+    rows = collect_rows(map_in_arrow(keys, _survey, _FOUND))
     splits: Starts = {}
     for partition in planned:
         found = sorted(
@@ -62,7 +63,7 @@ def split_partitions(
 
 
 def plan_splits(ranges: Sequence[OffsetRange], cores: int) -> Starts:
-    """Near which offsets partitions are to be split, so that ``cores`` are busy to the end."""
+    """The offsets near which to split partitions, so that ``cores`` are busy to the end."""
     share = sum(r.end - r.start for r in ranges) / cores
     planned: Starts = {}
     for r in ranges:
@@ -77,7 +78,7 @@ def plan_splits(ranges: Sequence[OffsetRange], cores: int) -> Starts:
 def split_ranges(
     ranges: Sequence[OffsetRange], splits: Mapping[int, Sequence[int]]
 ) -> list[OffsetRange]:
-    """``ranges``, of which those with ``splits`` are several."""
+    """``ranges``, cut at the offsets of ``splits``."""
     return [
         OffsetRange(r.partition, start, end)
         for r in ranges
@@ -88,9 +89,9 @@ def split_ranges(
 def _survey(batches: Batches) -> Iterator[pa.RecordBatch]:
     """The rows of a window, all of one partition, in the order of their offsets, as one row: the
     last offset, and whether a key occurs twice."""
-    columns = [batch.select(["partition", "offset", "key"]) for batch in batches if batch.num_rows]
-    if columns:
-        window = pa.Table.from_batches(columns)
+    with_rows = [batch for batch in batches if batch.num_rows]
+    if with_rows:
+        window = pa.Table.from_batches(with_rows)
         keys = window["key"].drop_null()
         last = window.slice(window.num_rows - 1)
         yield pa.RecordBatch.from_pydict(

@@ -46,9 +46,9 @@ class GapFinder:
     def __init__(
         self, starts: Mapping[int, int], splits: Mapping[int, Sequence[int]] | None = None
     ) -> None:
-        """``starts``: for each partition, the first offset that is read. ``splits``: where other
-        tasks begin to read a partition in which a key occurred twice before; each task reads one
-        of its ranges."""
+        """``starts``: for each partition, the first offset that is read. ``splits``:
+        offsets at which further tasks begin to read a partition, each after a place where a key
+        occurred twice. A task reads at most one range of a partition."""
         self._starts, self._splits = starts, splits or {}
         self._progress: dict[int, _Progress] = {}
 
@@ -108,10 +108,10 @@ class GapFinder:
 
 
 def begin_of_range(offset: int, start: int | None, splits: Sequence[int]) -> int:
-    """Where the range of a partition begins that has this ``offset``. ``start`` and ``splits``: see
-    `GapFinder`; a partition without a start begins with the offset."""
-    begins = [split for split in splits if split <= offset]
-    return max(begins) if begins else offset if start is None else start
+    """Where the range that has this ``offset`` of a partition begins. ``start`` and ``splits``: see
+    `GapFinder`. A partition without a start begins with the offset."""
+    first = offset if start is None else start
+    return max((split for split in splits if split <= offset), default=first)
 
 
 def find_first_repeat(key: Int32Array) -> int:

@@ -127,17 +127,18 @@ class Undisturbed:
     after: Rows
     phases: list[Phase]
 
-    def has(self, phase: str | None) -> bool:
-        return phase is None or any(one.name == phase for one in self.phases)
-
-    def moment(self, chance: random.Random) -> tuple[Phase, float]:
-        """A moment of the command: a phase, and seconds after its start."""
-        within = [
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """The beginning and end of each phase in which kills may be (`PHASE`)."""
+        return [
             (one.start, following.start)
             for one, following in itertools.pairwise(self.phases)
             if PHASE in (None, one.name)
         ]
-        at = chance.uniform(within[0][0], within[-1][1])
+
+    def moment(self, chance: random.Random) -> tuple[Phase, float]:
+        """A moment of the command: a phase, and seconds after its start."""
+        at = chance.uniform(self.intervals[0][0], self.intervals[-1][1])
         phase = max((one for one in self.phases if one.start <= at), key=lambda one: one.start)
         return phase, at - phase.start
 
@@ -234,7 +235,7 @@ def test_kills(place: Place, tmp_path: Path) -> None:
         wanted = {NIGHT: measured(place, NIGHT, "first")}
         for command in (REBUILD, AUDIT, MAINTAIN):
             wanted[command] = measured(place, command, "after-run")
-        order = [command for command in ORDER if wanted[command].has(PHASE)]
+        order = [command for command in ORDER if wanted[command].intervals]
         assert order, f"no command has a phase {PHASE}"
         killed: list[Kill] = []
         late = 0

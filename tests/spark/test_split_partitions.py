@@ -135,7 +135,7 @@ def test_ranges_keep_all_cores_busy(sizes: dict[int, int], cores: int) -> None:
         assert all(one.end == other.start for one, other in pairwise(own))
         lengths = [part.end - part.start for part in own]
         if len(own) > 1:
-            assert min(lengths) > MILLION / 2
+            assert min(lengths) >= 0.75 * MILLION
         if len(own) < split_partitions._MOST_RANGES:
             assert max(lengths) <= share * 2
 
