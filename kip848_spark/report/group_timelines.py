@@ -50,7 +50,7 @@ def timelines_section(
     drawn = draw_timelines(
         history,
         chosen,
-        rebalance_marks(rebalances),
+        rebalance_marks(rebalances, chosen),
         _wanted_now(snapshot, chosen, numbers, names),
         Period(start, end),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -154,10 +153,7 @@ def times(rows: pa.Table) -> tuple[Int64Array, Int64Array]:
     return start, end
 
 
-def between(rows: pa.Table, start: int, end: int) -> list[dict[str, Any]]:
-    """The rows that were true at some time between two times (ms), as plain values."""
+def between(rows: pa.Table, start: int, end: int) -> pa.Table:
+    """The rows that were true at some time between two times (ms)."""
     begins, ends = times(rows)
-    found: list[dict[str, Any]] = rows.take(
-        pa.array(np.flatnonzero((begins <= end) & (ends >= start)))
-    ).to_pylist()
-    return found
+    return rows.take(pa.array(np.flatnonzero((begins <= end) & (ends >= start))))

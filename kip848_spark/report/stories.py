@@ -39,12 +39,13 @@ def explain_last_episode(
     explained = episode[-MOST_EXPLAINED:]
     start = _ms(episode[0]["started_at"] - _AROUND)
     end = _ms((explained[-1]["converged_at"] or explained[-1]["started_at"]) + _AROUND)
-    groups, members, assignments = (
+    evidence = [
         between(table, start, end)
         for table in (history.groups, history.members, history.assignments)
-    )
-    if max(map(len, (groups, members, assignments))) > MOST_EVIDENCE:
+    ]
+    if max(table.num_rows for table in evidence) > MOST_EVIDENCE:
         return []
+    groups, members, assignments = (table.to_pylist() for table in evidence)
     stories = write_stories(Evidence(group_id, known, groups, members, assignments), explained)
     at = values(pa.array([story.row["started_at"] for story in stories], TIMESTAMP))
     return [

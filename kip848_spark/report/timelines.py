@@ -275,12 +275,13 @@ NO_MARKS: ReportTable = plain_table(
 """The marks of a group without rebalances."""
 
 
-def rebalance_marks(section: Mapping[str, Any]) -> dict[int, ReportTable]:
-    """The rebalances of each group in the report's list, as marks of its timeline."""
+def rebalance_marks(section: Mapping[str, Any], chosen: Sequence[int]) -> dict[int, ReportTable]:
+    """The rebalances of the groups ``chosen`` in the report's list, as marks of their timelines."""
     listed = section["list"]
     columns = listed["columns"]
     group = np.array(columns["group"], np.int64)
-    order = np.argsort(group, kind="stable")
+    order = np.flatnonzero(np.isin(group, chosen))
+    order = order[np.argsort(group[order], kind="stable")]
     names = {"at": "started_at", "epoch": "epoch", "causes": "causes", "outcome": "outcome",
              "duration_ms": "duration_ms"}  # fmt: skip
     arrays = {name: np.array(columns[source], object)[order] for name, source in names.items()}
