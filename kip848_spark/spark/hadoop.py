@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors.exceptions.captured import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from kip848_spark.config.hadoop_stores import options_of_hadoop
@@ -63,10 +64,11 @@ _REFUSED = re.compile(r"Status Code: (?:409|412)\b")
 """S3's answers to a conditional request whose condition is false, or that met another one."""
 _CHANGED = re.compile(
     r"Status Code: 412\b|Remote file changed|changed on the server|[Cc]hange detected"
-    r"|ConditionNotMet"
+    r"|ConditionNotMet|Premature EOF|must be less than content length"
 )
 """S3A and ABFS ask for the version of an object that they saw when they opened it. If the owner of
-a lease rewrites it in between, the store refuses to send the older one."""
+a lease rewrites it in between, the store refuses to send the older one. The Versity gateway may
+also send a newer one of another length."""
 _READ_ATTEMPTS = 10
 _AZURE = ("abfs", "abfss")
 _AZURE_CREATE = "fs.azure.enable.create.blob.idempotency"
@@ -238,5 +240,7 @@ def _os_errors() -> Iterator[None]:
         yield
     except Py4JJavaError as cause:
         raise OSError(str(cause.java_exception.getMessage() or cause.java_exception)) from cause
+    except IllegalArgumentException as cause:  # PySpark turns Java's into its own
+        raise OSError(str(cause)) from cause
     except Py4JError as cause:
         raise ConnectionError(str(cause)) from cause
