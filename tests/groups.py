@@ -21,6 +21,7 @@ _FILES = {
         "tests/insight/test_explain_broker.py",
         "tests/kafka/test_admin.py",
         "tests/kafka/test_features.py",
+        "tests/kafka/test_group_requests.py",
         "tests/local/test_scenarios.py",
         "tests/runtime/test_jars.py",
         "tests/spark/test_kafka.py",

@@ -15,6 +15,7 @@ from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import (
     NO_ANSWER,
+    NO_COORDINATOR,
     NO_REQUEST,
     UNREADABLE,
     ClusterSnapshot,
@@ -162,7 +163,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
         if group.is_moving():
             continue
         result.compared["groups"] += 1
-        if theirs.epochs is not None and theirs.type == ours["type"]:
+        if theirs.type in NEWER_TYPES and theirs.type == ours["type"]:
             newer = group.newer(ours, theirs)
             newer.compare_group(state.topologies.get(name))
             newer.compare_members(
@@ -178,7 +179,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
 
 
 def _why_refused(reason: str) -> str:
-    if reason in (UNREADABLE, NO_REQUEST, NO_ANSWER):
+    if reason in (UNREADABLE, NO_REQUEST, NO_ANSWER, NO_COORDINATOR):
         return reason
     return NOT_ALLOWED if "ACL DESCRIBE" in reason else REFUSED
 
@@ -242,12 +243,15 @@ class _GroupComparison:
             self._compare("group", ours, None if theirs is None else "there")
 
     def compare_group(self, ours: LakeRow, theirs: LiveGroup, members: list[LakeRow]) -> None:
-        """Compares type, state and assignor. ``members`` are those of the lake."""
+        """Compares type, state, epochs and assignor. ``members`` are those of the lake."""
         self._compare("type", ours["type"], theirs.type)
         if theirs.state == UNNAMED:
             self.result.not_compared[NO_NAME] += 1
         else:
             self._compare("state", ours["state"], theirs.state)
+        if theirs.epochs is not None:
+            self._compare("group epoch", ours["epoch"], theirs.epochs.group)
+            self._compare("assignment epoch", ours["target_epoch"], theirs.epochs.assignment)
         consumer = ours["type"] == "consumer"
         assignor = ours["assignor"] if consumer else ours["protocol"] or ""
         named = not consumer or any(row["assignor"] for row in members)
@@ -276,6 +280,8 @@ class _GroupComparison:
         who = theirs.member_id
         for column in ("instance_id", "client_id", "client_host"):
             self._compare(f"{column} of {who}", ours[column], getattr(theirs, column), who)
+        if theirs.epoch is not None:
+            self._compare(f"member epoch of {who}", ours["member_epoch"], theirs.epoch, who)
         # Kafka 4.3 lists partitions that are pending revocation as assigned; older releases do not.
         assigned = sorted(theirs.assigned)
         own = _partitions(rows, "assigned", "pending_revocation")
@@ -303,8 +309,10 @@ class _GroupComparison:
                 row = in_lake.get(place)
                 what = f"committed offset of {topic}-{number}"
                 at = None if row is None else row["offset"]
-                own = None if row is None else _committed(row)
-                self._compare(what, own, _live_commit(live.get(place), own), offset=at)
+                theirs_at = live.get(place)
+                exact = theirs_at is not None and theirs_at.exact
+                own = None if row is None else _committed(row, exact)
+                self._compare(what, own, _live_commit(theirs_at, own), offset=at)
 
     def _compare(
         self,
@@ -328,19 +336,21 @@ def _partitions(rows: list[LakeRow], *roles: str) -> list[tuple[str | None, int]
     return sorted(found, key=lambda pair: (pair[0] or "", pair[1]))
 
 
-def _committed(row: LakeRow) -> CommitFields:
-    """A commit in the lake, in the form in which the client library returns it: it cuts metadata
-    text at the first NUL, and itself commits text with a NUL at its end."""
+def _committed(row: LakeRow, exact: bool) -> CommitFields:
+    """A commit in the lake. If the answer is not ``exact``, it is in the form in which the client
+    library returns it: it cuts metadata text at the first NUL, and itself commits text with a NUL
+    at its end."""
     epoch = None if row["leader_epoch"] in (None, -1) else row["leader_epoch"]
-    return row["committed_offset"], epoch, row["metadata"].partition("\0")[0]
+    text = row["metadata"] if exact else row["metadata"].partition("\0")[0]
+    return row["committed_offset"], epoch, text
 
 
 def _live_commit(live: LiveOffset | None, own: CommitFields | None) -> CommitFields | None:
-    """A commit in the cluster. Behind text without a NUL, as Java's clients commit it, the library
-    reads on into other memory: what follows the text in the lake is cut off."""
+    """A commit in the cluster. Behind text without a NUL, as Java's clients commit it, the client
+    library reads on into other memory: what follows the text in the lake is cut off."""
     if live is None:
         return None
     text = live.metadata
-    if own is not None and own[2] and (text is None or text.startswith(own[2])):
+    if not live.exact and own is not None and own[2] and (text is None or text.startswith(own[2])):
         text = own[2]
     return live.offset, live.leader_epoch, text

@@ -176,7 +176,7 @@ class Cluster:
 
     def describe(self, ids: Sequence[str]) -> tuple[dict[str, LiveGroup], dict[str, str]]:
         """Groups with their members, and the reasons of those that were refused. A group that
-        does not exist is in neither. `cluster.describe_groups` also survives groups whose
+        does not exist is in neither. `cluster.ask_in_child` also survives groups whose
         assignments the client library cannot read."""
         answers, refused = self._wait_each(
             lambda some=ids[i : i + _GROUPS_A_REQUEST]: self.admin.describe_consumer_groups(  # type: ignore[misc]
@@ -190,7 +190,8 @@ class Cluster:
     def committed(
         self, ids: Sequence[str]
     ) -> tuple[dict[str, tuple[LiveOffset, ...]], dict[str, str]]:
-        """The committed offsets of groups, and the reasons of those that were refused."""
+        """The committed offsets of groups, and the reasons of those that were refused. It may end
+        the process (`group_offsets`); `cluster.ask_in_child` survives that."""
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         answers, refused = self._wait_each(
@@ -306,6 +307,13 @@ _REFUSALS = {"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"}
 
 def _is_auth(trouble: KafkaError | None) -> bool:
     return trouble is not None and trouble.name() in _REFUSALS
+
+
+def describe_error(code: int) -> str:
+    """The words for an error code of Kafka."""
+    from confluent_kafka import KafkaError
+
+    return _reason(KafkaError(code))
 
 
 def _reason(cause: object) -> str:

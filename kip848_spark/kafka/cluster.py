@@ -1,8 +1,9 @@
 """Reads all that the live comparison needs of a cluster.
 
-Groups are described in a process of its own: librdkafka 2.16 ends its process if the broker returns
-a classic member whose assignment ends too early. Any client can send such bytes, and a nightly job
-must not end with them.
+Where only librdkafka can ask for groups, it does so in a process of its own, because librdkafka
+2.16 may end its process: if the broker returns a classic member whose assignment ends too early,
+which any client can send, and if a group's coordinator moves before it returns the committed
+offsets. A nightly job must not end with either.
 """
 
 from __future__ import annotations
@@ -13,22 +14,28 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
+from kip848_spark.kafka.coordinators import GroupAnswers
+from kip848_spark.kafka.group_descriptions import describe_groups
+from kip848_spark.kafka.group_offsets import committed_offsets
 from kip848_spark.kafka.newer_groups import describe_newer, newer_group_ids
-from kip848_spark.kafka.snapshot import UNREADABLE, ClusterSnapshot, LiveGroup
+from kip848_spark.kafka.snapshot import NO_COORDINATOR, UNREADABLE, ClusterSnapshot
 
-DescribedGroups = tuple[dict[str, LiveGroup], dict[str, str]]
-"""Groups by id, and the reasons of those that were refused."""
+T = TypeVar("T")
 
-Child = subprocess.Popen[bytes]
+Answers = tuple[dict[str, Any], dict[str, str]]
+"""Answers by group, and the reasons of the groups that were refused."""
+Question = Literal["describe", "committed"]
+"""A method of `Cluster` that returns `Answers`."""
 
 _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
+_CRASHED: Mapping[Question, str] = {"describe": UNREADABLE, "committed": NO_COORDINATOR}
+"""Why a group is refused for which the client library ends the process."""
 _MOST_CRASHES = 100
 """After so many, the groups that are left count as not readable as well."""
 
@@ -43,112 +50,103 @@ def snapshot(
 ) -> ClusterSnapshot:
     """Reads all that the live comparison needs. ``chosen`` selects the groups to read from the ids
     that the client may see; it may add others. ``cluster`` is a connection to use."""
-    with _started_child() as describing:
-        if cluster is None:
-            cluster = Cluster(bootstrap, config, timeout)
-        else:
-            cluster.refresh()
-        ids = chosen(sorted(newer_group_ids(cluster).union(cluster.group_ids())))
-        with ThreadPoolExecutor(2) as pool:
-            topics = pool.submit(cluster.topics)
-            described = pool.submit(
-                describe_groups, bootstrap, config, timeout, ids, first=describing
-            )
-            offsets, also_refused = cluster.committed(ids)
-            groups, refused = described.result()
-            known = topics.result()
-    newer = describe_newer(cluster, [name for name in ids if name not in groups | refused])
+    if cluster is None:
+        cluster = Cluster(bootstrap, config, timeout)
+    else:
+        cluster.refresh()
+    ids = chosen(sorted(newer_group_ids(cluster).union(cluster.group_ids())))
+    with ThreadPoolExecutor(2) as pool:
+        topics = pool.submit(cluster.topics)
+        committed = pool.submit(committed_offsets, cluster, ids)
+        described = describe_groups(cluster, ids)
+        offsets = _with_child("committed", cluster, committed.result())
+        groups = _with_child("describe", cluster, described)
+        known = topics.result()
+    newer = describe_newer(cluster, [name for name in ids if name in groups.absent])
     return ClusterSnapshot(
         cluster_id=cluster.cluster_id,
-        groups=groups | newer.groups,
-        offsets=offsets,
+        groups=groups.answers | newer.groups,
+        offsets=offsets.answers,
         topics=known,
         ends=cluster.ends(topic),  # last: what is newer than an answer is before them
-        refused={**also_refused, **refused},
+        refused=offsets.refused | groups.refused,
         unasked={**newer.unasked, **newer.refused},
     )
 
 
-def describe_groups(
+def _with_child(question: Question, cluster: Cluster, found: GroupAnswers[T]) -> GroupAnswers[T]:
+    """Adds the answers about the groups ``unasked``, by the client library. Sorts all by name."""
+    rest = sorted(found.unasked)
+    answers, refused = ask_in_child(
+        question, cluster.bootstrap, cluster.config, cluster.timeout, rest
+    )
+    return GroupAnswers(
+        dict(sorted({**found.answers, **answers}.items())),
+        found.absent.union(name for name in rest if name not in answers | refused),
+        found.refused | refused,
+    )
+
+
+def ask_in_child(
+    question: Question,
     bootstrap: str,
-    config: Mapping[str, Any] | None,
+    config: Mapping[str, Any],
     timeout: float,
     ids: Sequence[str],
-    *,
-    first: Child | None = None,
-) -> DescribedGroups:
-    """As `Cluster.describe`, in another process: ``first``, or one that is started here. A group
-    that ends the client library is refused: `UNREADABLE`; it is found by halving. Raises
-    SourceError if the cluster does not answer."""
-    groups: dict[str, LiveGroup] = {}
+) -> Answers:
+    """Asks a `Cluster` about the groups ``ids`` in another process. A group that ends the client
+    library is refused; it is found by halving. Raises SourceError if the cluster does not
+    answer."""
+    answers: dict[str, Any] = {}
     refused: dict[str, str] = {}
     waiting, crashes = [list(ids)] if ids else [], 0
     while waiting:
         some = waiting.pop()
         found = None
         if crashes < _MOST_CRASHES:
-            child, first = first or _start_child(), None
-            found = _in_child(child, (bootstrap, dict(config or {}), timeout, some))
+            found = _in_child((question, bootstrap, dict(config), timeout, some))
         if found is not None:
-            groups |= found[0]
+            answers |= found[0]
             refused |= found[1]
             continue
         crashes += 1
         if len(some) == 1 or crashes >= _MOST_CRASHES:
-            refused |= dict.fromkeys(some, UNREADABLE)
+            refused |= dict.fromkeys(some, _CRASHED[question])
         else:
             half = len(some) // 2
             waiting += [some[half:], some[:half]]
-    return dict(sorted(groups.items())), refused
+    return dict(sorted(answers.items())), refused
 
 
-def _start_child() -> Child:
-    """A process that waits for a request. Its start takes longer than its answer."""
-    return subprocess.Popen(
+def _in_child(request: tuple[Question, str, dict[str, Any], float, list[str]]) -> Answers | None:
+    """The answer of a new process; None if the client library crashed in it. The request goes
+    through a pipe, because settings may be secret."""
+    child = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-
-
-@contextmanager
-def _started_child() -> Iterator[Child]:
-    child = _start_child()
-    with child:
-        try:
-            yield child
-        finally:
-            child.kill()  # unless it has ended
-
-
-def _in_child(
-    child: Child, request: tuple[str, dict[str, Any], float, list[str]]
-) -> DescribedGroups | None:
-    """The answer of a new process; None if the client library crashed in it. The request goes
-    through a pipe, because settings may be secret."""
     output, errors = child.communicate(pickle.dumps(request))
     if -child.returncode in _CRASHES:
         return None
     if child.returncode:
         last = (errors.decode(errors="replace").strip().splitlines() or ["no reason"])[-1]
-        raise SourceError(f"The groups can't be described: {last}.")
-    groups, refused, fault = pickle.loads(output)
+        raise SourceError(f"The cluster can't be asked about its groups: {last}.")
+    answers, refused, fault = pickle.loads(output)
     if fault is not None:
         raise SourceError(fault[0], hint=fault[1])
-    return groups, refused
+    return answers, refused
 
 
 def main() -> None:
-    """Describes the groups that standard input asks for."""
-    import confluent_kafka.admin  # noqa: F401 (before the request comes: it takes a while)
-
+    """Answers the question that comes on standard input."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    bootstrap, config, timeout, ids = pickle.loads(sys.stdin.buffer.read())
+    question, bootstrap, config, timeout, ids = pickle.loads(sys.stdin.buffer.read())
     answer: tuple[Any, Any, Any]
     try:
-        answer = (*Cluster(bootstrap, config, timeout).describe(ids), None)
+        answer = (*getattr(Cluster(bootstrap, config, timeout), question)(ids), None)
     except SourceError as cause:
         answer = {}, {}, (cause.message, cause.hint)
     sys.stdout.buffer.write(pickle.dumps(answer))

@@ -6,16 +6,20 @@ connection to the groups' coordinators, if these take the requests.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kip848_spark.kafka.admin import Cluster
-from kip848_spark.kafka.broker_connection import (
-    BrokerConnection,
-    FieldReader,
-    compact_array,
+from kip848_spark.kafka.answers import Layout, read_value
+from kip848_spark.kafka.broker_connection import BrokerConnection, compact_array
+from kip848_spark.kafka.coordinators import (
+    CONNECTION_FAILURES,
+    NONE,
+    NOT_FOUND,
+    find_coordinators,
+    in_requests,
+    refusal,
 )
 from kip848_spark.kafka.features import supported_versions
 from kip848_spark.kafka.snapshot import (
@@ -27,28 +31,11 @@ from kip848_spark.kafka.snapshot import (
     LiveTasks,
 )
 
-_FIND_COORDINATOR, _FIND_VERSION = 10, 4
 _LIST_GROUPS, _LIST_VERSION = 16, 5
 _NEWER_TYPES = ("share", "streams")
-_GROUP_KEY = b"\0"
-"""The type of the keys of FindCoordinator: groups."""
-_GROUPS_A_REQUEST = 100
-_NONE, _TOPIC_DENIED, _GROUP_DENIED, _NOT_ENABLED, _NOT_FOUND = 0, 29, 30, 35, 69
-_FAILURES = (OSError, ValueError, LookupError, struct.error)
-
-Layout = str | list[Any] | dict[str, Any] | tuple[Any]
-"""The type of a field: a name of `_SCALARS`, a list of the type of an array's elements, a dict of a
-struct's fields, or a tuple of a struct that may be null."""
-
-_SCALARS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H", "bool": "b"}
+_NOT_ENABLED = 35
 
 _ERROR: dict[str, Layout] = {"error": "int16", "message": "string"}
-_COORDINATORS: dict[str, Layout] = {
-    "throttle_ms": "int32",
-    "coordinators": [
-        {"key": "string", "node": "int32", "host": "string", "port": "int32", **_ERROR}
-    ],
-}
 _LISTED: dict[str, Layout] = {
     "throttle_ms": "int32",
     "error": "int16",
@@ -161,9 +148,9 @@ def newer_group_ids(cluster: Cluster) -> set[str]:
                 if oldest <= _LIST_VERSION <= newest:
                     every = compact_array([])  # any state, and then any type
                     fields = connection.ask(_LIST_GROUPS, _LIST_VERSION, every * 2 + b"\0")
-                    rows = _value(fields, _LISTED)["groups"]
+                    rows = read_value(fields, _LISTED)["groups"]
                     found |= {r["group_id"] for r in rows if r["type"].lower() in _NEWER_TYPES}
-        except _FAILURES:
+        except CONNECTION_FAILURES:
             continue
     return found
 
@@ -174,49 +161,19 @@ def describe_newer(cluster: Cluster, ids: Sequence[str]) -> NewerGroups:
     found = NewerGroups()
     if not ids:
         return found
-    for (host, port), names in _coordinators(cluster, ids, found).items():
+    coordinators = find_coordinators(cluster, ids)
+    if not coordinators.supported:
+        found.unasked |= dict.fromkeys(ids, NO_REQUEST if coordinators.answered else NO_ANSWER)
+    found.refused |= {n: refusal(cluster, n, row) for n, row in coordinators.errors.items()}
+    for address, names in coordinators.groups.items():
         try:
-            with BrokerConnection(host, port, cluster.config, cluster.timeout) as connection:
+            with BrokerConnection(*address, cluster.config, cluster.timeout) as connection:
                 connection.authenticate()
                 _describe(connection, cluster, names, found)
-        except _FAILURES:
+        except CONNECTION_FAILURES:
             asked = found.groups.keys() | found.refused.keys()
             found.unasked |= {name: NO_ANSWER for name in names if name not in asked}
     return found
-
-
-def _coordinators(
-    cluster: Cluster, ids: Sequence[str], found: NewerGroups
-) -> dict[tuple[str, int], list[str]]:
-    """The groups of each coordinator. Any broker knows all coordinators."""
-    for host, port in cluster.brokers():
-        try:
-            with BrokerConnection(host, port, cluster.config, cluster.timeout) as connection:
-                connection.authenticate()
-                return _ask_for_coordinators(connection, cluster, ids, found)
-        except _FAILURES:
-            continue
-    found.unasked |= dict.fromkeys(ids, NO_ANSWER)
-    return {}
-
-
-def _ask_for_coordinators(
-    connection: BrokerConnection, cluster: Cluster, ids: Sequence[str], found: NewerGroups
-) -> dict[tuple[str, int], list[str]]:
-    by_broker: dict[tuple[str, int], list[str]] = {}
-    oldest, newest = supported_versions(connection).get(_FIND_COORDINATOR, (0, 0))
-    if not oldest <= _FIND_VERSION <= newest:
-        found.unasked |= dict.fromkeys(ids, NO_REQUEST)
-        return by_broker
-    for names in _parts(ids):
-        body = _GROUP_KEY + compact_array(names) + b"\0"
-        fields = connection.ask(_FIND_COORDINATOR, _FIND_VERSION, body)
-        for row in _value(fields, _COORDINATORS)["coordinators"]:
-            if row["error"] == _NONE:
-                by_broker.setdefault((row["host"], row["port"]), []).append(row["key"])
-            else:
-                found.refused[row["key"]] = _reason(cluster, row["key"], row)
-    return by_broker
 
 
 def _describe(
@@ -229,34 +186,21 @@ def _describe(
         if not oldest <= api.version <= newest:
             missing = True
             continue
-        for names in _parts([name for name in ids if name not in found.groups]):
+        for names in in_requests([name for name in ids if name not in found.groups]):
             body = compact_array(names) + b"\0\0"  # without the client's operations; no tags
-            answer = _value(connection.ask(api.key, api.version, body), api.answer)
+            answer = read_value(connection.ask(api.key, api.version, body), api.answer)
             for row in answer["groups"]:
-                if row["error"] == _NONE:
+                if row["error"] == NONE:
                     found.groups[row["group_id"]] = _group(api.type, row)
                 elif row["error"] == _NOT_ENABLED:  # groups of this type
                     missing = True
-                elif row["error"] != _NOT_FOUND:
-                    found.refused[row["group_id"]] = _reason(cluster, row["group_id"], row)
+                elif row["error"] != NOT_FOUND:
+                    found.refused[row["group_id"]] = refusal(cluster, row["group_id"], row)
     for name in found.groups:
         found.refused.pop(name, None)
     if missing:
         rest = [name for name in ids if name not in found.groups | found.refused]
         found.unasked |= dict.fromkeys(rest, NO_REQUEST)
-
-
-def _parts(names: Sequence[str]) -> Iterator[list[str]]:
-    for at in range(0, len(names), _GROUPS_A_REQUEST):
-        yield list(names[at : at + _GROUPS_A_REQUEST])
-
-
-def _reason(cluster: Cluster, group_id: str, row: dict[str, Any]) -> str:
-    if row["error"] == _GROUP_DENIED:
-        return cluster.client.denied("DESCRIBE", "group", group_id).message
-    if row["error"] == _TOPIC_DENIED:
-        return "the client lacks the ACL DESCRIBE on a topic of the group"
-    return row["message"] or f"error {row['error']}"
 
 
 def _group(kind: str, row: dict[str, Any]) -> LiveGroup:
@@ -313,18 +257,3 @@ def task_ids(rows: Iterable[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(
         sorted(f"{row['subtopology']}_{number}" for row in rows for number in row["partitions"])
     )
-
-
-def _value(fields: FieldReader, layout: Layout) -> Any:
-    """The next field. Strings are compact, and null ones empty; null arrays are empty."""
-    if isinstance(layout, dict):
-        found = {name: _value(fields, own) for name, own in layout.items()}
-        fields.tags()
-        return found
-    if isinstance(layout, list):
-        return [_value(fields, layout[0]) for _ in range(fields.length())]
-    if isinstance(layout, tuple):
-        return None if fields.number("b") < 0 else _value(fields, layout[0])
-    if layout == "string":
-        return fields.text()
-    return fields.octets(16) if layout == "uuid" else fields.number(_SCALARS[layout])

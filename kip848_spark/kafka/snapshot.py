@@ -9,8 +9,10 @@ from typing import Any
 TopicPartition = tuple[str, int]
 
 UNREADABLE = "the client library cannot read the assignment of a member"
-"""Why a group is refused that ends the client library's process (`kafka.describe`)."""
+"""Why a group is refused that ends the client library's process (`kafka.cluster`)."""
 NO_REQUEST = "a share or streams group, which the brokers have no request to describe"
+NO_COORDINATOR = "the group's coordinator does not answer"
+"""Why a group is refused whose committed offsets no broker returns."""
 NO_ANSWER = "a share or streams group, and its broker did not answer this client"
 """Why a group is ``unasked``."""
 
@@ -34,8 +36,8 @@ class LiveTasks:
 class LiveMember:
     """A member as the broker describes it; ``target`` is None in a classic or share group.
 
-    ``epoch`` is known of members of share and streams groups; ``tasks`` and ``target_tasks`` of
-    those of streams groups, which have no partitions."""
+    ``epoch`` is None in a classic group, and if the client library was asked. ``tasks`` and
+    ``target_tasks`` are those of streams groups, which have no partitions."""
 
     member_id: str
     instance_id: str | None
@@ -52,8 +54,9 @@ class LiveMember:
 class LiveGroup:
     """A group as the broker describes it. ``assignor`` is a classic group's chosen protocol.
 
-    ``state`` is Unknown if the client library has no name for it. That is so for Assigning and
-    Reconciling, the states of a consumer-protocol group that is rebalancing.
+    If the client library was asked, ``state`` is Unknown where it has no name for it: for Assigning
+    and Reconciling, the states of a consumer-protocol group that is rebalancing. ``epochs`` is then
+    None, as it is for a classic group.
     """
 
     group_id: str
@@ -67,7 +70,8 @@ class LiveGroup:
 
 @dataclass(frozen=True, slots=True)
 class LiveEpochs:
-    """The epochs of a share or streams group; ``topology`` is None if the broker names none."""
+    """The epochs of a consumer, share or streams group; ``topology`` is None if the broker names
+    none."""
 
     group: int
     assignment: int
@@ -76,15 +80,16 @@ class LiveEpochs:
 
 @dataclass(frozen=True, slots=True)
 class LiveOffset:
-    """A committed offset. The client library appends a zero byte to any metadata that it commits,
-    and reads metadata up to the first zero byte. Without one it reads beyond the end: ``metadata``
-    is then longer than what was committed, or None if that is not valid text."""
+    """A committed offset. ``exact``: the broker's bytes were read here, so ``metadata`` is all the
+    text that was committed. The client library reads metadata up to the first zero byte, and
+    without one beyond the end: then it is longer than what was committed. None: no valid text."""
 
     topic: str
     partition: int
     offset: int
     leader_epoch: int | None
     metadata: str | None
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from kip848_spark.checks.results import LIVE
 from kip848_spark.kafka.snapshot import (
     UNREADABLE,
     ClusterSnapshot,
+    LiveEpochs,
     LiveGroup,
     LiveMember,
     LiveOffset,
@@ -126,6 +127,33 @@ def test_text_without_an_end_is_compared_as_far_as_it_was_committed(output: str 
     )
     other = compare(rebuilt(metadata=""), snapshot(SAID, offsets=offsets), ChangedSince())
     assert [difference.what for difference in other.differences] == ["committed offset of foo-0"]
+
+
+def test_exact_text_is_compared_to_its_end() -> None:
+    offsets = (LiveOffset("foo", 0, 7, None, "abc\0", exact=True),)
+    live = snapshot(SAID, offsets=offsets)
+    assert compare(rebuilt(metadata="abc\0"), live, ChangedSince()).differences == []
+    for other in ("abc", "abc\0d", ""):
+        result = compare(rebuilt(metadata=other), live, ChangedSince())
+        assert [one.what for one in result.differences] == ["committed offset of foo-0"]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "member_epoch", "what"),
+    [
+        (LiveEpochs(5, 4), 4, []),
+        (LiveEpochs(6, 4), 4, ["group epoch"]),
+        (LiveEpochs(5, 5), 4, ["assignment epoch"]),
+        (LiveEpochs(5, 4), 5, ["member epoch of m"]),
+    ],
+)
+def test_epochs_of_consumer_groups(epochs: LiveEpochs, member_epoch: int, what: list[str]) -> None:
+    member = replace(SAID.members[0], epoch=member_epoch)
+    live = snapshot(replace(SAID, epochs=epochs, members=(member,)))
+    ours = replace(
+        rebuilt({**GROUP, "epoch": 5, "target_epoch": 4}), members=({**MEMBER, "member_epoch": 4},)
+    )
+    assert [one.what for one in compare(ours, live, ChangedSince()).differences] == what
 
 
 def test_text_that_cannot_be_read() -> None:

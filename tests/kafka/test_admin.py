@@ -9,7 +9,7 @@ import pytest
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import Cluster
-from kip848_spark.kafka.cluster import snapshot
+from kip848_spark.kafka.cluster import ask_in_child, snapshot
 from kip848_spark.kafka.snapshot import UNREADABLE, LiveOffset
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import IdleConsumers
@@ -29,7 +29,7 @@ def test_a_snapshot_of_everything(idle_consumers: IdleConsumers) -> None:
     static = {member.instance_id for member in output.groups["demo.static"].members}
     assert static == {"static-1", "static-2", "static-3"}
     assert output.offsets["demo.manual"][0] == LiveOffset(
-        "foo", 0, 250, None, "zurück: 取り消し ⏪"
+        "foo", 0, 250, None, "zurück: 取り消し ⏪\0", exact=True
     )
     assert [one.offset for one in output.offsets["demo.transactions"]] == [300, 301, 302, 303]
     assert output.topics["growing"].partitions == 5
@@ -40,7 +40,8 @@ def test_a_snapshot_of_everything(idle_consumers: IdleConsumers) -> None:
 
 
 def test_assignments_that_end_the_client_library(broker: Broker) -> None:
-    """Any client can write such bytes. librdkafka aborts when it reads them."""
+    """Any client can write such bytes. librdkafka aborts when it reads them, so it is asked in a
+    process of its own."""
     hostile = [f"admin.hostile-{number}" for number in range(2)]
     with ExitStack() as stack:
         clients = Requests(broker.bootstrap, stack)
@@ -53,6 +54,10 @@ def test_assignments_that_end_the_client_library(broker: Broker) -> None:
         found = snapshot(broker.bootstrap)
         assert [found.refused.get(name) for name in hostile] == [UNREADABLE] * 2
         assert found.groups["admin.honest"].members[0].assigned == (("foo", 0),)
+        names = [*hostile, "admin.honest"]
+        groups, refused = ask_in_child("describe", broker.bootstrap, {}, 30.0, names)
+        assert refused == dict.fromkeys(hostile, UNREADABLE)
+        assert groups["admin.honest"].members[0].assigned == (("foo", 0),)
         for name, ids in members.items():  # a later test shall not meet them
             clients.leave(name, *ids)
     assert not snapshot(broker.bootstrap).refused

@@ -1,0 +1,85 @@
+"""The committed offsets of groups: OffsetFetch, for many groups at once (KIP-709)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kip848_spark.kafka.admin import Cluster
+from kip848_spark.kafka.broker_connection import (
+    BrokerConnection,
+    FieldReader,
+    compact,
+    unsigned_varint,
+)
+from kip848_spark.kafka.coordinators import (
+    NONE,
+    NOT_FOUND,
+    TRANSIENT,
+    GroupAnswers,
+    ask_coordinators,
+    in_requests,
+    refusal,
+)
+from kip848_spark.kafka.features import supported_versions
+from kip848_spark.kafka.snapshot import LiveOffset
+
+Offsets = tuple[LiveOffset, ...]
+
+_OFFSET_FETCH, _VERSION = 9, 8
+
+
+def committed_offsets(cluster: Cluster, ids: Sequence[str]) -> GroupAnswers[Offsets]:
+    """The committed offsets of the groups ``ids``, sorted by topic and partition; none for a group
+    that does not exist. Raises SourceError if the cluster is gone."""
+
+    def ask(
+        connection: BrokerConnection, names: Sequence[str], found: GroupAnswers[Offsets]
+    ) -> None:
+        oldest, newest = supported_versions(connection).get(_OFFSET_FETCH, (0, -1))
+        if not oldest <= _VERSION <= newest:
+            found.unasked.update(names)
+            return
+        for some in in_requests(names):
+            _read(cluster, connection.ask(_OFFSET_FETCH, _VERSION, _request(some)), found)
+
+    return ask_coordinators(cluster, ids, ask)
+
+
+def _request(names: Sequence[str]) -> bytes:
+    """All topics (a null array) of each group, without waiting for open transactions."""
+    groups = b"".join(compact(name) + b"\0\0" for name in names)
+    return unsigned_varint(len(names) + 1) + groups + b"\0\0"
+
+
+def _read(cluster: Cluster, fields: FieldReader, found: GroupAnswers[Offsets]) -> None:
+    fields.number("i")  # throttle time
+    for _ in range(fields.length()):
+        name, offsets, error = fields.text(), _offsets(fields), fields.number("h")
+        fields.tags()
+        if error in (NONE, NOT_FOUND):
+            found.answers[name] = tuple(sorted(offsets, key=lambda one: (one.topic, one.partition)))
+        elif error not in TRANSIENT:
+            found.refused[name] = refusal(cluster, name, {"error": error})
+
+
+def _offsets(fields: FieldReader) -> list[LiveOffset]:
+    found = []
+    for _ in range(fields.length()):
+        topic = fields.text()
+        for _ in range(fields.length()):
+            partition, offset, epoch = fields.number("i"), fields.number("q"), fields.number("i")
+            metadata = _text(fields.octets())
+            fields.number("h")  # the error of a partition, which then has no offset
+            fields.tags()
+            if offset >= 0:
+                known = None if epoch < 0 else epoch
+                found.append(LiveOffset(topic, partition, offset, known, metadata, exact=True))
+        fields.tags()
+    return found
+
+
+def _text(octets: bytes) -> str | None:
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return None
