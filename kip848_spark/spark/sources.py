@@ -90,10 +90,16 @@ def client_of(source: RecordSource) -> KafkaClient | None:
     return source.client if isinstance(source, KafkaSource) else None
 
 
-_CONSUMER = {"fetch.max.wait.ms": "10"}
-"""Consumer settings of Spark's source unless the user sets them. At the end of its range a task
-waits for the answer to one more fetch, for half a second by default (`benchmarks.fetch_wait`).
-Where there are records, the broker answers at once, so the setting costs nothing."""
+_CONSUMER = {"fetch.max.wait.ms": "10", "max.poll.records": "5000"}
+"""Consumer settings of Spark's source unless the user sets them.
+
+At the end of its range a task waits for the answer to one more fetch, for half a second by default
+(`benchmarks.fetch_wait`). Where there are records, the broker answers at once.
+
+After each poll Spark asks for the first and the last offset of the partition, and the consumer
+drops what it has fetched beyond the poll: with 500 records a poll, the default, each record is
+fetched many times (`benchmarks.poll_records`). More records than 5000 make no difference, but the
+JVM keeps the last poll of each partition for minutes."""
 
 
 class KafkaSource:
