@@ -2,11 +2,11 @@
 
     python -m benchmarks.night [--records N] [--rounds N] [--control-every N] [--s3]
 
-A real broker on the loopback interface has a topic of N records (10 million). Each round has four
-measurements in the same warm session: Spark writes the raw bytes of the topic to Delta; a first
-night with everything (ingest, replay with history and rebalances, readiness, audit, live
-comparison, report) into a new lake; a second night of 1% new records; a third night without news.
-Filling the topic is not timed, and neither is the start of the session. A small topic warms the
+A real broker on the loopback interface has a topic of N records (10 million). Each round has five
+measurements in the same warm session: Spark writes the raw bytes of the topic to Delta, with the
+consumer settings of the program and then with Kafka's own; a first night with everything (ingest,
+replay with history and rebalances, readiness, audit, live comparison, report) into a new lake; a
+second night of 1% new records; a third night without news. Filling the topic is not timed, and neither is the start of the session. A small topic warms the
 session up before. One of ``--control-every`` records is a control record (of 20, if not given).
 
 The topic is no `__consumer_offsets`, so the live comparison asks the broker for groups that it does
@@ -54,6 +54,9 @@ NEW = 100
 """A second night has one new record for so many."""
 FIRST, SECOND, THIRD = "first night", "1% new records", "no news"
 RAW, OTHER, REPORT, ALL = "raw bytes to Delta", "other", "report", "all"
+PLAIN = "the same with Kafka's own settings"
+KAFKAS = {"java.fetch.max.wait.ms": "500", "java.max.poll.records": "500"}
+"""The consumer settings of Kafka where the program has others."""
 Seconds = dict[str, float]
 Place = Callable[[str], str]
 
@@ -137,7 +140,8 @@ class Nights:
             self._bootstrap, topic, PARTITIONS, records + new, now, self._control_every
         )
         filler.send(records)
-        found = {RAW: {RAW: self._raw(topic, f"{place}-raw")}}
+        raw = {RAW: self._raw(topic, f"{place}-raw", {})}
+        found = {RAW: raw | {PLAIN: self._raw(topic, f"{place}-plain", KAFKAS)}}
         found[FIRST] = self._night(topic, place)
         filler.send(new)
         found[SECOND] = self._night(topic, place)
@@ -146,8 +150,8 @@ class Nights:
         print(topic, *(f"{night}: {took:.1f} s" for night, took in whole.items()), sep="  ")
         return found
 
-    def _raw(self, topic: str, place: str) -> float:
-        source = self._source(topic)
+    def _raw(self, topic: str, place: str, settings: dict[str, str]) -> float:
+        source = KafkaSource(self._bootstrap, topic, ClientSettings(settings))
         ranges = plan_ranges(None, source.extents(self._spark))
         started = time.perf_counter()
         frame = source.read(self._spark, ranges).withColumn("topic", F.lit(topic))
@@ -183,7 +187,9 @@ def show(console: Console, records: int, rounds: list[dict[str, Seconds]]) -> No
     for column in ("", "step", "seconds", "to raw bytes"):
         table.add_column(column, justify="left" if column in ("", "step") else "right")
     raw = median(found[RAW][RAW] for found in rounds)
+    plain = median(found[RAW][PLAIN] for found in rounds)
     table.add_row(RAW, "", f"{raw:.1f}", "1.00")
+    table.add_row(PLAIN, "", f"{plain:.1f}", f"{plain / raw:.2f}")
     for night in (FIRST, SECOND, THIRD):
         table.add_section()
         for step in rounds[0][night]:

@@ -37,7 +37,7 @@ _GROUP_KEY = b"\0"
 """The type of the keys of FindCoordinator: groups."""
 _GROUPS_A_REQUEST = 100
 _BROKERS_AT_ONCE = 32
-_PAUSE = 0.25
+_PAUSE = 0.5
 """Seconds before groups without a coordinator are asked for again."""
 _COORDINATORS: dict[str, Layout] = {
     "throttle_ms": "int32",
