@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison
+from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison, compare_epochs
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import (
     NO_ANSWER,
@@ -250,8 +250,7 @@ class _GroupComparison:
         else:
             self._compare("state", ours["state"], theirs.state)
         if theirs.epochs is not None:
-            self._compare("group epoch", ours["epoch"], theirs.epochs.group)
-            self._compare("assignment epoch", ours["target_epoch"], theirs.epochs.assignment)
+            compare_epochs(ours, theirs.epochs, self._compare)
         consumer = ours["type"] == "consumer"
         assignor = ours["assignor"] if consumer else ours["protocol"] or ""
         named = not consumer or any(row["assignor"] for row in members)

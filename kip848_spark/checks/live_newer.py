@@ -30,6 +30,17 @@ LakeRow = Mapping[str, Any]
 """A row of a state table, by column."""
 
 
+def compare_epochs(ours: LakeRow, epochs: LiveEpochs, say: Say) -> None:
+    """Compares the epochs of a group, a row of `groups`, with those that the cluster names."""
+    for what, column, theirs in (
+        ("group epoch", "epoch", epochs.group),
+        ("assignment epoch", "target_epoch", epochs.assignment),
+    ):
+        own = ours[column]
+        unrecorded = own in _UNRECORDED and theirs in _UNRECORDED
+        say(what, theirs if unrecorded else own, theirs, None)
+
+
 class NewerComparison:
     """The comparison of a share or streams group. ``ours`` is the row of `groups`, ``theirs`` what
     the cluster says. ``say`` receives each pair of values; ``compared`` and ``not_compared`` count
@@ -57,15 +68,9 @@ class NewerComparison:
         else:
             self.say("state", self.ours["state"], self.theirs.state, None)
         epochs = self.theirs.epochs or LiveEpochs(0, 0)
-        self._compare_epoch("group epoch", self.ours["epoch"], epochs.group)
-        self._compare_epoch("assignment epoch", self.ours["target_epoch"], epochs.assignment)
+        compare_epochs(self.ours, epochs, self.say)
         if epochs.topology is not None:
             self.say("topology epoch", topology, epochs.topology, None)
-
-    def _compare_epoch(self, what: str, ours: int, theirs: int) -> None:
-        if ours in _UNRECORDED and theirs in _UNRECORDED:
-            ours = theirs
-        self.say(what, ours, theirs, None)
 
     def compare_members(
         self,
