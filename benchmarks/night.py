@@ -6,8 +6,9 @@ A real broker on the loopback interface has a topic of N records (10 million). E
 measurements in the same warm session: Spark writes the raw bytes of the topic to Delta, with the
 consumer settings of the program and then with Kafka's own; a first night with everything (ingest,
 replay with history and rebalances, readiness, audit, live comparison, report) into a new lake; a
-second night of 1% new records; a third night without news. Filling the topic is not timed, and neither is the start of the session. A small topic warms the
-session up before. One of ``--control-every`` records is a control record (of 20, if not given).
+second night of 1% new records; a third night without news. Filling the topic is not timed, and
+neither is the start of the session. A small topic warms the session up before. One of
+``--control-every`` records is a control record (of 20, if not given).
 
 The topic is no `__consumer_offsets`, so the live comparison asks the broker for groups that it does
 not have: it sends the same requests, but the answers are short. ``--s3`` puts the lake and the raw
