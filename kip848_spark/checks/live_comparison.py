@@ -14,10 +14,7 @@ from typing import Any
 from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison, compare_epochs
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import (
-    NO_ANSWER,
-    NO_COORDINATOR,
-    NO_REQUEST,
-    UNREADABLE,
+    REASONS,
     ClusterSnapshot,
     LiveGroup,
     LiveMember,
@@ -179,7 +176,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
 
 
 def _why_refused(reason: str) -> str:
-    if reason in (UNREADABLE, NO_REQUEST, NO_ANSWER, NO_COORDINATOR):
+    if reason in REASONS:
         return reason
     return NOT_ALLOWED if "ACL DESCRIBE" in reason else REFUSED
 

@@ -13,23 +13,27 @@ import secrets
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Mapping
 from typing import Any, Self
 
 CLIENT = b"kip848-spark"
 _CORRELATION = 848
-_MOST_BYTES = 1 << 28
-"""What claims to be larger is not from a broker."""
+_MOST_BYTES = 1 << 26
+"""Larger answers are not read: their fields would take gigabytes of memory."""
+_MOST_ROUNDS = 1_000_000
+"""More rounds of SCRAM are not computed. Kafka has at most 16,384."""
 _HANDSHAKE, _AUTHENTICATE = (17, 1), (36, 2)
 """Key and version of the requests SaslHandshake and SaslAuthenticate."""
 
 
 class BrokerConnection:
     """A connection to a broker; a context manager. ``config`` are settings of librdkafka, and
-    ``timeout`` is in seconds, for each step. Raises OSError if nobody answers."""
+    ``timeout`` is in seconds, for each request. Raises OSError if nobody answers."""
 
     def __init__(self, host: str, port: int, config: Mapping[str, Any], timeout: float) -> None:
         self._config = config
+        self._timeout = timeout
         self._socket = _connect(host, port, config, timeout)
 
     def __enter__(self) -> Self:
@@ -77,6 +81,8 @@ class BrokerConnection:
         if not given["r"].startswith(own):
             raise ValueError("the broker answers another client")
         salt, rounds = base64.b64decode(given["s"]), int(given["i"])
+        if not 0 < rounds <= _MOST_ROUNDS:
+            raise ValueError(f"the broker asks for {rounds} rounds of SCRAM")
         salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds)
         key = hmac.digest(salted, b"Client Key", digest)
         last = f"c=biws,r={given['r']}"
@@ -97,17 +103,23 @@ class BrokerConnection:
 
     def _exchange(self, api: int, version: int, rest: bytes) -> FieldReader:
         header = struct.pack(">hhih", api, version, _CORRELATION, len(CLIENT)) + CLIENT
+        until = time.monotonic() + self._timeout
+        self._socket.settimeout(self._timeout)
         self._socket.sendall(struct.pack(">i", len(header + rest)) + header + rest)
-        (size,) = struct.unpack(">i", self._read(4))
+        (size,) = struct.unpack(">i", self._read(4, until))
         if not 0 < size <= _MOST_BYTES:
-            raise ValueError("not an answer of a broker")
-        fields = FieldReader(self._read(size))
+            raise ValueError("not an answer of a broker, or one that is too large")
+        fields = FieldReader(self._read(size, until))
         fields.number("i")  # correlation id
         return fields
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int, until: float) -> bytes:
         found = bytearray()
         while len(found) < size:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the broker does not answer in time")
+            self._socket.settimeout(left)
             more = self._socket.recv(min(size - len(found), 1 << 20))
             if not more:
                 raise ValueError("the answer ends too early")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from kip848_spark.kafka.admin import Cluster, describe_error
 from kip848_spark.kafka.answers import Layout, read_value
 from kip848_spark.kafka.broker_connection import BrokerConnection, compact_array
 from kip848_spark.kafka.features import supported_versions
-from kip848_spark.kafka.snapshot import NO_COORDINATOR
+from kip848_spark.kafka.snapshot import NO_COORDINATOR, TOPIC_DENIED, UNREADABLE_ANSWER
 
 T = TypeVar("T")
 
@@ -26,11 +27,14 @@ NONE, NOT_FOUND = 0, 69
 TRANSIENT = (14, 15, 16)
 """The errors of a group whose coordinator is loading, not available, or another broker."""
 _TOPIC_DENIED, _GROUP_DENIED = 29, 30
-CONNECTION_FAILURES = (OSError, ValueError, LookupError, struct.error)
+_NO_ANSWERS = (ValueError, LookupError, struct.error)
+CONNECTION_FAILURES = (OSError, *_NO_ANSWERS)
 """What a connection to a broker may raise."""
 
 Address = tuple[str, int]
 """The host and the port of a broker."""
+Versions = Mapping[int, tuple[int, int]]
+"""The oldest and the newest version of each request that a broker takes, by its key."""
 
 _FIND_COORDINATOR, _VERSION = 10, 4
 _GROUP_KEY = b"\0"
@@ -39,6 +43,11 @@ _GROUPS_A_REQUEST = 100
 _BROKERS_AT_ONCE = 32
 _PAUSE = 0.5
 """Seconds before groups without a coordinator are asked for again."""
+_STEPS = 3
+"""A broker that does not answer is given up after this part of the timeout of a cluster, since its
+groups may have another coordinator by then."""
+_MOST_TIMEOUTS = 10
+"""All groups together are asked for in at most so many timeouts."""
 _COORDINATORS: dict[str, Layout] = {
     "throttle_ms": "int32",
     "coordinators": [
@@ -71,7 +80,7 @@ def find_coordinators(cluster: Cluster, ids: Sequence[str]) -> Coordinators:
     answers. Any broker knows all coordinators. Raises SourceError if the cluster is gone."""
     for host, port in cluster.brokers():
         try:
-            with BrokerConnection(host, port, cluster.config, cluster.timeout) as connection:
+            with _connect(cluster, host, port) as connection:
                 connection.authenticate()
                 return _ask(connection, ids)
         except CONNECTION_FAILURES:
@@ -88,7 +97,10 @@ def _ask(connection: BrokerConnection, ids: Sequence[str]) -> Coordinators:
     for names in in_requests(ids):
         body = _GROUP_KEY + compact_array(names) + b"\0"
         answer = read_value(connection.ask(_FIND_COORDINATOR, _VERSION, body), _COORDINATORS)
+        asked = set(names)
         for row in answer["coordinators"]:
+            if row["key"] not in asked:
+                continue
             if row["error"] == NONE:
                 found.groups.setdefault((row["host"], row["port"]), []).append(row["key"])
             else:
@@ -100,12 +112,14 @@ def _ask(connection: BrokerConnection, ids: Sequence[str]) -> Coordinators:
 class GroupAnswers(Generic[T]):
     """The ``answers`` by group, the groups that are ``absent``, and the reasons of those that were
     ``refused``. The brokers could not be asked for the groups ``unasked`` in this way: they do not
-    know the request, or the client can't log in here (`BrokerConnection`)."""
+    know the request, or the client can't log in here (`BrokerConnection`); in the first case, a
+    broker has ``answered``."""
 
     answers: dict[str, T] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     unasked: set[str] = field(default_factory=set)
+    answered: bool = False
 
     def lacks(self, name: str) -> bool:
         """Whether the group has to be asked for again."""
@@ -113,20 +127,32 @@ class GroupAnswers(Generic[T]):
             name in some for some in (self.answers, self.absent, self.refused, self.unasked)
         )
 
+    def add(self, names: Sequence[str], found: GroupAnswers[T]) -> None:
+        """Adds what an answer says of the groups ``names``. Others were not asked for."""
+        asked = set(names)
+        self.answers.update({n: one for n, one in found.answers.items() if n in asked})
+        self.refused.update({n: why for n, why in found.refused.items() if n in asked})
+        self.absent.update(found.absent & asked)
+        self.unasked.update(found.unasked & asked)
 
-AskBroker = Callable[[BrokerConnection, Sequence[str], GroupAnswers[T]], None]
-"""Asks one coordinator for some groups, and adds its answers. What it leaves out is asked for
-again. It may raise `CONNECTION_FAILURES`."""
+
+AskBroker = Callable[[BrokerConnection, Versions, list[str]], GroupAnswers[T]]
+"""Asks a coordinator, which has these versions of requests, for some groups. What it leaves out is
+asked for again. It may raise `CONNECTION_FAILURES`."""
 
 
 def ask_coordinators(cluster: Cluster, ids: Sequence[str], ask: AskBroker[T]) -> GroupAnswers[T]:
-    """Asks the coordinators of the groups ``ids``. A group whose coordinator does not answer within
-    the timeout of ``cluster`` is refused: `NO_COORDINATOR`. Raises SourceError if the cluster is
-    gone."""
+    """Asks the coordinators of the groups ``ids``, and again if they move. Groups whose
+    coordinators do not answer within the timeout of ``cluster`` are refused: `NO_COORDINATOR`. If
+    an answer can't be read, its groups are asked for in smaller requests, and one whose own answer
+    can't be read is refused. Raises SourceError if the cluster is gone."""
     found: GroupAnswers[T] = GroupAnswers()
-    waiting, deadline = list(ids), time.monotonic() + cluster.timeout
+    waiting, size = list(ids), _GROUPS_A_REQUEST
+    started = answered = time.monotonic()
+    end = started + _MOST_TIMEOUTS * cluster.timeout
     while waiting:
         coordinators = find_coordinators(cluster, waiting)
+        found.answered |= coordinators.answered
         if not coordinators.supported:
             found.unasked.update(waiting)
             break
@@ -135,16 +161,27 @@ def ask_coordinators(cluster: Cluster, ids: Sequence[str], ask: AskBroker[T]) ->
                 found.refused[name] = refusal(cluster, name, row)
         with ThreadPoolExecutor(_BROKERS_AT_ONCE) as pool:
             asked = [
-                pool.submit(_ask_one, cluster, address, names, ask, found)
+                pool.submit(_ask_one, cluster, address, list(in_requests(names, size)), ask, end)
                 for address, names in coordinators.groups.items()
             ]
+        unreadable: list[str] = []
         for one in asked:
-            one.result()
-        waiting = list(filter(found.lacks, waiting))
-        if waiting and time.monotonic() > deadline:
+            answers, bad = one.result()
+            found.add(waiting, answers)
+            unreadable += bad
+        if size == 1:
+            found.refused |= dict.fromkeys(unreadable, UNREADABLE_ANSWER)
+        left = list(filter(found.lacks, waiting))
+        now = time.monotonic()
+        if len(left) < len(waiting):
+            answered = now
+        waiting = left
+        if now > min(answered + cluster.timeout, end):
             found.refused |= dict.fromkeys(waiting, NO_COORDINATOR)
             break
-        if waiting:
+        if unreadable:
+            size = max(1, size // 10)
+        elif waiting:
             time.sleep(_PAUSE)
     return found
 
@@ -152,16 +189,36 @@ def ask_coordinators(cluster: Cluster, ids: Sequence[str], ask: AskBroker[T]) ->
 def _ask_one(
     cluster: Cluster,
     address: Address,
-    names: Sequence[str],
+    requests: Sequence[list[str]],
     ask: AskBroker[T],
-    found: GroupAnswers[T],
-) -> None:
-    try:
-        with BrokerConnection(*address, cluster.config, cluster.timeout) as connection:
-            connection.authenticate()
-            ask(connection, names, found)
-    except CONNECTION_FAILURES:
-        return
+    end: float,
+) -> tuple[GroupAnswers[T], list[str]]:
+    """The answers of one coordinator, and the groups whose answer can't be read. Returns early if
+    the connection fails, and at the time ``end``."""
+    found: GroupAnswers[T] = GroupAnswers()
+    unreadable: list[str] = []
+    left = deque(requests)
+    while left and time.monotonic() < end:
+        try:
+            with _connect(cluster, *address) as connection:
+                connection.authenticate()
+                known = supported_versions(connection)
+                while left and time.monotonic() < end:
+                    names = left[0]
+                    try:
+                        found.add(names, ask(connection, known, names))
+                    except _NO_ANSWERS:
+                        unreadable += names
+                        break  # what else comes over this connection is not known
+                    finally:
+                        left.popleft()
+        except CONNECTION_FAILURES:
+            break
+    return found, unreadable
+
+
+def _connect(cluster: Cluster, host: str, port: int) -> BrokerConnection:
+    return BrokerConnection(host, port, cluster.config, cluster.timeout / _STEPS)
 
 
 def refusal(cluster: Cluster, group_id: str, row: Mapping[str, Any]) -> str:
@@ -169,11 +226,11 @@ def refusal(cluster: Cluster, group_id: str, row: Mapping[str, Any]) -> str:
     if row["error"] == _GROUP_DENIED:
         return cluster.client.denied("DESCRIBE", "group", group_id).message
     if row["error"] == _TOPIC_DENIED:
-        return "the client lacks the ACL DESCRIBE on a topic of the group"
+        return TOPIC_DENIED
     return row.get("message") or describe_error(row["error"])
 
 
-def in_requests(names: Sequence[str]) -> Iterator[list[str]]:
-    """``names`` in parts, one for each request."""
-    for at in range(0, len(names), _GROUPS_A_REQUEST):
-        yield list(names[at : at + _GROUPS_A_REQUEST])
+def in_requests(names: Sequence[str], size: int = _GROUPS_A_REQUEST) -> Iterator[list[str]]:
+    """``names`` in parts of ``size``, one for each request."""
+    for at in range(0, len(names), size):
+        yield list(names[at : at + size])

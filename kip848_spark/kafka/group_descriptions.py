@@ -15,12 +15,12 @@ from kip848_spark.kafka.coordinators import (
     NOT_FOUND,
     TRANSIENT,
     GroupAnswers,
+    Versions,
     ask_coordinators,
-    in_requests,
     refusal,
 )
-from kip848_spark.kafka.features import supported_versions
 from kip848_spark.kafka.snapshot import (
+    NO_TOPIC_NAMES,
     UNREADABLE,
     LiveEpochs,
     LiveGroup,
@@ -32,7 +32,7 @@ _CONSUMER_DESCRIBE, _DESCRIBE = 69, 15
 _NOT_ENABLED = 35
 """The error of a broker that has no consumer groups."""
 _DEAD = "Dead"
-"""The state that a broker before Kafka 4.0 reports for a group that does not exist."""
+"""The state of a group that does not exist, in the answer of this version."""
 _CONSUMER_PROTOCOL = "consumer"
 
 _PARTITIONS: Layout = {
@@ -108,21 +108,24 @@ def describe_groups(cluster: Cluster, ids: Sequence[str]) -> GroupAnswers[LiveGr
     `UNREADABLE`. Raises SourceError if the cluster is gone."""
 
     def ask(
-        connection: BrokerConnection, names: Sequence[str], found: GroupAnswers[LiveGroup]
-    ) -> None:
-        known = supported_versions(connection)
+        connection: BrokerConnection, known: Versions, names: list[str]
+    ) -> GroupAnswers[LiveGroup]:
         oldest, newest = known.get(_DESCRIBE, (0, -1))
         first, last = known.get(_CONSUMER_DESCRIBE, (0, None))
         version = None if last is None else min(last, max(_CONSUMER_GROUPS))
         if not oldest <= _CLASSIC_VERSION <= newest or (version is not None and version < first):
-            found.unasked.update(names)
-            return
-        for some in in_requests(names):
-            classic = some
-            if version is not None:
-                classic = _ask_for_consumer_groups(cluster, connection, version, some, found)
-            if classic:
-                _ask_for_classic_groups(cluster, connection, classic, found)
+            return GroupAnswers(unasked=set(names))
+        found: GroupAnswers[LiveGroup] = GroupAnswers()
+        # Brokers refuse to describe a group without a name as a consumer group, before Kafka 4.0.1
+        # together with all other groups of the request.
+        named = list(filter(None, names))
+        classic = names
+        if version is not None and named:
+            classic = [name for name in names if not name]
+            classic += _ask_for_consumer_groups(cluster, connection, version, named, found)
+        if classic:
+            _ask_for_classic_groups(cluster, connection, classic, found)
+        return found
 
     return ask_coordinators(cluster, ids, ask)
 
@@ -140,7 +143,9 @@ def _ask_for_consumer_groups(
     others = []
     for row in read_value(fields, _CONSUMER_GROUPS[version])["groups"]:
         name = row["group_id"]
-        if row["error"] == NONE:
+        if row["error"] == NONE and _lacks_names(row):
+            found.refused[name] = NO_TOPIC_NAMES
+        elif row["error"] == NONE:
             found.answers[name] = _consumer_group(row)
         elif row["error"] in (NOT_FOUND, _NOT_ENABLED):
             others.append(name)
@@ -170,11 +175,20 @@ def _ask_for_classic_groups(
             found.refused[name] = refusal(cluster, name, row)
 
 
+def _lacks_names(row: dict[str, Any]) -> bool:
+    return any(
+        not one["topic"]
+        for member in row["members"]
+        for role in ("assignment", "target")
+        for one in member[role]["topic_partitions"]
+    )
+
+
 def _consumer_group(row: dict[str, Any]) -> LiveGroup:
     return LiveGroup(
         group_id=row["group_id"],
         type="consumer",
-        state=row["state"],
+        state=row["state"][:1].upper() + row["state"][1:],  # Kafka 3.7 has small letters
         assignor=row["assignor"],
         simple=False,
         members=_sorted(_consumer_member(one) for one in row["members"]),

@@ -16,11 +16,10 @@ from kip848_spark.kafka.coordinators import (
     NOT_FOUND,
     TRANSIENT,
     GroupAnswers,
+    Versions,
     ask_coordinators,
-    in_requests,
     refusal,
 )
-from kip848_spark.kafka.features import supported_versions
 from kip848_spark.kafka.snapshot import LiveOffset
 
 Offsets = tuple[LiveOffset, ...]
@@ -33,14 +32,12 @@ def committed_offsets(cluster: Cluster, ids: Sequence[str]) -> GroupAnswers[Offs
     that does not exist. Raises SourceError if the cluster is gone."""
 
     def ask(
-        connection: BrokerConnection, names: Sequence[str], found: GroupAnswers[Offsets]
-    ) -> None:
-        oldest, newest = supported_versions(connection).get(_OFFSET_FETCH, (0, -1))
+        connection: BrokerConnection, known: Versions, names: list[str]
+    ) -> GroupAnswers[Offsets]:
+        oldest, newest = known.get(_OFFSET_FETCH, (0, -1))
         if not oldest <= _VERSION <= newest:
-            found.unasked.update(names)
-            return
-        for some in in_requests(names):
-            _read(cluster, connection.ask(_OFFSET_FETCH, _VERSION, _request(some)), found)
+            return GroupAnswers(unasked=set(names))
+        return _read(cluster, connection.ask(_OFFSET_FETCH, _VERSION, _request(names)))
 
     return ask_coordinators(cluster, ids, ask)
 
@@ -51,7 +48,8 @@ def _request(names: Sequence[str]) -> bytes:
     return unsigned_varint(len(names) + 1) + groups + b"\0\0"
 
 
-def _read(cluster: Cluster, fields: FieldReader, found: GroupAnswers[Offsets]) -> None:
+def _read(cluster: Cluster, fields: FieldReader) -> GroupAnswers[Offsets]:
+    found: GroupAnswers[Offsets] = GroupAnswers()
     fields.number("i")  # throttle time
     for _ in range(fields.length()):
         name, offsets, error = fields.text(), _offsets(fields), fields.number("h")
@@ -60,6 +58,7 @@ def _read(cluster: Cluster, fields: FieldReader, found: GroupAnswers[Offsets]) -
             found.answers[name] = tuple(sorted(offsets, key=lambda one: (one.topic, one.partition)))
         elif error not in TRANSIENT:
             found.refused[name] = refusal(cluster, name, {"error": error})
+    return found
 
 
 def _offsets(fields: FieldReader) -> list[LiveOffset]:

@@ -17,8 +17,10 @@ from kip848_spark.kafka.coordinators import (
     CONNECTION_FAILURES,
     NONE,
     NOT_FOUND,
-    find_coordinators,
-    in_requests,
+    TRANSIENT,
+    GroupAnswers,
+    Versions,
+    ask_coordinators,
     refusal,
 )
 from kip848_spark.kafka.features import supported_versions
@@ -157,50 +159,49 @@ def newer_group_ids(cluster: Cluster) -> set[str]:
 
 def describe_newer(cluster: Cluster, ids: Sequence[str]) -> NewerGroups:
     """Describes those of the groups ``ids`` that are share or streams groups. A broker that does
-    not answer is no error: its groups are ``unasked``."""
-    found = NewerGroups()
-    if not ids:
-        return found
-    coordinators = find_coordinators(cluster, ids)
-    if not coordinators.supported:
-        found.unasked |= dict.fromkeys(ids, NO_REQUEST if coordinators.answered else NO_ANSWER)
-    found.refused |= {n: refusal(cluster, n, row) for n, row in coordinators.errors.items()}
-    for address, names in coordinators.groups.items():
-        try:
-            with BrokerConnection(*address, cluster.config, cluster.timeout) as connection:
-                connection.authenticate()
-                _describe(connection, cluster, names, found)
-        except CONNECTION_FAILURES:
-            asked = found.groups.keys() | found.refused.keys()
-            found.unasked |= {name: NO_ANSWER for name in names if name not in asked}
-    return found
+    not answer is no error: its groups are ``unasked`` or ``refused``."""
+
+    def ask(
+        connection: BrokerConnection, known: Versions, names: list[str]
+    ) -> GroupAnswers[LiveGroup]:
+        return _describe(cluster, connection, known, names)
+
+    found = ask_coordinators(cluster, list(filter(None, ids)), ask)
+    why = NO_REQUEST if found.answered else NO_ANSWER
+    return NewerGroups(
+        dict(sorted(found.answers.items())), found.refused, dict.fromkeys(found.unasked, why)
+    )
 
 
 def _describe(
-    connection: BrokerConnection, cluster: Cluster, ids: Sequence[str], found: NewerGroups
-) -> None:
-    known = supported_versions(connection)
-    missing = False
+    cluster: Cluster, connection: BrokerConnection, known: Versions, names: list[str]
+) -> GroupAnswers[LiveGroup]:
+    found: GroupAnswers[LiveGroup] = GroupAnswers()
+    later, missing = set(), False
     for api in _APIS:
         oldest, newest = known.get(api.key, (0, -1))
         if not oldest <= api.version <= newest:
             missing = True
             continue
-        for names in in_requests([name for name in ids if name not in found.groups]):
-            body = compact_array(names) + b"\0\0"  # without the client's operations; no tags
-            answer = read_value(connection.ask(api.key, api.version, body), api.answer)
-            for row in answer["groups"]:
-                if row["error"] == NONE:
-                    found.groups[row["group_id"]] = _group(api.type, row)
-                elif row["error"] == _NOT_ENABLED:  # groups of this type
-                    missing = True
-                elif row["error"] != NOT_FOUND:
-                    found.refused[row["group_id"]] = refusal(cluster, row["group_id"], row)
-    for name in found.groups:
+        some = [name for name in names if name not in found.answers]
+        if not some:
+            break
+        body = compact_array(some) + b"\0\0"  # without the client's operations; no tags
+        for row in read_value(connection.ask(api.key, api.version, body), api.answer)["groups"]:
+            name = row["group_id"]
+            if row["error"] == NONE:
+                found.answers[name] = _group(api.type, row)
+            elif row["error"] == _NOT_ENABLED:  # groups of this type
+                missing = True
+            elif row["error"] in TRANSIENT:
+                later.add(name)
+            elif row["error"] != NOT_FOUND:
+                found.refused[name] = refusal(cluster, name, row)
+    for name in found.answers:
         found.refused.pop(name, None)
-    if missing:
-        rest = [name for name in ids if name not in found.groups | found.refused]
-        found.unasked |= dict.fromkeys(rest, NO_REQUEST)
+    rest = {name for name in names if found.lacks(name)} - later
+    (found.unasked if missing else found.absent).update(rest)
+    return found
 
 
 def _group(kind: str, row: dict[str, Any]) -> LiveGroup:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from kip848_spark.kafka.admin import Cluster
+from kip848_spark.kafka.broker_connection import (
+    BrokerConnection,
+    compact,
+    compact_array,
+    unsigned_varint,
+)
 from kip848_spark.kafka.cluster import ask_in_child, snapshot
 from kip848_spark.kafka.group_descriptions import describe_groups
 from kip848_spark.kafka.group_offsets import committed_offsets
@@ -70,8 +78,17 @@ def test_epochs_and_the_state_of_a_group_that_waits(idle_consumers: IdleConsumer
     assert sorted(member.epoch or 0 for member in group.members)[0] < group.epochs.group
 
 
-def test_more_groups_than_a_request_takes(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Broker]:
+    """A broker with a topic `foo` of three partitions. Other tests do not see its groups."""
+    with Broker() as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin.create_topics([NewTopic("foo", 3)])["foo"].result(30)
+        yield running
+
+
+def test_more_groups_than_a_request_takes(own_broker: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": own_broker.bootstrap})
     wanted = {
         f"requests.{number:03d}": LiveOffset(
             "foo", number % 3, number, None, f"{number}\0", exact=True
@@ -90,7 +107,7 @@ def test_more_groups_than_a_request_takes(broker: Broker) -> None:
     ]
     for answer in under_way:
         answer.result(30)
-    cluster = Cluster(broker.bootstrap)
+    cluster = Cluster(own_broker.bootstrap)
     found = committed_offsets(cluster, list(wanted))
     assert found.refused == {}
     assert {name: offsets for name, (offsets,) in found.answers.items()} == wanted
@@ -161,3 +178,18 @@ def test_a_login_that_only_the_client_library_knows(
     assert found.groups.keys() == own.groups.keys()
     assert found.offsets.keys() == own.offsets.keys()
     assert not any(one.exact for offsets in found.offsets.values() for one in offsets)
+
+
+def test_the_group_without_a_name(own_broker: Broker) -> None:
+    """Brokers take its commits, and describe it as a classic group only."""
+    commit = struct.pack(">iqi", 2, 31, -1) + compact("text") + b"\0"
+    topics = compact_array(["foo"]) + unsigned_varint(2) + commit + b"\0"
+    body = compact("") + struct.pack(">i", -1) + compact("") + b"\0" + topics + b"\0"
+    host, port = own_broker.bootstrap.split(":")
+    with BrokerConnection(host, int(port), {}, 10) as connection:
+        connection.ask(8, 8, body)
+    cluster = Cluster(own_broker.bootstrap)
+    wanted = (LiveOffset("foo", 2, 31, None, "text", exact=True),)
+    assert committed_offsets(cluster, ["", "other"]).answers == {"": wanted, "other": ()}
+    found = describe_groups(cluster, ["", "other"])
+    assert (found.answers[""].type, found.absent, found.refused) == ("classic", {"other"}, {})

@@ -45,8 +45,7 @@ from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
 
 MOST_GROUPS = 5_000
-"""Approximate number of groups that are compared: each costs a request, and its rows are
-collected by the driver."""
+"""Approximate number of groups that are compared: the driver collects their rows."""
 
 
 @dataclass(frozen=True)
