@@ -148,8 +148,8 @@ def ask_coordinators(cluster: Cluster, ids: Sequence[str], ask: AskBroker[T]) ->
     can't be read is refused. Raises SourceError if the cluster is gone."""
     found: GroupAnswers[T] = GroupAnswers()
     waiting, size = list(ids), _GROUPS_A_REQUEST
-    started = answered = time.monotonic()
-    end = started + _MOST_TIMEOUTS * cluster.timeout
+    last_answer = time.monotonic()
+    end = last_answer + _MOST_TIMEOUTS * cluster.timeout
     while waiting:
         coordinators = find_coordinators(cluster, waiting)
         found.answered |= coordinators.answered
@@ -174,9 +174,9 @@ def ask_coordinators(cluster: Cluster, ids: Sequence[str], ask: AskBroker[T]) ->
         left = list(filter(found.lacks, waiting))
         now = time.monotonic()
         if len(left) < len(waiting):
-            answered = now
+            last_answer = now
         waiting = left
-        if now > min(answered + cluster.timeout, end):
+        if now > min(last_answer + cluster.timeout, end):
             found.refused |= dict.fromkeys(waiting, NO_COORDINATOR)
             break
         if unreadable:
