@@ -33,7 +33,7 @@ CONNECTION_FAILURES = (OSError, *_NO_ANSWERS)
 
 Address = tuple[str, int]
 """The host and the port of a broker."""
-Versions = Mapping[int, tuple[int, int]]
+RequestVersions = Mapping[int, tuple[int, int]]
 """The oldest and the newest version of each request that a broker takes, by its key."""
 
 _FIND_COORDINATOR, _VERSION = 10, 4
@@ -136,7 +136,7 @@ class GroupAnswers(Generic[T]):
         self.unasked.update(found.unasked & asked)
 
 
-AskBroker = Callable[[BrokerConnection, Versions, list[str]], GroupAnswers[T]]
+AskBroker = Callable[[BrokerConnection, RequestVersions, list[str]], GroupAnswers[T]]
 """Asks a coordinator, which has these versions of requests, for some groups. What it leaves out is
 asked for again. It may raise `CONNECTION_FAILURES`."""
 

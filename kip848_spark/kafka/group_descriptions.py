@@ -15,7 +15,7 @@ from kip848_spark.kafka.coordinators import (
     NOT_FOUND,
     TRANSIENT,
     GroupAnswers,
-    Versions,
+    RequestVersions,
     ask_coordinators,
     refusal,
 )
@@ -108,7 +108,7 @@ def describe_groups(cluster: Cluster, ids: Sequence[str]) -> GroupAnswers[LiveGr
     `UNREADABLE`. Raises SourceError if the cluster is gone."""
 
     def ask(
-        connection: BrokerConnection, known: Versions, names: list[str]
+        connection: BrokerConnection, known: RequestVersions, names: list[str]
     ) -> GroupAnswers[LiveGroup]:
         oldest, newest = known.get(_DESCRIBE, (0, -1))
         first, last = known.get(_CONSUMER_DESCRIBE, (0, None))

@@ -16,7 +16,7 @@ from kip848_spark.kafka.coordinators import (
     NOT_FOUND,
     TRANSIENT,
     GroupAnswers,
-    Versions,
+    RequestVersions,
     ask_coordinators,
     refusal,
 )
@@ -32,7 +32,7 @@ def committed_offsets(cluster: Cluster, ids: Sequence[str]) -> GroupAnswers[Offs
     that does not exist. Raises SourceError if the cluster is gone."""
 
     def ask(
-        connection: BrokerConnection, known: Versions, names: list[str]
+        connection: BrokerConnection, known: RequestVersions, names: list[str]
     ) -> GroupAnswers[Offsets]:
         oldest, newest = known.get(_OFFSET_FETCH, (0, -1))
         if not oldest <= _VERSION <= newest:

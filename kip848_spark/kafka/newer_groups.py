@@ -19,7 +19,7 @@ from kip848_spark.kafka.coordinators import (
     NOT_FOUND,
     TRANSIENT,
     GroupAnswers,
-    Versions,
+    RequestVersions,
     ask_coordinators,
     refusal,
 )
@@ -162,7 +162,7 @@ def describe_newer(cluster: Cluster, ids: Sequence[str]) -> NewerGroups:
     not answer is no error: its groups are ``unasked`` or ``refused``."""
 
     def ask(
-        connection: BrokerConnection, known: Versions, names: list[str]
+        connection: BrokerConnection, known: RequestVersions, names: list[str]
     ) -> GroupAnswers[LiveGroup]:
         return _describe(cluster, connection, known, names)
 
@@ -174,7 +174,7 @@ def describe_newer(cluster: Cluster, ids: Sequence[str]) -> NewerGroups:
 
 
 def _describe(
-    cluster: Cluster, connection: BrokerConnection, known: Versions, names: list[str]
+    cluster: Cluster, connection: BrokerConnection, known: RequestVersions, names: list[str]
 ) -> GroupAnswers[LiveGroup]:
     found: GroupAnswers[LiveGroup] = GroupAnswers()
     later, missing = set(), False
