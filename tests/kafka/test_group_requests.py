@@ -102,7 +102,7 @@ def test_more_groups_than_a_request_takes(own_broker: Broker) -> None:
         for number in range(230)
     }
     left = dict(wanted)
-    while left:  # a broker may not know the new topic yet
+    while left:  # coordinators that are new refuse commits
         under_way = {name: commit(admin, name, one) for name, one in left.items()}
         for name, answer in under_way.items():
             if answer.result(30).topic_partitions[0].error is None:
@@ -182,13 +182,14 @@ def test_a_login_that_only_the_client_library_knows(
 
 def test_the_group_without_a_name(own_broker: Broker) -> None:
     """Brokers take its commits, and describe it as a classic group only."""
+    cluster = Cluster(own_broker.bootstrap)
+    assert committed_offsets(cluster, [""]).answers == {"": ()}  # its coordinator is there
     commit = struct.pack(">iqi", 2, 31, -1) + compact("text") + b"\0"
     topics = compact_array(["foo"]) + unsigned_varint(2) + commit + b"\0"
     body = compact("") + struct.pack(">i", -1) + compact("") + b"\0" + topics + b"\0"
     host, port = own_broker.bootstrap.split(":")
     with BrokerConnection(host, int(port), {}, 10) as connection:
         connection.ask(8, 8, body)
-    cluster = Cluster(own_broker.bootstrap)
     wanted = (LiveOffset("foo", 2, 31, None, "text", exact=True),)
     assert committed_offsets(cluster, ["", "other"]).answers == {"": wanted, "other": ()}
     found = describe_groups(cluster, ["", "other"])
