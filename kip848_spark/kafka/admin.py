@@ -191,7 +191,7 @@ class Cluster:
         self, ids: Sequence[str]
     ) -> tuple[dict[str, tuple[LiveOffset, ...]], dict[str, str]]:
         """The committed offsets of groups, and the reasons of those that were refused. It may end
-        the process (`group_offsets`); `cluster.ask_in_child` survives that."""
+        the process (`coordinators`); `cluster.ask_in_child` survives that."""
         from confluent_kafka import ConsumerGroupTopicPartitions
 
         answers, refused = self._wait_each(

@@ -14,9 +14,8 @@ _SCALARS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint16": "H"
 
 
 def read_value(fields: FieldReader, layout: Layout) -> Any:
-    """The next field. Strings and bytes are compact, and null ones empty; null arrays are
-    empty. Raises what
-    `FieldReader` does."""
+    """The next field. Strings and bytes are compact, and null ones empty; null arrays are empty.
+    Raises what `FieldReader` does."""
     if isinstance(layout, dict):
         found = {name: read_value(fields, own) for name, own in layout.items()}
         fields.tags()

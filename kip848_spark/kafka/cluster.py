@@ -37,7 +37,7 @@ _CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)
 _CRASHED: Mapping[Question, str] = {"describe": UNREADABLE, "committed": NO_COORDINATOR}
 """Why a group is refused for which the client library ends the process."""
 _MOST_CRASHES = 100
-"""After so many, the groups that are left count as not readable as well."""
+"""After so many, the groups that are left are refused as well."""
 
 
 def snapshot(

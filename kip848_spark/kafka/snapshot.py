@@ -8,14 +8,13 @@ from typing import Any
 
 TopicPartition = tuple[str, int]
 
-UNREADABLE = "the client library cannot read the assignment of a member"
-"""Why a group is refused that ends the client library's process (`kafka.cluster`)."""
-NO_REQUEST = "a share or streams group, which the brokers have no request to describe"
+UNREADABLE = "the assignment of a member cannot be read"
 UNREADABLE_ANSWER = "the broker's answer about the group cannot be read"
 NO_TOPIC_NAMES = "assignments without the names of topics, as brokers of Kafka 3.7 describe them"
 TOPIC_DENIED = "the client lacks the ACL DESCRIBE on a topic of the group"
 NO_COORDINATOR = "the group's coordinator does not answer"
-"""Why a group is refused whose committed offsets no broker returns."""
+"""Why a group is ``refused``."""
+NO_REQUEST = "a share or streams group, which the brokers have no request to describe"
 NO_ANSWER = "a share or streams group, and its broker did not answer this client"
 """Why a group is ``unasked``."""
 REASONS = (

@@ -42,10 +42,8 @@ def test_the_client_library_says_the_same(idle_consumers: IdleConsumers) -> None
     bootstrap = idle_consumers.testbed.broker.bootstrap
     cluster = Cluster(bootstrap)
     names = [*cluster.group_ids(), "no-such-group"]
-    own, (library, _) = (
-        describe_groups(cluster, names),
-        ask_in_child("describe", bootstrap, {}, 30.0, names),
-    )
+    own = describe_groups(cluster, names)
+    library, _ = ask_in_child("describe", bootstrap, {}, 30.0, names)
     assert {n: by_library(one, library[n].state) for n, one in own.answers.items()} == library
     assert own.absent == {"no-such-group"}
     assert own.unasked == set()
@@ -57,13 +55,13 @@ def test_the_client_library_says_the_same(idle_consumers: IdleConsumers) -> None
     theirs, refused = ask_in_child("committed", bootstrap, {}, 30.0, names)
     assert (committed.refused, refused) == ({}, {})
     assert {
-        name: tuple(replace(one, exact=False, metadata=first_line(one)) for one in offsets)
+        name: tuple(replace(one, exact=False, metadata=text_up_to_nul(one)) for one in offsets)
         for name, offsets in committed.answers.items()
     } == theirs
     assert committed.answers["demo.manual"][0].metadata == "zurück: 取り消し ⏪\0"
 
 
-def first_line(offset: LiveOffset) -> str:
+def text_up_to_nul(offset: LiveOffset) -> str:
     """The metadata up to the first NUL byte, where the library ends it."""
     return (offset.metadata or "").partition("\0")[0]
 
