@@ -20,6 +20,7 @@ from kip848_spark.runtime.java import find_java
 from kip848_spark.runtime.kernel_cache import compile_in_background
 from kip848_spark.runtime.resources import resource_path
 from kip848_spark.spark.error_messages import spark_log, translate_spark_errors
+from kip848_spark.spark.jvm_options import JVM_OPTIONS, collector_options
 from kip848_spark.spark.session_settings import (
     OPTIONAL_SETTINGS,
     REQUIRED_SETTINGS,
@@ -47,21 +48,6 @@ LOCAL_SETTINGS = {
     "spark.python.daemon.module": "kip848_spark.spark.daemon",
 }
 """Further settings of a local session."""
-
-_JVM = " ".join(
-    (
-        # Optimizing code that runs for only seconds takes CPU time from the Python workers: a tenth
-        # of an audit.
-        "-XX:+IgnoreUnrecognizedVMOptions",
-        "-XX:Tier4InvocationThreshold=50000",
-        "-XX:Tier4MinInvocationThreshold=6000",
-        "-XX:Tier4CompileThreshold=150000",
-        "-XX:Tier4BackEdgeThreshold=400000",
-        # With a smaller size, loading classes triggers several full garbage collections.
-        "-XX:MetaspaceSize=256m",
-    )
-)
-"""Options of the JVM of a local session. The thresholds are ten times the JVM's defaults."""
 
 _ADDED = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.driver.extraJavaOptions": " "}
 """Settings that are lists, with their separators. A user's values are appended to ours."""
@@ -102,7 +88,13 @@ def local_session(
     level = "info" if verbose else "error"
     logging = f"-Dlog4j2.configurationFile=file:{resource_path('conf/log4j2.properties')}"
     archive = _class_archive(java)
-    classes = " ".join(archive.options(create=keep_classes) if archive else ())
+    options = [
+        *JVM_OPTIONS,
+        *collector_options(settings or {}, Path(_find_spark_home())),
+        *(archive.options(create=keep_classes) if archive else ()),
+        logging,
+        f"-Dkip848.log.level={level}",
+    ]
     stored = {} if storage is None else storage.hadoop()
     ours = {
         **LOCAL_SETTINGS,
@@ -112,7 +104,7 @@ def local_session(
         # By default Spark creates a folder in the working folder, which stays empty.
         "spark.sql.warehouse.dir": (cache_folder() / "warehouse").as_uri(),
         "spark.jars": ",".join(paths),
-        "spark.driver.extraJavaOptions": f"{_JVM} {classes} {logging} -Dkip848.log.level={level}",
+        "spark.driver.extraJavaOptions": " ".join(options),
     }
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
     for name, value in merge_settings(ours, settings or {}).items():

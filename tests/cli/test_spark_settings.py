@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,9 @@ spark = local_session(tomllib.load(open(sys.argv[1], "rb"))["spark"])
 system = spark._jvm.java.lang.System
 jars = [row[0] for row in spark.sql("LIST JARS").collect()]
 names = ("users.own", "log4j2.configurationFile")
-print(json.dumps([*(system.getProperty(name) for name in names), jars]))
+beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+collectors = [bean.getName() for bean in beans]
+print(json.dumps([*(system.getProperty(name) for name in names), jars, collectors]))
 """
 
 
@@ -33,18 +36,31 @@ def test_a_users_jars_and_java_options_are_added(tmp_path: Path) -> None:
     settings = tmp_path / "kip848.toml"
     settings.write_text(
         f'[spark]\n"spark.jars" = "{jar}"\n'
-        '"spark.driver.extraJavaOptions" = "-Dusers.own=yes"\n'
+        '"spark.driver.extraJavaOptions" = "-Dusers.own=yes -XX:+UseG1GC"\n'
         '"spark.sql.extensions" = "io.delta.sql.DeltaSparkSessionExtension"\n'
         '"spark.sql.session.timeZone" = "America/New_York"\n'
     )
     lake = str(tmp_path / "lake")
     of_users = ("--lake", lake, "--config", str(settings))
     kip848("ingest", "--source", SOURCE, *of_users)
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, str(settings)], capture_output=True, text=True, check=True
-    )
-    users, ours, jars = json.loads(done.stdout.splitlines()[-1])
+    users, ours, jars, collectors = ask(settings)
     assert users == "yes"
     assert "conf/log4j2.properties" in ours
     assert any("users.jar" in one for one in jars)
     assert any("delta-spark" in one for one in jars)
+    assert all(name.startswith("G1 ") for name in collectors)
+
+
+def test_without_a_users_choice_the_jvm_collects_in_parallel(tmp_path: Path) -> None:
+    settings = tmp_path / "kip848.toml"
+    settings.write_text("[spark]\n")
+    _, _, _, collectors = ask(settings)
+    assert all(name.startswith("PS ") for name in collectors)
+
+
+def ask(settings: Path) -> Any:
+    """What `ASK` prints about a session with the settings of this file."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, str(settings)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
