@@ -2,9 +2,8 @@
 
     python -m benchmarks.poll_records [RECORDS]
 
-Spark's source asks the broker for the first and the last offset of the partition after each poll.
-For that it moves the consumer, which then drops the records that it has fetched beyond the poll and
-fetches them again. Spark reads a topic of 50 partitions with each value of ``max.poll.records``, to
+Spark's source asks the broker for the first and the last offset of the partition after each poll,
+in two requests. Spark reads a topic of 50 partitions with each value of ``max.poll.records``, to
 nowhere. One warm session; the values take turns, and the medians count. Beside the seconds it
 prints the processor time of Spark's JVM and of the broker."""
 

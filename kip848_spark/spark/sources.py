@@ -96,10 +96,9 @@ _CONSUMER = {"fetch.max.wait.ms": "10", "max.poll.records": "5000"}
 At the end of its range a task waits for the answer to one more fetch, for half a second by default
 (`benchmarks.fetch_wait`). Where there are records, the broker answers at once.
 
-After each poll Spark asks for the first and the last offset of the partition, and the consumer
-drops what it has fetched beyond the poll: with 500 records a poll, the default, each record is
-fetched many times (`benchmarks.poll_records`). More records than 5000 make no difference, but the
-JVM keeps the last poll of each partition for minutes."""
+After each poll Spark asks for the first and the last offset of the partition, in two requests. A
+poll takes 500 records by default (`benchmarks.poll_records`). More records than 5000 make no
+difference, but the JVM keeps the last poll of each partition for minutes."""
 
 
 class KafkaSource:

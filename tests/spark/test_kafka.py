@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -12,7 +15,8 @@ from kip848_spark.checks.live_comparison import MOVING, NO_NAME
 from kip848_spark.checks.results import LIVE
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
-from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.kafka.admin import OFFSETS_TOPIC, admin_client
+from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.readiness import assess_lake
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.local.broker import Broker
@@ -181,6 +185,30 @@ def test_reading_nothing_is_never_success(
         assert spark.conf.get(name) == "false"
     finally:
         spark.conf.set(name, "true")
+
+
+def test_a_poll_takes_thousands_of_records(broker: Broker, spark: SparkSession) -> None:
+    """After each poll, Spark's source sends two requests for the ends of the partition. A poll
+    takes 500 records by default, which would make 120 requests here."""
+    topic, records = "records-of-a-poll", 30_000
+    admin = admin_client(broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20})
+    for number in range(records):
+        producer.produce(topic, bytes(80), number.to_bytes(60, "big"), partition=0)
+    assert producer.flush(30) == 0
+    settings = ClientSettings({"java.client.id": topic})
+    part = KafkaSource(broker.bootstrap, topic, settings).read(spark, [OffsetRange(0, 0, records)])
+    assert part.count() == records
+    assert 6 < requests_of(spark, topic) < 60
+
+
+def requests_of(spark: SparkSession, client_id: str) -> float:
+    """The requests that a consumer of Spark's source has sent, by its own metrics."""
+    jvm = cast(Any, spark._jvm)
+    name = f"kafka.consumer:type=consumer-metrics,client-id={client_id}"
+    gauge = jvm.com.codahale.metrics.jvm.JmxAttributeGauge
+    return float(gauge(jvm.javax.management.ObjectName(name), "request-total").getValue())
 
 
 def test_a_topic_that_is_not_there(broker: Broker, spark: SparkSession, tmp_path: Path) -> None:
