@@ -79,7 +79,8 @@ def jvm_has_ended(cause: BaseException) -> bool:
     """Whether ``cause`` was raised because Spark's JVM has ended: killed by the kernel or by an
     operator, or crashed. A JVM that this process has not started can't be asked; then a lost
     connection to it counts."""
-    if isinstance(cause, Py4JJavaError | PySparkException):  # an answer of the JVM
+    answer = isinstance(cause, Py4JJavaError | PySparkException)
+    if answer and _SHUTTING_DOWN not in str(cause):
         return False
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
@@ -94,8 +95,18 @@ def jvm_has_ended(cause: BaseException) -> bool:
     return True
 
 
+_SHUTTING_DOWN = "SparkContext was shut down"
+"""What a JVM that ends answers to the jobs that still run."""
+_OUT_OF_MEMORY = 52
+"""The exit code of a JVM in which a Spark task has found no more memory."""
+
+
 def jvm_ended() -> SparkFailure:
-    """The error for a JVM that was killed or crashed."""
+    """The error for a JVM that was killed, crashed, or ran out of memory."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None and process.returncode == _OUT_OF_MEMORY:
+        error = _no_memory()
+        return SparkFailure(error.message, f"{error.hint} (Spark's log is {spark_log()}.)")
     return SparkFailure(
         "Spark's JVM ended in the middle of the work.",
         "Check that nobody stopped it and that this machine has enough memory: the kernel's log "
@@ -198,7 +209,17 @@ def _records_gone(found: re.Match[str], _: KafkaClient) -> Kip848Error:
     )
 
 
+def _no_memory(*_: object) -> SparkFailure:
+    return SparkFailure(
+        "Spark's JVM ran out of memory.",
+        'Give it more in the settings, in the section [spark]: "spark.driver.memory" = "4g". A job '
+        "of spark-submit has --driver-memory and --executor-memory. If this was a query of "
+        "`kip848 sql`, it can also ask for fewer rows or columns.",
+    )
+
+
 _KNOWN = (
+    _known(rf"java\.lang\.OutOfMemoryError|exited with code {_OUT_OF_MEMORY}\b", _no_memory),
     _known(
         r"Not authorized to access topics: \[([^\]\n]+)\]",
         lambda found, client: client.denied("READ", "topic", found.group(1)),

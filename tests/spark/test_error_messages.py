@@ -19,7 +19,7 @@ from pyspark.logger import PySparkLogger
 
 from kip848_spark.errors import SparkFailure
 from kip848_spark.runtime import jars
-from kip848_spark.spark.error_messages import translate_spark_errors
+from kip848_spark.spark.error_messages import translate_failure, translate_spark_errors
 from kip848_spark.spark.preflight import jar_mismatch
 from tests.spark.plain_session import CAPTURE, DELTA
 
@@ -212,6 +212,40 @@ def test_a_lease_whose_jvm_ends(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "SparkFailure: Spark's JVM ended in the middle of the work." in done.stderr
     assert "kip848-lease" not in done.stderr
+
+
+NO_MEMORY = """
+from kip848_spark.spark.error_messages import translate_spark_errors
+from kip848_spark.spark.session import local_session
+
+spark = local_session({"spark.driver.memory": "600m"})
+with translate_spark_errors():
+    spark.range(4).selectExpr("length(repeat(string(id), 1000000000)) AS x").collect()
+"""
+
+
+def test_a_jvm_without_memory() -> None:
+    """Spark ends its JVM, and the jobs get the answer that it was shut down."""
+    done = subprocess.run(
+        [sys.executable, "-c", NO_MEMORY],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    last = done.stderr.strip().splitlines()[-1]
+    assert "SparkFailure: Spark's JVM ran out of memory." in last
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ": java.lang.OutOfMemoryError: Java heap space\n\tat java.base/java.util.Arrays.copyOf",
+        "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: "
+        "Command exited with code 52",
+    ],
+)
+def test_an_executor_without_memory(text: str, tmp_path: Path) -> None:
+    error = translate_failure(text, tmp_path / "log")
+    assert error.message == "Spark's JVM ran out of memory."
+    assert "--executor-memory" in (error.hint or "")
 
 
 def test_pysparks_loggers_are_restored() -> None:
