@@ -79,9 +79,8 @@ def jvm_has_ended(cause: BaseException) -> bool:
     """Whether ``cause`` was raised because Spark's JVM has ended: killed by the kernel or by an
     operator, or crashed. A JVM that this process has not started can't be asked; then a lost
     connection to it counts."""
-    answer = isinstance(cause, Py4JJavaError | PySparkException)
-    if answer and _SHUTTING_DOWN not in str(cause):
-        return False
+    if isinstance(cause, Py4JJavaError | PySparkException) and not _context_has_stopped():
+        return False  # an answer of a JVM that works
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         network = isinstance(cause, Py4JNetworkError) or isinstance(
@@ -95,8 +94,18 @@ def jvm_has_ended(cause: BaseException) -> bool:
     return True
 
 
-_SHUTTING_DOWN = "SparkContext was shut down"
-"""What a JVM that ends answers to the jobs that still run."""
+def _context_has_stopped() -> bool:
+    """Whether Spark has stopped, as it does before its JVM ends by itself. Jobs that still run then
+    fail with various exceptions."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return False
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):  # the JVM does not answer any more
+        return True
+
+
 _OUT_OF_MEMORY = 52
 """The exit code of a JVM in which a Spark task has found no more memory."""
 
@@ -219,7 +228,11 @@ def _no_memory(*_: object) -> SparkFailure:
 
 
 _KNOWN = (
-    _known(rf"java\.lang\.OutOfMemoryError|exited with code {_OUT_OF_MEMORY}\b", _no_memory),
+    _known(  # more memory would not help a JVM that gets no more threads
+        r"java\.lang\.OutOfMemoryError(?!: unable to create)"
+        rf"|exited with code {_OUT_OF_MEMORY}\b",
+        _no_memory,
+    ),
     _known(
         r"Not authorized to access topics: \[([^\]\n]+)\]",
         lambda found, client: client.denied("READ", "topic", found.group(1)),

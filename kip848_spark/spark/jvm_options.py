@@ -22,8 +22,8 @@ JVM_OPTIONS = (
 """Options of every local session. The thresholds are ten times the JVM's defaults."""
 COLLECTOR = "-XX:+UseParallelGC"
 """The garbage collector. Java's default, G1, collects beside the work and slows down every write of
-a reference. That takes CPU time from the Python workers: a tenth of an ingest. Its short pauses are
-of no use to a batch job."""
+a reference. That takes CPU time from the Python workers, about a sixth of an ingest. Its short
+pauses are of no use to a batch job."""
 
 _ANY_COLLECTOR = re.compile(r"-XX:[+-]Use\w*GC\b")
 _SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")

@@ -24,7 +24,7 @@ system = spark._jvm.java.lang.System
 jars = [row[0] for row in spark.sql("LIST JARS").collect()]
 names = ("users.own", "log4j2.configurationFile")
 beans = spark._jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
-collectors = [bean.getName() for bean in beans]
+collectors = sorted({bean.getName().split()[0] for bean in beans})
 print(json.dumps([*(system.getProperty(name) for name in names), jars, collectors]))
 """
 
@@ -48,14 +48,14 @@ def test_a_users_jars_and_java_options_are_added(tmp_path: Path) -> None:
     assert "conf/log4j2.properties" in ours
     assert any("users.jar" in one for one in jars)
     assert any("delta-spark" in one for one in jars)
-    assert all(name.startswith("G1 ") for name in collectors)
+    assert collectors == ["G1"]
 
 
 def test_without_a_users_choice_the_jvm_collects_in_parallel(tmp_path: Path) -> None:
     settings = tmp_path / "kip848.toml"
     settings.write_text("[spark]\n")
     _, _, _, collectors = ask(settings)
-    assert all(name.startswith("PS ") for name in collectors)
+    assert collectors == ["PS"]
 
 
 def ask(settings: Path) -> Any:

@@ -248,6 +248,13 @@ def test_an_executor_without_memory(text: str, tmp_path: Path) -> None:
     assert "--executor-memory" in (error.hint or "")
 
 
+def test_a_jvm_without_threads(tmp_path: Path) -> None:
+    text = ": java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory"
+    error = translate_failure(text, tmp_path / "log")
+    assert "unable to create native thread" in error.message
+    assert "spark.driver.memory" not in (error.hint or "")
+
+
 def test_pysparks_loggers_are_restored() -> None:
     logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     assert not logger.disabled

@@ -12,7 +12,7 @@ USERS = "-Dusers.own=yes -XX:+UseShenandoahGC"
 
 
 @pytest.fixture(autouse=True)
-def no_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing around the tests chooses a collector."""
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
         monkeypatch.delenv(name, raising=False)
@@ -31,15 +31,18 @@ def test_a_users_setting(name: str, tmp_path: Path) -> None:
     assert collector_options({name: USERS}, tmp_path) == ()
 
 
-@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
+@pytest.mark.parametrize(
+    "name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"]
+)
 def test_a_variable(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, USERS)
     assert collector_options({}, tmp_path) == ()
 
 
-def test_sparks_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["spark-defaults.conf", "java-opts", "spark-env.sh"])
+def test_sparks_own_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "conf").mkdir()
-    file = tmp_path / "conf" / "spark-defaults.conf"
+    file = tmp_path / "conf" / name
     file.write_text(f"spark.driver.defaultJavaOptions {USERS}\n")
     assert collector_options({}, tmp_path) == ()
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "other"))
