@@ -89,8 +89,8 @@ def jvm_has_ended(cause: BaseException) -> bool:
         return network or bool(_CALLING.match(str(cause)))
     try:
         process.wait(_EXIT_S)
-    except subprocess.TimeoutExpired:
-        return False
+    except subprocess.TimeoutExpired:  # Spark has stopped, and its JVM takes longer to end
+        return isinstance(cause, Py4JJavaError | PySparkException)
     return True
 
 
