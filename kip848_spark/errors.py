@@ -10,12 +10,22 @@
     └── NotFoundError        1  the lake does not have what was requested (an unknown group)
 
 ``message`` is one sentence that says what is wrong and where. ``hint`` says what to do about it.
+
+The command line has three more exit codes: `FINDINGS`, `CRASHED` and `INTERRUPTED`.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+
+FINDINGS = 1
+"""Done, but something is wrong: an audit has findings, a group does not conform."""
+CRASHED = 70
+"""An exception that this program does not raise on purpose, so a bug (EX_SOFTWARE of sysexits.h).
+Python's own exit code would be 1, which means `FINDINGS`."""
+INTERRUPTED = 130
+"""Interrupted by Ctrl-C."""
 
 
 class Kip848Error(Exception):

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import time
+import traceback
 
 import typer
 from rich.console import Console
@@ -34,10 +35,10 @@ from kip848_spark.cli import (
     sql,
 )
 from kip848_spark.cli.display import log_as_json, log_line, printable
-from kip848_spark.errors import Kip848Error
+from kip848_spark.errors import CRASHED, INTERRUPTED, Kip848Error
 from kip848_spark.version import __version__
 
-INTERRUPTED = 130
+_CRASH = "This is a bug in kip848-spark. Please report it with these lines."
 
 app = typer.Typer(
     name="kip848",
@@ -96,6 +97,13 @@ def main() -> None:
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if log_as_json():
+            log_line("error", f"{_CRASH} {traceback.format_exc()}", exit_code=CRASHED)
+            sys.exit(CRASHED)
+        traceback.print_exception(error)
+        errors.print(f"[bold red]error:[/] {_CRASH}")
+        sys.exit(CRASHED)
 
 
 def command() -> None:

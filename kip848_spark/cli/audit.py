@@ -17,6 +17,7 @@ from kip848_spark.cli.options import (
     VerboseOption,
     parse_time_option,
 )
+from kip848_spark.errors import FINDINGS
 
 if TYPE_CHECKING:
     from kip848_spark.checks.live_comparison import LiveComparison
@@ -26,7 +27,6 @@ MOST_FINDINGS = 20
 the table `findings` have all."""
 MOST_COLLECTED = 10_000
 """The number of findings that are read for a terminal."""
-DISAGREED = 1
 
 
 def register(app: typer.Typer) -> None:
@@ -111,7 +111,7 @@ def audit(
             err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
         _show(agreement, findings)
     if findings:
-        raise typer.Exit(DISAGREED)
+        raise typer.Exit(FINDINGS)
 
 
 def wrong(agreement: list[dict[str, Any]]) -> int:

@@ -18,10 +18,8 @@ from kip848_spark.cli.options import (
     TopicOption,
     VerboseOption,
 )
-from kip848_spark.errors import UsageError, near
+from kip848_spark.errors import FINDINGS, UsageError, near
 
-FOUND = 1
-"""The exit code if a group does not conform."""
 _MOST_SHOWN = 20
 """The number of groups that do not conform that a terminal shows; `--json` has all."""
 _MOST_ALLOWED = 6
@@ -82,7 +80,7 @@ def conform(
         counts = Counter(row["verdict"] for row in rows)
         _show(wrong, rows, counts[CONFORMS])
     if wrong:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(FINDINGS)
 
 
 def _release(text: str) -> str:

@@ -9,10 +9,7 @@ import typer
 from kip848_spark.cli.display import out, print_json, printable
 from kip848_spark.cli.finding_list import roots_of, show_roots
 from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption
-from kip848_spark.errors import NotFoundError, UsageError, near
-
-FOUND = 1
-"""The exit code if a finding is listed."""
+from kip848_spark.errors import FINDINGS, NotFoundError, UsageError, near
 
 
 def register(app: typer.Typer) -> None:
@@ -95,7 +92,7 @@ def findings(
     else:
         out.print(f"[green]No findings[/] ({printable(_selection(run, severity, group, check))}).")
     if roots:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(FINDINGS)
 
 
 def _selection(

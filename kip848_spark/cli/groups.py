@@ -17,7 +17,7 @@ from kip848_spark.cli.options import (
     LakeOption,
     parse_time_option,
 )
-from kip848_spark.errors import UsageError, near
+from kip848_spark.errors import FINDINGS, UsageError, near
 from kip848_spark.insight.phrases import ranges
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ TYPES = ("classic", "consumer", "share", "streams")
 """The types of groups, by their names in Kafka."""
 LEFT_FOR_NOW = -2
 """The epoch of a static member that has left temporarily."""
-REFUSED = 1
-"""The exit code for an expression that brokers refuse."""
 
 
 class _Command(TyperCommand):
@@ -176,7 +174,7 @@ def _choices(text: str, names: Sequence[str], refusal: str) -> set[str]:
 
 
 def _validate(regex: str) -> None:
-    """Prints whether brokers accept an expression. Ends with `REFUSED` if they do not."""
+    """Prints whether brokers accept an expression. Ends with `FINDINGS` if they do not."""
     from kip848_spark.coordinator.re2 import compile_re2
 
     shown = printable(regex)
@@ -186,7 +184,7 @@ def _validate(regex: str) -> None:
         out.print(
             f"The regular expression `{shown}` is invalid: {fault}.", markup=False, soft_wrap=True
         )
-        raise typer.Exit(REFUSED) from None
+        raise typer.Exit(FINDINGS) from None
     out.print(f"The regular expression `{shown}` is valid.", markup=False, soft_wrap=True)
     try:
         compile_re2(regex, short_names=False)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark.cli.audit import (
-    DISAGREED,
     MOST_COLLECTED,
     show_agreement,
     show_live,
@@ -30,7 +29,7 @@ from kip848_spark.cli.options import (
     VerboseOption,
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
-from kip848_spark.errors import Kip848Error
+from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error
 from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, write_metrics
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ MetricsOption = Annotated[
         "--metrics", help="Also write metrics for the node exporter (.prom).", metavar="FILE"
     ),
 ]
-INTERRUPTED = 130
 
 
 def register(app: typer.Typer) -> None:
@@ -137,16 +135,21 @@ def replay(
 @contextmanager
 def _noted_failure(metrics: Path | None) -> Iterator[None]:
     """Notes in the metrics, if they are written, that the block failed: with an exit code other
-    than `DISAGREED`."""
+    than `FINDINGS`."""
     try:
         yield
     except typer.Exit:
         raise
     except BaseException as error:
-        code = error.exit_code if isinstance(error, Kip848Error) else INTERRUPTED
         if metrics is not None:
-            write_failure(metrics, code)
+            write_failure(metrics, _exit_code(error))
         raise
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, Kip848Error):
+        return error.exit_code
+    return CRASHED if isinstance(error, Exception) else INTERRUPTED
 
 
 def _ingest(
@@ -178,7 +181,7 @@ def _ingest(
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
         if metrics is not None:
-            code = DISAGREED if findings else 0
+            code = FINDINGS if findings else 0
             write_metrics(metrics, run_metrics(whole, outcome.run, code))
         if events is not None:
             send_result(events, whole, outcome)
@@ -199,7 +202,7 @@ def _ingest(
     if failure is not None:
         raise failure
     if findings:
-        raise typer.Exit(DISAGREED)
+        raise typer.Exit(FINDINGS)
 
 
 def run_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str:

@@ -11,7 +11,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from kip848_spark.errors import LakeError
@@ -20,6 +20,7 @@ from kip848_spark.lake.tables import TABLES
 
 PLANNED = "planned"
 DONE = "done"
+_RUN_ID_TIME = "%Y%m%dT%H%M%S.%f"
 READINESS = "readiness"
 """The name of the step that judges which groups can move to the consumer protocol."""
 ERASURE = "erasure"
@@ -254,9 +255,13 @@ class Ledger:
         self.lake.replace_rows("runs", [], "run_id", [run.run_id])
 
 
-def new_run_id(now: datetime) -> str:
-    """A new run id, which sorts by time: ``20261121T101502.123456Z-9f3a``."""
-    return f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(2)}"
+def new_run_id(now: datetime, last: Run | None = None) -> str:
+    """A new run id, which sorts by time: ``20261121T101502.123456Z-9f3a``. It sorts after that of
+    the run ``last`` also if this machine's clock is behind the one of that run."""
+    if last is not None:
+        after = datetime.strptime(last.run_id.partition("Z-")[0], _RUN_ID_TIME)
+        now = max(now, after.replace(tzinfo=UTC) + timedelta(microseconds=1))
+    return f"{now.astimezone(UTC):{_RUN_ID_TIME}}Z-{secrets.token_hex(2)}"
 
 
 def plan_ranges(

@@ -25,7 +25,7 @@ def plan_run(
     not in the ledger yet."""
     now = datetime.now(UTC)
     return Run(
-        run_id=new_run_id(now),
+        run_id=new_run_id(now, last),
         source=source,
         identity=identity,
         dialect=dialect,

@@ -160,6 +160,19 @@ def test_what_is_not_there(kip848: Command, lake: str, options: Sequence[str], o
     assert output in ended.err
 
 
+def test_a_bug_is_no_finding(kip848: Command, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's exit code for an exception is 1."""
+
+    def raises(*_: object) -> None:
+        raise ZeroDivisionError("what nobody expected")
+
+    monkeypatch.setattr("kip848_spark.cli.findings.roots_of", raises)
+    ended = kip848("findings", "--lake", lake)
+    assert ended.code == 70
+    assert "This is a bug in kip848-spark" in ended.err
+    assert "ZeroDivisionError: what nobody expected" in ended.err
+
+
 def test_a_lake_that_was_never_audited(kip848: Command, lake: str) -> None:
     runs = delta_rs.read_rows(f"{lake}/runs", TABLES["runs"])
     only = [row for row in runs if row["run_id"] == FOURTH]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.checks.live_comparison import ChangedSince, LakeState, compare
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.ledger import DONE, PLANNED, Ledger
-from kip848_spark.spark import pipeline
+from kip848_spark.spark import pipeline, plans
 from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.pipeline import run_ingest, run_replay
 from kip848_spark.spark.storage.opening import open_lake
@@ -134,6 +136,30 @@ def test_ingest_then_replay_is_run(
 
 
 @pytest.mark.slow
+class _Behind(datetime):
+    """The clock of a machine that is an hour behind."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) - timedelta(hours=1)
+
+
+def test_a_run_on_a_machine_with_a_slow_clock_is_the_last_one(
+    capture_lake: LakeTables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the third run would read the records of the second one again."""
+    first = write_part(NEWEST / COMMITTED, tmp_path / "half.parquet", halves(NEWEST / COMMITTED))
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    run_ingest(source(first), lake, then_replay=True)
+    with monkeypatch.context() as slow:
+        slow.setattr(plans, "datetime", _Behind)
+        second = run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True)
+    assert Ledger(lake).last() == second.run
+    assert not run_ingest(source(NEWEST / COMMITTED), lake, then_replay=True).changed
+    found_anew = ("run_id", "cluster_id", "cause", "gap_cause")
+    assert_same_rows(lake, capture_lake, TABLES_OF_RECORDS, leave_out=found_anew)
+
+
 def test_a_killed_run_is_undone_and_repeated(
     capture_lake: LakeTables, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
