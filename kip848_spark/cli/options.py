@@ -156,7 +156,7 @@ class Invocation:
         display("starting Spark")
         s3 = any(S3 in (place or "") for place in (self.settings.lake, self.settings.source, out))
         with session(
-            self.settings.spark,
+            self.settings.session(),
             self.verbose,
             display.detail,
             storage=self.settings.stored(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from kip848_spark.config.client_settings import ClientSettings
+from kip848_spark.config.references import ReferringSettings
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.errors import UsageError, near
 from kip848_spark.runtime.resources import resource
@@ -30,6 +32,13 @@ def _as_text(value: object) -> object:
 
 Text = Annotated[str, BeforeValidator(_as_text)]
 """A text. TOML's ``true`` and ``false`` are converted to text."""
+
+
+@dataclass(frozen=True)
+class SparkSettings(ReferringSettings):
+    """The section ``[spark]``."""
+
+    KIND = "Spark"
 
 
 class Settings(BaseModel):
@@ -62,7 +71,8 @@ class Settings(BaseModel):
     )
     spark: dict[str, str] = Field(
         default_factory=dict,
-        description="Spark settings of a local session. On a cluster, spark-submit sets them.",
+        description="Spark settings of a local session. On a cluster, spark-submit sets them. "
+        "Secrets must be references to environment variables.",
     )
     storage: dict[str, Text] = Field(
         default_factory=dict,
@@ -79,9 +89,19 @@ class Settings(BaseModel):
         unknown."""
         return StorageSettings(self.storage)
 
+    def session(self) -> dict[str, str]:
+        """The settings of a local Spark session. Raises UsageError if a secret is in plain text or
+        a variable is not set."""
+        return SparkSettings(self.spark).resolved()
+
     def shown(self) -> dict[str, Any]:
-        """The settings as a dictionary, with secrets masked."""
-        masked = {"kafka": self.client().masked(), "storage": self.stored().masked()}
+        """The settings as a dictionary, with secrets masked. Raises UsageError if a secret is in
+        plain text."""
+        masked = {
+            "kafka": self.client().masked(),
+            "spark": SparkSettings(self.spark).masked(),
+            "storage": self.stored().masked(),
+        }
         return self.model_dump() | masked
 
 

@@ -193,6 +193,33 @@ def test_a_secret_written_out(kip848: Command) -> None:
     assert "hunter2" not in ended.err + ended.out
 
 
+def test_a_secret_for_spark(
+    kip848: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, written = tmp_path / "kip848.toml", '[spark]\n"spark.hadoop.fs.s3a.secret.key" = "{}"\n'
+    file.write_text(written.format("hunter2"))
+    ended = kip848("config", "show", "--config", str(file))
+    refused(ended, 2, "The Spark setting spark.hadoop.fs.s3a.secret.key")
+    assert "hunter2" not in ended.err + ended.out
+    file.write_text(written.format("${S3_SECRET}"))
+    monkeypatch.setenv("S3_SECRET", "hunter2")
+    shown = kip848("config", "show", "--config", str(file))
+    assert shown.code == 0
+    assert "spark.hadoop.fs.s3a.secret.key" in shown.out
+    assert "hunter2" not in shown.out
+    monkeypatch.delenv("S3_SECRET")
+    ended = kip848(
+        "run",
+        "--config",
+        str(file),
+        "--source",
+        f"parquet:{CAPTURE}",
+        "--lake",
+        str(tmp_path / "lake"),
+    )
+    refused(ended, 2, "S3_SECRET, which is not set")
+
+
 def test_a_setting_that_does_not_exist(kip848: Command, tmp_path: Path) -> None:
     file = tmp_path / "kip848.toml"
     file.write_text('laek = "x"\n')
