@@ -86,7 +86,7 @@ def failure(code: int) -> AirflowException:
 
 
 def _last_object(output: str) -> dict[str, Any] | None:
-    """The JSON object in the last line of the output; None if there is none."""
+    """The last line of the output that is a JSON object; None if there is none."""
     for line in reversed(output.splitlines()):
         try:
             found = json.loads(line)
@@ -137,12 +137,15 @@ _SUBMIT_PARAMS = {
 
 
 @task(outlets=[LAKE])
-def run(params: dict[str, Any]) -> dict[str, Any]:
-    """The nightly job; on a cluster if ``params`` name a script for spark-submit."""
+def run(params: dict[str, Any], ti: Any) -> dict[str, Any]:
+    """The nightly job; on a cluster if ``params`` name a script for spark-submit. ``ti`` is
+    Airflow's task instance. An attempt after a failed one counts as a night with news: the one
+    before may have failed after its run had finished, and the gate has not seen its findings."""
     verb = [params["kip848"], "run"]
     if "submit" in params:
         verb = [params["submit"], *options(params, "master", "jars"), params["job"]]
-    return night([*verb, "--json", *options(params, "source", "lake", "config", "metrics")])
+    done = night([*verb, "--json", *options(params, "source", "lake", "config", "metrics")])
+    return {**done, "changed": done["changed"] or ti.try_number > 1}
 
 
 @task(retries=0)
