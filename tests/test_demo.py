@@ -21,17 +21,27 @@ from tests.documentation import blocks
 pytestmark = pytest.mark.slow
 
 LEAVING_SECONDS = 30
+OTHER_CLUSTER = """
+source = "kafka:127.0.0.1:1"
+topic = "offsets_of_another_cluster"
+[kafka]
+"security.protocol" = "SASL_SSL"
+"sasl.password" = "${NOT_SET}"
+"""
 
 
 @contextmanager
 def demo(lake: Path) -> Iterator[subprocess.Popen[str]]:
-    """The demo in a session of its own, so that Ctrl-C can be sent to all of it."""
+    """The demo in a session of its own, so that Ctrl-C can be sent to all of it. The settings file
+    in the working folder is for another cluster."""
+    (lake.parent / "kip848.toml").write_text(OTHER_CLUSTER)
     process = subprocess.Popen(
         [sys.executable, "-m", "kip848_spark", "demo", "--lake", str(lake)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        cwd=lake.parent,
     )
     try:
         yield process

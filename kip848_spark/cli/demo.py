@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.panel import Panel
@@ -59,7 +60,7 @@ def demo(
         )
     require_empty(LocalFolder(folder), str(folder))
     page = made / "report.html" if made else folder.with_name(f"{folder.name}-report.html")
-    invocation = Invocation.of(config, verbose=verbose, lake=str(folder))
+    invocation = _of_the_demo(Invocation.of(config, verbose=verbose, lake=str(folder)))
     try:
         with show_steps() as display:
             display(f"starting a Kafka {kafka} broker")
@@ -123,8 +124,16 @@ def _write_report(
     config: Path | None, lake: Path, page: Path, broker: Broker, release: str
 ) -> WrittenReport:
     """Writes the report, with the settings of the broker while it is running."""
-    asking = Invocation.of(config, lake=str(lake), source=f"kafka:{broker.bootstrap}")
+    asking = _of_the_demo(Invocation.of(config, lake=str(lake)), f"kafka:{broker.bootstrap}")
     return write_after_run(asking, page, release)
+
+
+def _of_the_demo(invocation: Invocation, source: str | None = None) -> Invocation:
+    """Without what a settings file says of the user's own cluster."""
+    from kip848_spark.kafka.admin import OFFSETS_TOPIC
+
+    own: dict[str, Any] = {"kafka": {}, "source": source, "topic": OFFSETS_TOPIC}
+    return replace(invocation, settings=invocation.settings.model_copy(update=own))
 
 
 def _summary(run: Run, comparison: LiveComparison, groups: list[Row], agreement: list[Row]) -> None:
