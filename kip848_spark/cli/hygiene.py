@@ -63,20 +63,22 @@ def hygiene(
         out.print("The lake has no group.")
         return
     out.print(
-        f"The last {_count(days, 'day')} before {found.as_of:%Y-%m-%d %H:%M:%S} UTC, the time of "
-        "the newest record.",
+        f"The last {_count(days, 'day')} (UTC) up to {found.as_of:%Y-%m-%d %H:%M:%S}, the time of "
+        "the newest record that is still in effect.",
         soft_wrap=not out.is_terminal,
     )
-    _Sections(state, found, top).print()
+    _Sections(state, found, top, of_all=group is None).print()
 
 
 class _Sections:
     """Prints the sections that have content."""
 
-    def __init__(self, state: LakeSnapshot, found: Hygiene, top: int) -> None:
+    def __init__(self, state: LakeSnapshot, found: Hygiene, top: int, of_all: bool) -> None:
         self.state = state
         self.found = found
         self.top = top
+        self.of_all = of_all
+        """Whether the sections are of all groups."""
 
     def print(self) -> None:
         found = self.found
@@ -102,7 +104,7 @@ class _Sections:
                 "find-hanging` names the producer, and `abort` ends its transaction."
             )
         self._section(
-            f"Dead groups: no member, and no commit for {_count(found.days, 'day')}",
+            f"Dead groups: no member, and no record for {_count(found.days, 'day')}",
             found.dead_groups,
             self._dead,
         )
@@ -159,9 +161,12 @@ class _Sections:
             return
         live = size["compacted"]
         out.print("\n[bold]Tombstones and compaction[/]")
-        lines = [
+        of_all = [
             f"{tombstones:,} of {records:,} records that were read are tombstones "
-            f"({tombstones / records:.1%}).",
+            f"({tombstones / records:.1%})."
+        ]
+        lines = [
+            *(of_all if self.of_all else []),
             f"Commits: {_bytes(size['commit_bytes_read'])} were read; after complete compaction "
             f"{live['commits']:,} remain, about {_bytes(live['commit_bytes'])}.",
             f"Control records: {live['control_records']:,} remain, "

@@ -25,8 +25,9 @@ SOON = timedelta(days=2)
 class Hygiene:
     """The sections of the report, each a list of rows; see the functions of `insight.hygiene`.
 
-    ``as_of`` is the time of the newest record, None in an empty lake. ``days`` is the length of the
-    period that is looked at, and of the silence after which a group is dead. ``deleted_topics`` and
+    ``as_of`` is the time of the newest record that is still in effect, None if the lake has no
+    group. The period are ``days`` days (UTC), of which the last one is that of ``as_of``. A group
+    is dead after ``days`` times 24 hours of silence. ``deleted_topics`` and
     ``open_transactions`` are None if no run has asked a cluster."""
 
     as_of: datetime | None
@@ -73,9 +74,9 @@ def read_hygiene(snapshot: LakeSnapshot, group: str | None = None, days: int = 7
     now = pc.max(groups["updated_at"]).as_py()
     groups = groups if wanted is None else groups.filter(wanted)
     offsets = snapshot.select("offsets", wanted)
-    period = timedelta(days=days)
-    since = datetime.combine((now or datetime.now(UTC)) - period, time.min, UTC)
-    recent = pc.field("day") > since.date()
+    first = (now or datetime.now(UTC)) - timedelta(days=days - 1)
+    since = datetime.combine(first, time.min, UTC)
+    recent = pc.field("day") >= since.date()
     recent = recent if wanted is None else recent & wanted
     activity = snapshot.select("offset_activity", recent)
     rewinds = pc.field("at") >= since
@@ -86,7 +87,9 @@ def read_hygiene(snapshot: LakeSnapshot, group: str | None = None, days: int = 7
         growth=hygiene.growth(snapshot.select("commit_summaries", recent)),
         growth_by_day=hygiene.growth_by_day(activity),
         growth_by_day_and_group=hygiene.growth_by_day(activity, ("group_id", "topic")),
-        dead_groups=[] if now is None else hygiene.dead_groups(groups, offsets, now, period),
+        dead_groups=[]
+        if now is None
+        else hygiene.dead_groups(groups, offsets, now, timedelta(days=days)),
         deleted_topics=_deleted_topics(snapshot, offsets),
         no_longer_read=hygiene.offsets_no_longer_read(
             groups, snapshot.select("members", wanted), _assignments(snapshot, wanted), offsets

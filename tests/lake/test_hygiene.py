@@ -113,6 +113,30 @@ def test_only_the_last_days_count(lake: Path) -> None:
     assert whole.dead_groups == []
 
 
+def test_growth_and_rewinds_are_of_the_same_days(tmp_path: Path) -> None:
+    """A week ends with the newest record's day; a rewind on the day before it has no day to be of,
+    however late it was."""
+    midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    times = [midnight - 6 * DAY, midnight - 6 * DAY - timedelta(seconds=1)]
+    days = [activity("busy", time.date(), 10 + number, 60) for number, time in enumerate(times)]
+    rewind = {
+        "partition": 0, "offset": 7, "group_id": "busy", "topic": "orders", "topic_partition": 0,
+        "from_committed": 100, "to_committed": 60,
+    }  # fmt: skip
+    tables = {
+        "groups": [group("busy", 1, NOW)],
+        "rewinds": [rewind | {"at": time} for time in times],
+        **{name: [day[name] for day in days] for name in ("offset_activity", "commit_summaries")},
+    }
+    write_lake(tmp_path / "lake", tables)
+    week, longer = (read_hygiene(snapshot(tmp_path / "lake"), days=days) for days in (7, 8))
+    assert [row["at"] for row in week.rewinds] == times[:1]
+    assert [row["day"] for row in week.growth_by_day] == [times[0].date()]
+    assert [row["commits"] for row in week.growth] == [10]
+    assert [row["at"] for row in longer.rewinds] == times
+    assert [row["commits"] for row in longer.growth] == [21]
+
+
 def test_topics_are_those_of_the_last_run_that_asked(lake: Path) -> None:
     found = read_hygiene(snapshot(lake))
     assert [(row["group_id"], row["topic"]) for row in found.deleted_topics or ()] == [
