@@ -37,7 +37,6 @@ SPAN_MS = 86_400_000
 """The timestamps are spread over the last day (ms)."""
 
 _COMMIT_KEY = 1
-_OFFSET = slice(2, 10)
 _TIME = struct.Struct(">q")
 Message = tuple[int, bytes, bytes | None, int | None]
 """Partition, key, value, and the timestamp (ms) if it is not that of the message's place."""

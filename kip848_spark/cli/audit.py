@@ -161,7 +161,7 @@ def show_live(live: LiveComparison | None) -> None:
         f"[{colour}]{len(live.differences)} differences[/]."
     )
     for why, number in sorted(live.not_compared.items()):
-        out.print(f"  not judged: {number:,} × {printable(why)}")
+        out.print(f"  not compared: {number:,} × {printable(why)}")
 
 
 def tasks_in_words(number: int) -> str:

@@ -171,7 +171,7 @@ def _summary(run: Run, comparison: LiveComparison, groups: list[Row], agreement:
     for difference in comparison.differences:
         out.print(f"  [red]{printable(str(difference))}[/]")
     for why, number in sorted(comparison.not_compared.items()):
-        out.print(f"  [yellow]not judged: {number:,} × {printable(why)}[/]")
+        out.print(f"  [yellow]not compared: {number:,} × {printable(why)}[/]")
     colour = "red" if comparison.differences else "green"
     out.print(f"[bold {colour}]{len(comparison.differences)} differences[/]")
 

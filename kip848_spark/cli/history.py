@@ -48,7 +48,9 @@ def history(
     ] = None,
     in_group: Annotated[
         str | None,
-        typer.Option("--group", help="With --partition: only this group.", metavar="GROUP"),
+        typer.Option(
+            "--group", help="The group; with --partition, only its ownership.", metavar="GROUP"
+        ),
     ] = None,
     at: Annotated[
         str | None,
@@ -88,6 +90,8 @@ def _check(
             "Neither a group nor a partition is given.",
             "Name a group, such as `kip848 history orders`, or add --partition TOPIC-P.",
         )
+    if group is not None and in_group is not None and group != in_group:
+        raise UsageError("Two groups are given.", "Name one, as the argument or with --group.")
     if at is not None and partition is None:
         raise UsageError(
             "--at needs --partition.", "`kip848 groups --describe GROUP --as-of T` shows a group."

@@ -10,7 +10,7 @@ import typer
 
 from kip848_spark.cli.display import out, print_json
 from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption, VerboseOption
-from kip848_spark.config.times import parse_time
+from kip848_spark.config.times import parse_length
 
 
 def register(app: typer.Typer) -> None:
@@ -56,9 +56,8 @@ def maintain(
     from kip848_spark.spark.jobs.erasure import ErasedNames
     from kip848_spark.spark.maintenance import run_maintenance
 
-    now = datetime.now(UTC)
-    hours = int((now - parse_time(f"{retain} ago", "--retain", now=now)).total_seconds() // 3600)
-    since = None if keep is None else parse_time(f"{keep} ago", "--keep", now=now)
+    hours = int(parse_length(retain, "--retain").total_seconds() // 3600)
+    since = None if keep is None else datetime.now(UTC) - parse_length(keep, "--keep")
     names = ErasedNames.parse(erase or ())
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()

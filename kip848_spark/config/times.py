@@ -21,6 +21,7 @@ _UNITS = {
     **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
     **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
 }
+_LONGEST = timedelta(days=200 * 366)
 _AGO = re.compile(r"(\d{1,6}) ?([a-z]+)( ago)?")
 _DAY = re.compile(r"(today|yesterday)(?:[ t](\d\d:\d\d(?::\d\d)?))?")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")
@@ -47,6 +48,22 @@ def parse_time(text: str, what: str = "", *, now: datetime | None = None) -> dat
             "A time without a zone is UTC. Add the zone of a local time: 2026-11-21T10:00+01:00.",
         )
     return found
+
+
+def parse_length(text: str, what: str = "") -> timedelta:
+    """The length of time that ``text`` names, such as ``30d``, ``2 weeks`` or ``12h``. ``what`` is
+    as for `parse_time`. Raises UsageError if the text is no length of time, or more than 200
+    years."""
+    quoted = f"{what} {text!r}".strip()
+    found = _AGO.fullmatch(" ".join(text.lower().split()))
+    if found is None or found[3] or found[2] not in _UNITS:
+        raise UsageError(
+            f"{quoted} is not a length of time.", "Write it as 30d, 2w or 12h (s, m, h, d, w)."
+        )
+    length = int(found[1]) * _UNITS[found[2]]
+    if length > _LONGEST:
+        raise UsageError(f"{quoted} is longer than 200 years.", "Write it as 30d, 2w or 12h.")
+    return length
 
 
 def _relative(words: str, quoted: str, now: datetime) -> datetime | None:

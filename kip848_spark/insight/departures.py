@@ -14,7 +14,7 @@ from kip848_spark.insight.phrases import between, duration
 
 DEFAULT_SESSION_TIMEOUT_MS = 45_000
 """The session timeout of consumer groups by the broker's default
-(`group.consumer.session.timeout.ms`, Kafka 4.0 to 4.3)."""
+(`group.consumer.session.timeout.ms`, Kafka 4.0 to 4.4)."""
 HEARTBEAT_INTERVAL_MS = 5_000
 """The heartbeat interval of consumer groups by the broker's default. The last heartbeat may be this
 much older than the last commit."""

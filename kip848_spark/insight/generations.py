@@ -58,8 +58,8 @@ class _Members(NamedTuple):
 def find_generations(log: ControlLog) -> Generations:
     """The generations of classic groups in a log.
 
-    ``known_before``: see `ControlLog`. A generation of 0 without members only creates the group. A
-    record that repeats a generation (a static member was replaced) is no rebalance."""
+    A generation of 0 without members only creates the group. A record that repeats a generation (a
+    static member was replaced) is no rebalance."""
     values = np.flatnonzero((log.role == CLASSIC) & ~log.tombstone)
     generation = log.integer((kinds.CLASSIC,), "generation", 0)[values]
     follows = np.zeros(len(values), bool)

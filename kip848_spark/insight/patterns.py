@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from kip848_spark.insight.partition_trouble import (
-    OFFSETS_PARTITION,
     find_partition_trouble,
     minutes,
 )
@@ -28,17 +27,6 @@ SCALE_IN = "scale_in"
 RESTART_LOOP = "restart_loop"
 POLL_INTERVAL_LOOP = "poll_interval_loop"
 STORM = "storm"
-PATTERNS = (
-    OFFSETS_PARTITION,
-    POLL_INTERVAL_LOOP,
-    RESTART_LOOP,
-    ROLLING_RESTART,
-    SCALE_IN,
-    SCALE_OUT,
-    STORM,
-)
-"""The values of the column ``pattern``."""
-
 PATTERN_FIELDS: dict[str, pa.DataType] = {
     "pattern": pa.string(),
     "group_id": pa.string(),

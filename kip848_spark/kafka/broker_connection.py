@@ -15,6 +15,7 @@ import ssl
 import struct
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 CLIENT = b"kip848-spark"
@@ -142,8 +143,14 @@ def _connect(host: str, port: int, config: Mapping[str, Any], timeout: float) ->
 
 
 def _tls(config: Mapping[str, Any]) -> ssl.SSLContext:
+    place = config.get("ssl.ca.location")
+    if place == "probe":  # librdkafka looks in the usual places, as Python does without a place
+        place = None
+    folder = place is not None and Path(place).is_dir()
     context = ssl.create_default_context(
-        cafile=config.get("ssl.ca.location"), cadata=config.get("ssl.ca.pem")
+        cafile=None if folder else place,
+        capath=place if folder else None,
+        cadata=config.get("ssl.ca.pem"),
     )
     if str(config.get("ssl.endpoint.identification.algorithm", "https")).lower() == "none":
         context.check_hostname = False

@@ -16,6 +16,7 @@ from kip848_spark.insight.phrases import between, clock, duration, listing, mome
 from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
 from kip848_spark.lake.history import has_history
+from kip848_spark.lake.ledger import DONE, LAKE
 from kip848_spark.lake.rebalances import (
     LOOK_BACK,
     REBALANCES,
@@ -47,7 +48,7 @@ class Explanation:
 
     ``group`` is the group's current row (state ``Dead`` if it was deleted). ``rebalances`` are all
     rebalances in the requested time, ``stories`` those that are explained. ``last`` is the group's
-    last rebalance of all. ``through`` is the time at which the last run read the topic.
+    last rebalance of all. ``through`` is the end of the last run that read the topic.
     """
 
     group: Row
@@ -123,8 +124,8 @@ def explain(
     epoch: int | None = None,
 ) -> Explanation:
     """Explains the rebalances of a group that began at or after ``since`` and before ``until``
-    (UTC), or the rebalance to ``epoch``; without any of them, the last episode: the last rebalance
-    and those that overlap with it.
+    (UTC), or the rebalance to ``epoch``. Without ``since`` and ``epoch``, it explains the last
+    episode (before ``until``): the last rebalance and those that overlap with it.
 
     Raises NotFoundError if the lake never had such a group, or the group no such epoch, and
     LakeError if the lake has no history.
@@ -142,8 +143,15 @@ def explain(
         write_stories(evidence := _gather(snapshot, group_id, known, explained), explained),
         known[-1] if known else None,
         evidence,
-        snapshot.run.finished_at,
+        _last_read(snapshot),
     )
+
+
+def _last_read(snapshot: LakeSnapshot) -> datetime | None:
+    """The end of the last finished run that read the topic (UTC)."""
+    runs = snapshot.rows("runs")
+    read = (run["finished_at"] for run in runs if run["outcome"] == DONE and run["source"] != LAKE)
+    return max(read, default=None)
 
 
 def most_eventful(snapshot: LakeSnapshot) -> tuple[str, int] | None:

@@ -173,8 +173,9 @@ class Lake:
         epoch: int | None = None,
     ) -> dict[str, Any]:
         """The story of the rebalances of a group that began at or after ``since`` and before
-        ``until``, or of the one to ``epoch``; without any of them, of its last episode of
-        rebalances. `kip848 explain --json` prints the same values (docs/api.md describes them).
+        ``until``, or of the one to ``epoch``; without ``since`` and ``epoch``, of its last episode
+        of rebalances, or the last one before ``until``. `kip848 explain --json` prints the same
+        values (docs/api.md describes them).
 
         Raises NotFoundError if the lake never had such a group, or the group no such epoch.
         """

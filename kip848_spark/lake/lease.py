@@ -218,7 +218,7 @@ def _in_use_error(lake: str, record: _LeaseRecord) -> LakeError:
         f"Another run is writing to the lake {lake}: {_describe_owner(record)}, since "
         f"{since:%Y-%m-%d %H:%M:%S} UTC, with its last heartbeat {silent:.0f} s ago.",
         f"Wait until it has finished. A run that was killed on another machine blocks the lake for "
-        f"{EXPIRY_S:.0f} s.",
+        f"{EXPIRY_S:.0f} s; the next one then waits {OBSERVATION_S:.0f} s more for a heartbeat.",
     )
 
 

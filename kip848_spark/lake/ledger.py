@@ -20,6 +20,8 @@ from kip848_spark.lake.tables import TABLES
 
 PLANNED = "planned"
 DONE = "done"
+LAKE = "lake"
+"""The ``source`` of a run that reads no source."""
 _RUN_ID_TIME = "%Y%m%dT%H%M%S.%f"
 READINESS = "readiness"
 """The name of the step that judges which groups can move to the consumer protocol."""

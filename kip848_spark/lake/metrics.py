@@ -34,8 +34,8 @@ _HELP = {
     "kip848_missing_offsets": "Offsets of the last finished run without a record.",
     "kip848_open_offsets": "Offsets behind open transactions, which a later run reads.",
     "kip848_step_duration_seconds": "The duration of each step of the last finished run.",
-    "kip848_agreement": "Recorded decisions and rows that the audit checked, by result.",
-    "kip848_findings": "Findings of the last finished run, by severity.",
+    "kip848_agreement": "Decisions and rows that the last complete audit checked, by result.",
+    "kip848_findings": "Findings of the last complete audit, by severity.",
 }
 
 

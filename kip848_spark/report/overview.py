@@ -20,7 +20,6 @@ from kip848_spark.wire.tables import TIMESTAMP, Row
 
 MOST_RUNS = 60
 MOST_GAPS = 200
-_DAY_MS = 86_400_000
 
 CHECKS_IN_WORDS = {
     "state": "The tables of groups, members, assignments and offsets are what the records say.",

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from kip848_spark.errors import LakeError, UsageError
-from kip848_spark.kafka.topic import PartitionExtent
-from kip848_spark.lake.ledger import ERASURE, Ledger, RecordCounts, Run, plan_ranges
+from kip848_spark.lake.ledger import ERASURE, Ledger, RecordCounts, Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.erasure import Erased, ErasedNames, erase, require_replaceable
 from kip848_spark.spark.jobs.integrity import check_counts
@@ -20,7 +19,7 @@ from kip848_spark.spark.jobs.maintain import (
     vacuum_tables,
 )
 from kip848_spark.spark.jobs.retention import find_cut, remove_old_rows
-from kip848_spark.spark.plans import finish_run, plan_run, undo_run
+from kip848_spark.spark.plans import finish_run, plan_lake_run, undo_run
 from kip848_spark.spark.session_settings import in_prepared_session
 from kip848_spark.spark.steps import Progress, Steps
 from kip848_spark.spark.storage.tables import LakeTables
@@ -121,8 +120,7 @@ def _forget(ledger: Ledger, last: Run, steps: Steps) -> None:
 
 def _plan(ledger: Ledger, last: Run, steps: Steps) -> Run:
     lake = cast("LakeTables", ledger.lake)
-    ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-    plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+    plan = plan_lake_run(last, lake)
     ledger.write(plan)
     steps.run_started(plan.run_id)
     return plan

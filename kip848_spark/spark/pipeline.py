@@ -40,7 +40,14 @@ from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair, replay_from_scratch
 from kip848_spark.spark.jobs.replay import SCANS, replay
 from kip848_spark.spark.jobs.same_source import check_same_source, new_partitions
-from kip848_spark.spark.plans import finish_run, known_formats, offset_count, plan_run, undo_run
+from kip848_spark.spark.plans import (
+    finish_run,
+    known_formats,
+    offset_count,
+    plan_lake_run,
+    plan_run,
+    undo_run,
+)
 from kip848_spark.spark.progress import show_read_progress, show_worker_progress
 from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
 from kip848_spark.spark.sources import KafkaSource, RecordSource
@@ -161,8 +168,7 @@ def run_replay(
         last = decode_unknown_records(lake, ledger.last(), steps)
         if last is None or (_is_up_to_date(last) and not from_scratch):
             return RunOutcome(last, False, recovered)
-        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        plan = plan_lake_run(last, lake)
         size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
@@ -208,8 +214,7 @@ def run_audit(
             check_same_source(lake, last, source, identity, source.extents(lake.spark))
             if request.assignors is None:
                 request = replace(request, assignors=_assignors(cluster_facts(source)))
-        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        plan = plan_lake_run(last, lake)
         size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)
@@ -247,8 +252,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         if not found:
             return RepairResult()
         last = split_finished_runs(lake)[0][-1]
-        ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-        plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+        plan = plan_lake_run(last, lake)
         size_tasks(lake.spark, offset_count(plan))
         ledger.write(plan)
         steps.run_started(plan.run_id)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from kip848_spark.kafka.topic import OffsetRange, TopicIdentity
-from kip848_spark.lake.ledger import DONE, Ledger, Run, new_run_id
+from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
+from kip848_spark.lake.ledger import DONE, LAKE, Ledger, Run, new_run_id, plan_ranges
 from kip848_spark.spark.steps import Steps
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
@@ -37,6 +37,12 @@ def plan_run(
         kept_from=last.kept_from if last else None,
         formats=known_formats(dialect),
     )
+
+
+def plan_lake_run(last: Run, lake: LakeTables) -> Run:
+    """As `plan_run`, for a run that reads no source: it works on what the lake has."""
+    ends = {part.partition: PartitionExtent(0, part.end) for part in last.ranges}
+    return plan_run(LAKE, last.identity, plan_ranges(last, ends), last.dialect, last, lake)
 
 
 def known_formats(dialect: str) -> str:

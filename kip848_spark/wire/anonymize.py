@@ -79,6 +79,8 @@ UNCHANGED = frozenset(
 USER_DATA = "user_data"
 """Bytes inside embedded metadata whose layout only the client knows: they become zeros."""
 
+_DIGITS = 6
+"""The digits of a new name, unless there are more names: as many for all, so that they sort."""
 _RANDOM = re.compile(r"[A-Za-z0-9_/+-]{22}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -95,7 +97,7 @@ class Pseudonyms:
         ordinals = {
             # Kafka's assignors sort as Java does: by UTF-16 units.
             category: {
-                name: _new_name(category, f"{number:06d}")
+                name: _new_name(category, f"{number:0{max(_DIGITS, len(str(len(some))))}d}")
                 for number, name in enumerate(sorted(some, key=lambda n: n.encode("utf-16-be")))
             }
             for category, some in names.items()

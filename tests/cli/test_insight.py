@@ -119,6 +119,9 @@ def test_the_owner_of_a_partition(kip848: Command, lake: Path) -> None:
     alone = kip848("history", GROUP, "--at", "2h ago", *at)
     assert alone.code == 2
     assert "--at needs --partition" in alone.err
+    two = kip848("history", GROUP, "--group", "another", *at)
+    assert two.code == 2
+    assert "Two groups are given" in two.err
 
 
 def test_rebalances(kip848: Command, lake: Path) -> None:

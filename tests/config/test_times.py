@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip848_spark.config.times import parse_time
+from kip848_spark.config.times import parse_length, parse_time
 from kip848_spark.errors import UsageError
 
 NOW = datetime(2026, 11, 23, 9, 30, 15, 250, tzinfo=UTC)
@@ -91,3 +91,22 @@ def test_any_other_text_is_a_usage_error(text: str) -> None:
         hint = error.hint
     assert found is None or found <= NOW
     assert hint
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("30d", timedelta(30)), ("2 Weeks", timedelta(14)), ("90m", timedelta(minutes=90))],
+)
+def test_a_length(text: str, expected: timedelta) -> None:
+    assert parse_length(text) == expected
+
+
+@pytest.mark.parametrize("text", ["30d ago", "yesterday", "2026-11-20", "5 apples", "-3d", ""])
+def test_what_is_no_length(text: str) -> None:
+    with pytest.raises(UsageError, match=f"^--retain '{text}' is not a length of time"):
+        parse_length(text, "--retain")
+
+
+def test_a_length_beyond_the_calendar() -> None:
+    with pytest.raises(UsageError, match="is longer than 200 years"):
+        parse_length("999999w", "--keep")

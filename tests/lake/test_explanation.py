@@ -9,6 +9,7 @@ import pytest
 from kip848_spark import Lake
 from kip848_spark.errors import LakeError, NotFoundError
 from kip848_spark.lake.explanation import most_eventful
+from kip848_spark.lake.ledger import LAKE
 from kip848_spark.lake.rebalances import patterns_of, read_rebalances
 from tests.insight.story_rows import GROUP, at, group, member, part, rebalance
 from tests.lake.billing_lake import (
@@ -73,6 +74,14 @@ def test_an_episode_is_explained_as_a_whole(tmp_path: Path) -> None:
     )
     reported = Lake(tmp_path / "lake").explain(GROUP)
     assert [row["epoch"] for row in reported["rebalances"]] == [42, 43]
+
+
+def test_a_run_that_reads_no_source_makes_nothing_known(tmp_path: Path) -> None:
+    """Such as one of `maintain`: what happened after the last run on the topic is not known."""
+    path = write_billing_lake(tmp_path / "lake")
+    before = Lake(path).explain(GROUP)["through"]
+    write_run(path, {}, finished_at=at(200_000), source=LAKE)
+    assert Lake(path).explain(GROUP)["through"] == before < at(200_000)
 
 
 def test_only_commits_of_what_the_member_owned_count(tmp_path: Path) -> None:

@@ -37,15 +37,20 @@ def write_lake(
 
 
 def write_run(
-    path: Path, tables: Mapping[str, Rows], *, finished_at: datetime, mode: str = "append"
+    path: Path,
+    tables: Mapping[str, Rows],
+    *,
+    finished_at: datetime,
+    mode: str = "append",
+    source: str = "parquet:hand-made",
 ) -> None:
-    """Writes ``tables`` to the lake at ``path`` and adds a finished run."""
+    """Writes ``tables`` to the lake at ``path`` and adds a finished run that read ``source``."""
     for name, rows in tables.items():
         _write(path, name, rows, mode)
     there = [name for name in TABLES if (path / name).exists()]
     run = Run(
         run_id=f"{finished_at:%Y%m%dT%H%M%S.%f}Z-0000",
-        source="parquet:hand-made",
+        source=source,
         identity=TopicIdentity("__consumer_offsets", None, None),
         dialect="shipped",
         ranges=(),

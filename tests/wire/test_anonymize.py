@@ -94,6 +94,14 @@ def test_records_that_cannot_be_decoded_are_null() -> None:
     assert good.tolist() == [True, False, False, False]
 
 
+def test_many_names_keep_their_order() -> None:
+    """An assignor sorts topics by their names, so another order would be another assignment."""
+    names = [f"{number:07d}" for number in range(1_000_002)]
+    new = Pseudonyms.of({"topic": set(names)}, SECRET).ordinals["topic"]
+    ordered = [new[name] for name in names]
+    assert ordered == sorted(ordered)
+
+
 @pytest.mark.parametrize("name", ["demo-EMqWgRveQ3ed8o9jXZ/+ew", "consumer-1"])
 def test_a_member_id_that_names_its_client_is_replaced(name: str) -> None:
     new = Pseudonyms({}, SECRET)("member", pa.array([name])).to_pylist()[0]

@@ -20,15 +20,14 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from kip848_spark.kafka.topic import PartitionExtent
-from kip848_spark.lake.ledger import DECODE_AGAIN, ERASURE, Ledger, RecordCounts, Run, plan_ranges
+from kip848_spark.lake.ledger import DECODE_AGAIN, ERASURE, Ledger, RecordCounts, Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.commit_summaries import SUMMARIES, summaries_of
 from kip848_spark.spark.jobs.ingest import control_records
 from kip848_spark.spark.jobs.repair import replay_from_scratch
 from kip848_spark.spark.jobs.retention import SORTED
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.plans import finish_run, known_formats, offset_count, plan_run
+from kip848_spark.spark.plans import finish_run, known_formats, offset_count, plan_lake_run
 from kip848_spark.spark.session_settings import size_tasks
 from kip848_spark.spark.steps import Steps
 from kip848_spark.spark.storage.tables import LakeTables
@@ -85,8 +84,7 @@ def _decode(
 ) -> Run:
     """A run after ``last`` that writes the rows ``again``, which are counted in ``found``."""
     ledger = Ledger(lake)
-    ends = {r.partition: PartitionExtent(0, r.end) for r in last.ranges}
-    plan = plan_run("lake", last.identity, plan_ranges(last, ends), last.dialect, last, lake)
+    plan = plan_lake_run(last, lake)
     size_tasks(lake.spark, offset_count(plan))
     ledger.write(plan)
     steps.run_started(plan.run_id)
