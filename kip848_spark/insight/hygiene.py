@@ -231,8 +231,10 @@ def open_transactions(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
 
 
 def rewind_rows(rewinds: pa.Table) -> list[Row]:
-    """Rows of `rewinds` with their ``distance``, the newest first."""
+    """Rows of `rewinds` with their ``distance`` (at most the largest int64), the newest first."""
     distance = pc.subtract(rewinds["from_committed"], rewinds["to_committed"])
+    too_far = pc.less(distance, 0)  # the difference of a rewind is positive, or it did not fit
+    distance = pc.if_else(too_far, pa.scalar(np.iinfo(np.int64).max), distance)
     found = rewinds.append_column("distance", distance)
     order = [("at", "descending"), ("partition", "ascending"), ("offset", "descending")]
     columns = [

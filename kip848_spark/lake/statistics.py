@@ -27,7 +27,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 def file_statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
     """Delta's statistics (JSON text) of the columns ``names``, from the footer of a Parquet
-    file. A column that the file lacks has none."""
+    file. A column that the file lacks has none, nor has one with times that Python can't show."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     place = {groups[0].column(n).path_in_schema: n for n in range(groups[0].num_columns)}
     least: dict[str, Any] = {}
@@ -39,7 +39,10 @@ def file_statistics(footer: pq.FileMetaData, names: Sequence[str]) -> str:
         filled = [one for one in found if one.num_values]
         if not filled or not all(one.has_min_max for one in filled):
             continue
-        low, high = _bounds(min(one.min for one in filled), max(one.max for one in filled))
+        try:
+            low, high = _bounds(min(one.min for one in filled), max(one.max for one in filled))
+        except OverflowError:  # a time that Python can't show, or whose upper bound it can't
+            continue
         if low is not None and high is not None:
             least[name], greatest[name] = low, high
     return json.dumps(

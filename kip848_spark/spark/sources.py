@@ -45,6 +45,10 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
 
 _LAST_PARTITION, _LAST_OFFSET = 2**31 - 1, 2**63 - 2
 """The largest numbers that Kafka can have: the end of a partition is a 64-bit number, too."""
+_PYTHONS_TIMES = (
+    "timestamp BETWEEN TIMESTAMP '0001-01-01 00:00:00' AND TIMESTAMP '9999-12-31 23:59:59.999999'"
+)
+"""The times that Python, and so every reader of the lake, can show."""
 _MOST_PARTITIONS = 100_000
 """A cluster has at most about a million partitions in all, and a topic of offsets 50 by default."""
 _MOST_TOPICS, _LONGEST_NAME = 5, 249
@@ -238,6 +242,8 @@ class CaptureSource:
                     F.max("offset").alias("last"),
                     F.count(F.lit(1)).alias("records"),
                     F.count("offset").alias("offsets"),
+                    F.count("timestamp").alias("timestamps"),
+                    F.count_if(F.expr(_PYTHONS_TIMES)).alias("times"),
                 )
                 .limit(_MOST_PARTITIONS + 1)
                 .collect()
@@ -284,6 +290,10 @@ class CaptureSource:
             wrong = f"records without an offset in partition {partition}"
         elif first < 0 or last > _LAST_OFFSET:
             wrong = f"an offset {first if first < 0 else last} in partition {partition}"
+        elif row["timestamps"] != row["records"]:
+            wrong = f"records without a timestamp in partition {partition}"
+        elif row["times"] != row["records"]:
+            wrong = f"a timestamp outside of the years 1 to 9999 in partition {partition}"
         if wrong is not None:
             raise CaptureError(
                 f"The capture {self.path} has {wrong}, which no topic of Kafka has.",
@@ -339,7 +349,7 @@ class CaptureSource:
                     f"{types[name].simpleString()}, not {accepted[0]().simpleString()}.",
                     "A capture has the same columns as Spark's Kafka source.",
                 )
-        return frame
+        return frame.select(*_CAPTURE_TYPES)
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -368,6 +378,7 @@ _CAPTURE_ERRORS: Mapping[str, str] = {
     "FAILED_READ_FILE": "is damaged: a file can't be read",
     "Illegal Parquet type": "has a column of a type that Spark can't read (times in nanoseconds?)",
     "PARQUET_TYPE_ILLEGAL": "has a column of a type that Spark can't read (times in nanoseconds?)",
+    "COLUMN_ALREADY_EXISTS": "has two columns of one name (Spark ignores case)",
     "UNABLE_TO_INFER_SCHEMA": "holds no Parquet file",
     "DELTA_TABLE_NOT_FOUND": "is not a Delta table",
     "DELTA_MISSING_DELTA_TABLE": "is not a Delta table",

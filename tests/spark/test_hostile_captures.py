@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,10 @@ from pyspark.sql import SparkSession
 
 from kip848_spark.errors import Kip848Error
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.lake.lake import Lake
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.report.files import write_report
 from kip848_spark.spark.pipeline import RunOutcome, run_ingest
 from kip848_spark.spark.sources import CaptureSource
 from kip848_spark.spark.storage.opening import open_lake
@@ -27,6 +33,10 @@ from tests.spark.lakes import as_dicts
 pytestmark = pytest.mark.slow
 
 CAPTURE = DATA / "kafka-4.3.1" / COMMITTED
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+NOW_MS = round(NOW.timestamp() * 1000)
+FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The first and the last moment that Python can show (us since 1970)."""
 
 
 def changed(column: str, at: int, value: Any, type_: pa.DataType | None = None) -> pa.Table:
@@ -36,6 +46,18 @@ def changed(column: str, at: int, value: Any, type_: pa.DataType | None = None) 
     values = table[column].cast(type_ or table.schema.field(column).type).to_pylist()
     values[at] = value
     return table.set_column(place, column, pa.array(values, type_ or table[column].type))
+
+
+def commit_key(group: str, partition: int) -> bytes:
+    """The key of a commit for a partition of the topic ``orders``."""
+    return struct.pack(
+        f">hh{len(group)}sh6si", 1, len(group), group.encode(), 6, b"orders", partition
+    )
+
+
+def commit_value(offset: int, time_ms: int = NOW_MS) -> bytes:
+    """The value of a commit in version 3, without leader epoch and metadata."""
+    return struct.pack(">hqihq", 3, offset, -1, 0, time_ms)
 
 
 def refusal(spark: SparkSession, folder: Path, source: CaptureSource) -> str:
@@ -110,24 +132,117 @@ def test_order_repeats_and_times(spark: SparkSession, tmp_path: Path) -> None:
     assert len(lakes[0]) == len(table)
 
 
-@pytest.mark.parametrize("micros", [-(2**63), 2**63 - 1])
-def test_times_that_no_clock_shows(spark: SparkSession, tmp_path: Path, micros: int) -> None:
-    """Such a record is read, or the capture refused, but nothing breaks."""
+@pytest.mark.parametrize(
+    ("micros", "words"),
+    [
+        (None, "records without a timestamp"),
+        (-(2**63), "a timestamp outside of the years 1 to 9999"),
+        (FIRST_MICROS - 1, "a timestamp outside of the years 1 to 9999"),
+        (FIRST_MICROS, ""),
+        (LAST_MICROS, ""),
+        (LAST_MICROS + 1, "a timestamp outside of the years 1 to 9999"),
+        (2**63 - 1, "a timestamp outside of the years 1 to 9999"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_times_that_no_clock_shows(
+    spark: SparkSession, tmp_path: Path, micros: int | None, words: str, zone: str | None
+) -> None:
+    """Without a time zone, as some writers of Parquet leave it, and with it."""
     table = changed("timestamp", 7, micros, pa.int64())
     place = table.column_names.index("timestamp")
-    times = table["timestamp"].cast(pa.timestamp("us", "UTC"))
+    times = table["timestamp"].cast(pa.timestamp("us", zone))
     file = tmp_path / "capture.parquet"
     pq.write_table(table.set_column(place, "timestamp", times), file)
     source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
+    if words:
+        assert f"The capture {file} has {words} in partition" in refusal(spark, tmp_path, source)
+        return
     lake = open_lake(spark, str(tmp_path / "lake"))
-    refused, outcome = outcome_of(lambda: run_ingest(source, lake, then_replay=True))
-    if refused:
-        assert "\n" not in refused.message
-    else:
-        assert outcome is not None
-        assert outcome.run is not None
-        assert outcome.run.counts is not None
-        assert outcome.run.counts.records_read == len(table)
+    outcome = run_ingest(source, lake, then_replay=True, then_audit=True)
+    assert outcome.run is not None
+    assert outcome.run.counts is not None
+    assert outcome.run.counts.records_read == len(table)
+
+
+def test_further_columns_are_ignored(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever their names: those that the program gives to columns of its own, too."""
+    table = pq.read_table(CAPTURE)
+    for name in ("_partition", "_task", "_start", "kind", "run_id"):
+        table = table.append_column(name, pa.array([7] * len(table)))
+    file = tmp_path / "capture.parquet"
+    pq.write_table(table, file)
+    source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
+    outcome = run_ingest(source, open_lake(spark, str(tmp_path / "lake")), then_replay=True)
+    assert outcome.run is not None
+    assert outcome.run.counts is not None
+    assert outcome.run.counts.records_read == len(table)
+
+
+def test_two_columns_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
+    table = pq.read_table(CAPTURE)
+    file = tmp_path / "capture.parquet"
+    pq.write_table(table.append_column("KEY", table["key"]), file)
+    source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
+    assert "has two columns of one name" in refusal(spark, tmp_path, source)
+
+
+def test_offsets_at_the_end_of_what_kafka_can_count(spark: SparkSession, tmp_path: Path) -> None:
+    """The offsets without a record, of all partitions, are more than a 64-bit number can hold."""
+    keys = [commit_key(f"group-{n}", 0) for n in range(6)]
+    table = pa.table(
+        {
+            "topic": [OFFSETS_TOPIC] * 6,
+            "partition": pa.array([0, 0, 1, 1, 2, 2], pa.int32()),
+            "offset": pa.array([0, 2**63 - 2] * 3, pa.int64()),
+            "timestamp": pa.array([NOW] * 6, pa.timestamp("us", "UTC")),
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array([commit_value(5)] * 6, pa.binary()),
+        }
+    )
+    pq.write_table(table, tmp_path / "capture.parquet")
+    source = CaptureSource(str(tmp_path / "capture.parquet"), "parquet", OFFSETS_TOPIC)
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    outcome = run_ingest(source, lake, then_replay=True, then_audit=True)
+    assert outcome.run is not None
+    assert outcome.run.counts is not None
+    assert outcome.run.counts.missing == 2**63 - 1
+    assert len(as_dicts(lake, "offsets")) == 6
+    assert not run_ingest(source, lake, then_replay=True).changed
+
+
+def test_committed_offsets_at_the_bounds(spark: SparkSession, tmp_path: Path) -> None:
+    """A broker takes any number from a client, and a difference of two may need 65 bits."""
+    bounds = [2**63 - 1, -(2**63), 2**63 - 1, -1, 0, -(2**63), 5, 4]
+    times = [-(2**63), 2**63 - 1, -1, 0, NOW_MS, NOW_MS, NOW_MS, NOW_MS]
+    count = len(bounds)
+    table = pa.table(
+        {
+            "topic": [OFFSETS_TOPIC] * count,
+            "partition": pa.array([3] * count, pa.int32()),
+            "offset": pa.array(range(count), pa.int64()),
+            "timestamp": pa.array([NOW] * count, pa.timestamp("us", "UTC")),
+            "key": pa.array([commit_key("group", -(2**31))] * count, pa.binary()),
+            "value": pa.array(list(map(commit_value, bounds, times)), pa.binary()),
+        }
+    )
+    pq.write_table(table, tmp_path / "capture.parquet")
+    for nights, ends in (("one", [count]), ("several", [1, 2, 5, count])):
+        lake = open_lake(spark, str(tmp_path / nights))
+        for end in ends:
+            pq.write_table(table.slice(0, end), tmp_path / f"{end}.parquet")
+            source = CaptureSource(str(tmp_path / f"{end}.parquet"), "parquet", OFFSETS_TOPIC)
+            run_ingest(source, lake, then_replay=True, then_audit=True)
+        rewinds = sorted(as_dicts(lake, "rewinds"), key=lambda row: row["offset"])
+        assert [(row["from_committed"], row["to_committed"]) for row in rewinds] == [
+            (2**63 - 1, -(2**63)), (2**63 - 1, -1), (0, -(2**63)), (5, 4)
+        ]  # fmt: skip
+        (day,) = as_dicts(lake, "offset_activity")
+        assert (day["commits"], day["rewinds"], day["largest_rewind"]) == (count, 4, 2**63 - 1)
+        shown = Lake(str(tmp_path / nights)).hygiene()["rewinds"]
+        far = 2**63 - 1
+        assert sorted(row["distance"] for row in shown) == [1, far, far, far]
+        write_report(LakeSnapshot(locate(str(tmp_path / nights))), tmp_path / f"{nights}.html")
 
 
 @pytest.mark.parametrize("at", [0.3, 0.9])

@@ -18,6 +18,7 @@ from kip848_spark.spark.storage.tables import LakeTables
 
 ACTIVITY, REWINDS = "offset_activity", "rewinds"
 _PLACE = ("partition", *KEY)
+_FARTHEST = 2**63 - 1
 _NAMES = [("topic_id", pa.string()), ("name", pa.string())]
 _OWNING = ("assigned", "pending_revocation")
 """The roles in which a member owns a partition: it commits until it has given the partition up."""
@@ -89,7 +90,7 @@ def _write_activity(lake: LakeTables, rows: DataFrame, cluster_id: str | None) -
 def _add_activity(there: DataFrame, rows: DataFrame) -> DataFrame:
     """The rows ``there`` of `offset_activity` and what ``rows`` (see `with_boundaries`) add to
     them: a day may grow in several runs."""
-    distances = F.transform("rewinds", lambda one: one["from_committed"] - one["to_committed"])
+    distances = F.transform("rewinds", _distance)
     new = rows.select(
         *_PLACE, "day", "commits", "tombstones", "bytes", "first_offset",
         F.col("offset").alias("last_offset"),
@@ -100,6 +101,12 @@ def _add_activity(there: DataFrame, rows: DataFrame) -> DataFrame:
     key = (*_PLACE, "day")
     sums = [functions.get(n, F.sum)(n).alias(n) for n in new.columns if n not in key]
     return there.select(*new.columns).unionByName(new).groupBy(*key).agg(*sums)
+
+
+def _distance(rewind: Column) -> Column:
+    """By how much a commit went back: at most `_FARTHEST`, since a client may commit any number."""
+    distance = F.try_subtract(rewind["from_committed"], rewind["to_committed"])
+    return F.coalesce(distance, F.lit(_FARTHEST))
 
 
 def names_frame(lake: LakeTables, names: Mapping[str, str]) -> DataFrame:

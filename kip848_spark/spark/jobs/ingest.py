@@ -32,6 +32,9 @@ from kip848_spark.wire.offset_gaps import COMPACTION, TRANSACTION, begin_of_rang
 from kip848_spark.wire.record_stream import POSITION_FIELDS, control_decoder
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
+_MOST = 2**63 - 1
+"""The largest number in a column of the ledger."""
+
 
 def ingest(
     source: RecordSource,
@@ -179,7 +182,8 @@ def _check_and_count(
             f"{max(r.end for r in run.ranges)}, but none of its records could be read.",
             "Check that the client may read it (ACL READ on the topic).",
         )
-    return RecordCounts(total, **sums, missing=span - total, errors=errors, unknown_tags=tags)
+    missing = min(span - total, _MOST)
+    return RecordCounts(total, **sums, missing=missing, errors=errors, unknown_tags=tags)
 
 
 def topic_rows(topics: Mapping[str, LiveTopic]) -> list[dict[str, Any]]:
