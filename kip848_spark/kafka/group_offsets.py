@@ -68,9 +68,9 @@ def _offsets(fields: FieldReader) -> list[LiveOffset]:
         for _ in range(fields.length()):
             partition, offset, epoch = fields.number("i"), fields.number("q"), fields.number("i")
             metadata = _text(fields.octets())
-            fields.number("h")  # the error of a partition, which then has no offset
+            error = fields.number("h")
             fields.tags()
-            if offset >= 0:
+            if error == NONE:  # brokers take negative offsets too, and list what was committed only
                 known = None if epoch < 0 else epoch
                 found.append(LiveOffset(topic, partition, offset, known, metadata, exact=True))
         fields.tags()

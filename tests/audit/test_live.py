@@ -164,6 +164,13 @@ def test_epochs_that_no_record_names() -> None:
         assert compare(ours, live, ChangedSince()).differences == []
 
 
+@pytest.mark.parametrize(("committed", "same"), [(-5, True), (-1, True), (5, False)])
+def test_the_client_library_has_no_negative_offsets(committed: int, same: bool) -> None:
+    nobody = snapshot(SAID, offsets=())
+    result = compare(rebuilt(committed_offset=committed), nobody, ChangedSince())
+    assert (result.differences == []) is same
+
+
 def test_text_that_cannot_be_read() -> None:
     class RecordedAssignment:
         topic, partition, offset, leader_epoch = "foo", 0, 7, None

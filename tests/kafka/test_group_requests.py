@@ -178,16 +178,35 @@ def test_a_login_that_only_the_client_library_knows(
     assert not any(one.exact for offsets in found.offsets.values() for one in offsets)
 
 
+def commit_any(broker: Broker, group: str, partition: int, offset: int, text: str) -> None:
+    """Commits an offset for a partition of `foo`, whatever the client library says to it."""
+    commit = struct.pack(">iqi", partition, offset, -1) + compact(text) + b"\0"
+    topics = compact_array(["foo"]) + unsigned_varint(2) + commit + b"\0"
+    body = compact(group) + struct.pack(">i", -1) + compact("") + b"\0" + topics + b"\0"
+    host, port = broker.bootstrap.split(":")
+    with BrokerConnection(host, int(port), {}, 10) as connection:
+        connection.ask(8, 8, body)
+
+
+def test_offsets_that_no_log_has(own_broker: Broker) -> None:
+    """Brokers take any number, and -1 in an answer about one partition means that there is none."""
+    cluster = Cluster(own_broker.bootstrap)
+    assert committed_offsets(cluster, ["any"]).answers == {"any": ()}
+    committed = dict(enumerate((-1, -(2**63), 2**63 - 1)))
+    for partition, offset in committed.items():
+        commit_any(own_broker, "any", partition, offset, "")
+    wanted = tuple(LiveOffset("foo", p, o, None, "", exact=True) for p, o in committed.items())
+    assert committed_offsets(cluster, ["any"]).answers == {"any": wanted}
+    theirs, refused = ask_in_child("committed", own_broker.bootstrap, {}, 30.0, ["any"])
+    assert refused == {}
+    assert theirs == {"any": (replace(wanted[2], exact=False),)}
+
+
 def test_the_group_without_a_name(own_broker: Broker) -> None:
     """Brokers take its commits, and describe it as a classic group only."""
     cluster = Cluster(own_broker.bootstrap)
     assert committed_offsets(cluster, [""]).answers == {"": ()}  # its coordinator is there
-    commit = struct.pack(">iqi", 2, 31, -1) + compact("text") + b"\0"
-    topics = compact_array(["foo"]) + unsigned_varint(2) + commit + b"\0"
-    body = compact("") + struct.pack(">i", -1) + compact("") + b"\0" + topics + b"\0"
-    host, port = own_broker.bootstrap.split(":")
-    with BrokerConnection(host, int(port), {}, 10) as connection:
-        connection.ask(8, 8, body)
+    commit_any(own_broker, "", 2, 31, "text")
     wanted = (LiveOffset("foo", 2, 31, None, "text", exact=True),)
     assert committed_offsets(cluster, ["", "other"]).answers == {"": wanted, "other": ()}
     found = describe_groups(cluster, ["", "other"])
