@@ -35,12 +35,13 @@ from kip848_spark.cli import (
     sql,
 )
 from kip848_spark.cli.display import log_as_json, log_line, printable
+from kip848_spark.cli.verbs import Verbs
 from kip848_spark.errors import CRASHED, INTERRUPTED, Kip848Error
 from kip848_spark.version import __version__
 
 _CRASH = "This is a bug in kip848-spark. Please report it with these lines."
 
-app = typer.Typer(
+app = Verbs(
     name="kip848",
     help="""Shows what happened to Kafka's consumer groups, and checks the group coordinator.
 

@@ -53,7 +53,11 @@ def audit(
     ] = None,
     release: Annotated[
         str | None,
-        typer.Option("--release", help="The Kafka release that wrote the records.", metavar="R"),
+        typer.Option(
+            "--release",
+            help="The Kafka release that wrote the records, such as 4.3 or 4.3.1.",
+            metavar="R",
+        ),
     ] = None,
     assignors: Annotated[
         str | None,

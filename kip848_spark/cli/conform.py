@@ -40,8 +40,7 @@ def conform(
         typer.Option(
             "--release",
             help="The Kafka release that wrote the records: 4.0 to 4.4, or a patch "
-            "release. Without it, "
-            "any that fits.",
+            "release. Without it, every supported release is tried.",
             metavar="R",
         ),
     ] = None,

@@ -30,7 +30,9 @@ def coordinate(
             "--script", help="A file of JSON lines; - for standard input.", metavar="FILE"
         ),
     ],
-    seed: Annotated[int, typer.Option("--seed", help="The seed of generated ids.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="The seed of generated ids.", metavar="N")
+    ] = 0,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", help="A broker setting. May be repeated.", metavar="K=V"),

@@ -24,10 +24,10 @@ def decode(
     key: Annotated[str, typer.Argument(metavar="KEY_HEX", help="The bytes of the key.")],
     value: Annotated[
         str | None,
-        typer.Argument(metavar="[VALUE_HEX]", help="The bytes of the value; omit for a tombstone."),
+        typer.Argument(metavar="VALUE_HEX", help="The bytes of the value; omit for a tombstone."),
     ] = None,
     dialect: Annotated[
-        str, typer.Option("--dialect", help="The dialect of the record layouts.")
+        str, typer.Option("--dialect", help="The dialect of the record layouts.", metavar="D")
     ] = "shipped",
     json: JsonOption = False,
 ) -> None:

@@ -36,7 +36,9 @@ def dump(
     topic: TopicOption = None,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", help="Print only this partition. May be repeated."),
+        typer.Option(
+            "--partition", help="Print only this partition. May be repeated.", metavar="N"
+        ),
     ] = None,
     dialect: DialectOption = None,
     kafka_option: KafkaOption = None,

@@ -17,12 +17,13 @@ from kip848_spark.cli.options import (
     SourceOption,
     TopicOption,
 )
+from kip848_spark.cli.verbs import Verbs
 from kip848_spark.config.settings import meanings
 from kip848_spark.errors import Kip848Error
 from kip848_spark.runtime import jars as jvm
 from kip848_spark.runtime.java import find_java
 
-config_app = typer.Typer(help="Show the settings.", no_args_is_help=True)
+config_app = Verbs(help="Show the settings.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -36,13 +36,15 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    group: Annotated[str, typer.Argument(help="The group.")],
+    group: Annotated[str, typer.Argument(help="The group.", metavar="GROUP")],
     lake: LakeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     epoch: Annotated[
         int | None,
-        typer.Option("--epoch", help="Explain the rebalance to this group epoch or generation."),
+        typer.Option(
+            "--epoch", help="Explain the rebalance to this group epoch or generation.", metavar="N"
+        ),
     ] = None,
     config: ConfigOption = None,
     json: JsonOption = False,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from kip848_spark.cli.display import err, out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
@@ -17,6 +16,7 @@ from kip848_spark.cli.options import (
     LakeOption,
     parse_time_option,
 )
+from kip848_spark.cli.verbs import VerbCommand
 from kip848_spark.errors import FINDINGS, UsageError, near
 from kip848_spark.insight.phrases import ranges
 
@@ -37,7 +37,7 @@ LEFT_FOR_NOW = -2
 """The epoch of a static member that has left temporarily."""
 
 
-class _Command(TyperCommand):
+class _Command(VerbCommand):
     """`groups`, whose options ``--state`` and ``--type`` may have no value, as in
     kafka-consumer-groups. Typer has no such option."""
 

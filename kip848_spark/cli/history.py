@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def history(
-    group: Annotated[str | None, typer.Argument(help="The group.")] = None,
+    group: Annotated[str | None, typer.Argument(help="The group.", metavar="GROUP")] = None,
     lake: LakeOption = None,
     partition: Annotated[
         str | None,

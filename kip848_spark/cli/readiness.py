@@ -41,9 +41,7 @@ def register(app: typer.Typer) -> None:
 def readiness(
     group: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Explain these groups. Without one, list all groups.", metavar="[GROUP]..."
-        ),
+        typer.Argument(help="Explain these groups. Without one, list all groups.", metavar="GROUP"),
     ] = None,
     lake: LakeOption = None,
     source: ClusterOption = None,

@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def rebalances(
-    group: Annotated[str | None, typer.Argument(help="Only this group.")] = None,
+    group: Annotated[str | None, typer.Argument(help="Only this group.", metavar="GROUP")] = None,
     lake: LakeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,

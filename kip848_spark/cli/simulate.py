@@ -25,12 +25,17 @@ def simulate(
             "--profile", help="Event rates: steady, churn, migration, chaos or types.", metavar="P"
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="A new folder for the capture.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="A new folder for the capture.", metavar="FOLDER")
+    ],
     records: Annotated[
         int, typer.Option("--records", help="The number of records.", metavar="N", min=1)
     ] = 100_000,
     seed: Annotated[
-        int, typer.Option("--seed", help="The random seed. Equal seeds give equal captures.")
+        int,
+        typer.Option(
+            "--seed", help="The random seed. Equal seeds give equal captures.", metavar="N"
+        ),
     ] = 0,
     release: Annotated[
         str, typer.Option("--release", help="The Kafka release, such as 4.2 or 4.0.0.", metavar="R")

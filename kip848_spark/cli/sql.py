@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
 def sql(
     query: Annotated[
-        str | None, typer.Argument(help="The query. Without one, a prompt opens.")
+        str | None, typer.Argument(help="The query. Without one, a prompt opens.", metavar="QUERY")
     ] = None,
     lake: LakeOption = None,
     engine: Annotated[

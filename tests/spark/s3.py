@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -21,6 +22,8 @@ OTHER_SERVER = "KIP848_S3_SERVER"
 BUCKET = "lakes"
 REGION = "us-east-1"
 KEY, SECRET = "test", "not-a-secret"
+SECRET_OF = "LAKE_SECRET"
+"""The environment variable to which `S3Server.file` refers; Hadoop and delta-rs do not know it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,12 @@ class S3Server:
             "secret.key": SECRET,
         }
         return {f"spark.hadoop.fs.s3a.{name}": value for name, value in settings.items()}
+
+    def file(self) -> str:
+        """The text of a settings file in which Spark's settings reach the server."""
+        settings = self.spark | {"spark.hadoop.fs.s3a.secret.key": f"${{{SECRET_OF}}}"}
+        lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in settings.items()]
+        return "\n".join(["[spark]", *lines, ""])
 
     @property
     def storage_options(self) -> dict[str, str]:

@@ -23,7 +23,15 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from tests.captures import COMMITTED, LIVE, read_live
 from tests.conftest import DATA
 from tests.spark.lakes import TABLES_OF_RECORDS, rows_of_files
-from tests.spark.s3 import OTHER_SERVER, S3Server, client, s3_server, versity_server
+from tests.spark.s3 import (
+    OTHER_SERVER,
+    SECRET,
+    SECRET_OF,
+    S3Server,
+    client,
+    s3_server,
+    versity_server,
+)
 from tests.spark.stores import check_folder, kip848
 from tests.spark.test_erasure import files_with
 
@@ -48,12 +56,12 @@ def s3(
         yield server
 
 
-def test_a_lake_on_s3(s3: S3Server, tmp_path: Path) -> None:
+def test_a_lake_on_s3(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job as a user runs it, on the server and on the disk."""
     lake, local = s3.path("lake"), str(tmp_path / "lake")
-    settings = "".join(f"{json.dumps(n)} = {json.dumps(v)}\n" for n, v in s3.spark.items())
+    monkeypatch.setenv(SECRET_OF, SECRET)
     config = tmp_path / "s3.toml"
-    config.write_text(f"[spark]\n{settings}")
+    config.write_text(s3.file())
     on_s3 = ("--config", str(config), "--lake", lake)
     source = f"parquet:{CAPTURE / COMMITTED}"
     output = kip848("run", "--source", source, *on_s3, "--json")
@@ -181,12 +189,12 @@ def test_two_runs_at_once_and_one_that_is_killed(s3: S3Server) -> None:
     assert len(places) == len(set(places)) == state.run.counts.records_read > 0
 
 
-def test_maintenance(s3: S3Server, tmp_path: Path) -> None:
+def test_maintenance(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention and erasure, on the server as on the disk."""
     erased = "demo.uniform"
-    settings = "".join(f"{json.dumps(n)} = {json.dumps(v)}\n" for n, v in s3.spark.items())
+    monkeypatch.setenv(SECRET_OF, SECRET)
     config = tmp_path / "s3.toml"
-    config.write_text(f"[spark]\n{settings}")
+    config.write_text(s3.file())
     on_s3 = ("--config", str(config), "--lake", s3.path("kept"))
     source = f"parquet:{CAPTURE / COMMITTED}"
     kip848("run", "--source", source, *on_s3)
