@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,14 +156,6 @@ class Tally:
     @staticmethod
     def _of(counts: Counter[tuple[str, str]], check: str) -> dict[str, int]:
         return {reason: n for (of, reason), n in sorted(counts.items()) if of == check}
-
-
-def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings sorted by severity, the most severe first, then by partition and offset."""
-    return sorted(
-        findings,
-        key=lambda f: (-SEVERITIES.index(f.severity), f.partition or 0, f.offset or 0),
-    )
 
 
 def as_json(value: Any) -> str:

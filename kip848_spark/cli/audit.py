@@ -14,6 +14,7 @@ from kip848_spark.cli.options import (
     JsonOption,
     KafkaOption,
     LakeOption,
+    TopicOption,
     VerboseOption,
     parse_time_option,
 )
@@ -43,6 +44,7 @@ def audit(
             metavar="SOURCE",
         ),
     ] = None,
+    topic: TopicOption = None,
     since: Annotated[
         str | None,
         typer.Option("--since", help="Count only decisions since this time (UTC).", metavar="TIME"),
@@ -86,7 +88,7 @@ def audit(
 
     if release is not None and (note := release_note(release)):  # raises before Spark starts
         err.print(note)
-    invocation = Invocation.of(config, kafka_option, verbose, lake=lake)
+    invocation = Invocation.of(config, kafka_option, verbose, lake=lake, topic=topic)
     invocation.lake_path()
     cluster = invocation.cluster(source)
     request = AuditRequest(

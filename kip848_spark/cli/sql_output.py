@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kip848_spark.cli.display import err, json_text, out, print_rows, printable
 from kip848_spark.errors import UsageError
+from kip848_spark.runtime.replacing import replacing
 
 if TYPE_CHECKING:
     from kip848_spark.lake.sql.engine import Result
@@ -140,12 +140,9 @@ def _write_parquet(result: Result, path: Path) -> int:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """A file beside ``path`` that takes its place at the end, and is deleted after an error."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """As `replacing`. Raises UsageError."""
     try:
-        yield part
-        part.replace(path)
+        with replacing(path) as new:
+            yield new
     except OSError as cause:
         raise UsageError(f"{path} can't be written: {cause.strerror or cause}.") from None
-    finally:
-        part.unlink(missing_ok=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
 from kip848_spark.errors import LakeError, UsageError
+from kip848_spark.runtime.replacing import replacing
 
 LEASES = "_kip848_lease"
 """The folder of a lake's lease files (`lake.lease`)."""
@@ -69,9 +69,8 @@ class LocalFolder:
     def replace(self, name: str, content: bytes) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        aside.write_bytes(content)
-        aside.replace(path)
+        with replacing(path) as new:
+            new.write_bytes(content)
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)

@@ -8,7 +8,6 @@ in the file, so the time of the last good run stays.
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from kip848_spark.errors import UsageError
 from kip848_spark.lake.ledger import Run
+from kip848_spark.runtime.replacing import replacing
 
 SUCCESS, EXIT_CODE = "kip848_run_success", "kip848_run_exit_code"
 LAST_SUCCESS = "kip848_last_success_timestamp_seconds"
@@ -115,13 +115,11 @@ def failed_text(before: str, exit_code: int) -> str:
 
 def write_metrics(path: Path, text: str) -> None:
     """Writes the file in one step: a collector never sees half of it. Raises UsageError."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        aside.write_text(text, encoding="utf-8")
-        aside.chmod(0o644)  # the collector is another user
-        aside.replace(path)
+        with replacing(path) as new:
+            new.write_text(text, encoding="utf-8")
+            new.chmod(0o644)  # the collector is another user
     except OSError as cause:
-        aside.unlink(missing_ok=True)
         raise UsageError(
             f"The metrics can't be written to {path}: {cause.strerror}.",
             "Name a file in a folder that exists and may be written.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from kip848_spark.errors import UsageError
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.data import ReportOptions, report_data
 from kip848_spark.report.page import render
+from kip848_spark.runtime.replacing import replacing
 
 HTML, JSON = ".html", ".json"
 
@@ -86,11 +86,8 @@ def _valid(value: Any) -> Any:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        aside.write_bytes(content)
-        aside.replace(path)
+        with replacing(path) as new:
+            new.write_bytes(content)
     except OSError as cause:
         raise UsageError(f"{path} can't be written: {cause.strerror or cause}.") from None
-    finally:
-        aside.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,14 +62,6 @@ def uuid_text(ids: pa.Array) -> pa.Array:
         pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)]
     )
     return texts.take(encoded.indices)
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of an id in the form of `uuid_text`. Raises ValueError for any other text."""
-    raw = base64.urlsafe_b64decode(text + "==")
-    if len(raw) != 16:
-        raise ValueError(f"{text!r} is not the base64 form of 16 bytes")
-    return raw
 
 
 def scatter(

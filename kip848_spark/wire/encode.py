@@ -29,7 +29,7 @@ from kip848_spark.wire.concat import (
     expand,
     row_width,
 )
-from kip848_spark.wire.decode import DecodedRows, RecordPlan
+from kip848_spark.wire.decode import RecordPlan
 from kip848_spark.wire.layout import (
     VARINT,
     ArrayNode,
@@ -63,14 +63,6 @@ def encode_values(record: RecordPlan, version: int, columns: ColumnInput) -> pa.
     if version not in record.values:
         raise EncodeError(f"{record.kind} has no version {version}")
     return encode_message(record.values[version], version, columns)
-
-
-def encode_part(part: DecodedRows) -> pa.BinaryArray:
-    """binary[n]: the values (or keys) that ``part`` was decoded from, if they were canonical."""
-    columns = dict(zip((slot.column for slot in part.struct.slots), part.fields, strict=True))
-    if part.struct is part.plan.key:
-        return encode_keys(part.plan, columns)
-    return encode_values(part.plan, part.version, columns)
 
 
 def encode_message(layout: StructNode, number: int, columns: ColumnInput) -> pa.BinaryArray:

@@ -20,7 +20,6 @@ from functools import lru_cache
 from operator import attrgetter
 
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.results import worst_first
 from kip848_spark.checks.topics import KnownTopics
 from tests.audit.captured_logs import (
     CHURNED,
@@ -149,7 +148,7 @@ def rate(name: str, fault: Fault, number: int, logs: Sequence[FaultyLog]) -> Rat
             result.found += 1
             result.checks.update({finding.check for finding in tally.findings})
         else:
-            found = [f"{f.check}@{f.offset}" for f in worst_first(tally.findings)]
+            found = [f"{f.check}@{f.offset}" for f in tally.findings]
             where = f"{log.name}: {injection.group} {injection.first}..{injection.last}"
             result.missed.append(f"{where}: {found}")
     return result

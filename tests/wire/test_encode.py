@@ -14,13 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.wire import concat
-from kip848_spark.wire.decode import decode
+from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.definitions import MessageDefinition, load_message
 from kip848_spark.wire.encode import (
     EncodeError,
     encode_keys,
     encode_message,
-    encode_part,
     encode_values,
 )
 from kip848_spark.wire.faults import Reason
@@ -97,6 +96,14 @@ def test_batches_that_hypothesis_finds(data: st.DataObject) -> None:
 
 
 # --- there and back --------------------------------------------------------------------------
+
+
+def encode_part(part: DecodedRows) -> pa.BinaryArray:
+    """The values (or keys) that ``part`` was decoded from, if they were canonical."""
+    columns = dict(zip((slot.column for slot in part.struct.slots), part.fields, strict=True))
+    if part.struct is part.plan.key:
+        return encode_keys(part.plan, columns)
+    return encode_values(part.plan, part.version, columns)
 
 
 def test_canonical_bytes_come_back() -> None:
