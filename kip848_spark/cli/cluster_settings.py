@@ -43,6 +43,7 @@ def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]
         except ValueError as bad:
             raise UsageError(f"{bad}.", "Write it as in --release 4.3.1.") from None
         facts["release"] = release
+        _note_newer(release)
     kind, _, bootstrap = (invocation.settings.source or "").partition(":")
     if kind != "kafka":
         return facts
@@ -58,3 +59,16 @@ def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]
             soft_wrap=True,
         )
         return facts
+
+
+def _note_newer(release: str) -> None:
+    """Says so if ``release`` is newer than all that the rules of readiness know."""
+    from kip848_spark.insight.readiness_versions import LINES, parse_version
+
+    newest = max(LINES.values())
+    if parse_version(release)[:2] > newest[:2]:
+        err.print(
+            f"[yellow]Release {printable(release)} is newer than {newest[0]}.{newest[1]}, the "
+            "newest release that the rules know.[/]",
+            soft_wrap=True,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -57,13 +58,21 @@ def coordinate(
     if assignors is not None:
         settings["group.consumer.assignors"] = assignors
     if str(script) == "-":
-        lines = sys.stdin
+        lines = sys.stdin.buffer
     else:
         try:
-            lines = script.open(encoding="utf-8")
+            lines = script.open("rb")
         except OSError as cause:
             raise UsageError(f"The script {script} can't be read: {cause.strerror}.") from None
     with lines:
-        for line in run_script(lines, release, seed, settings):
+        for line in run_script(_decoded(lines), release, seed, settings):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as bad:
+            raise UsageError(f"line {number}: not UTF-8 (byte {bad.start + 1})") from None

@@ -158,7 +158,7 @@ def _nothing(found: Explanation) -> Sequence[str]:
         return (
             f"{name} did not rebalance {' and '.join(times)}.",
             f"Its last rebalance was at {last['started_at']:%Y-%m-%d %H:%M:%S} UTC (epoch "
-            f"{last['epoch']}); `kip848 explain {name} --epoch {last['epoch']}` explains it.",
+            f"{last['epoch']}). Without --since and --until, it is explained.",
         )
     if group["type"] == "classic" and not group.get("protocol"):
         return (

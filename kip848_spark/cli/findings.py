@@ -64,8 +64,9 @@ def findings(
     from kip848_spark.lake.groups import check_groups
 
     if severity is not None and severity not in SEVERITIES:
-        hint = near(severity, SEVERITIES, f"Choose from {', '.join(SEVERITIES)}.")
-        raise UsageError(f"No finding has a severity {severity}.", hint)
+        raise UsageError(
+            f"No finding has a severity {severity}.", f"Choose from {', '.join(SEVERITIES)}."
+        )
     for name in check or ():
         if name not in CHECKS:
             hint = near(name, CHECKS, f"Choose from {', '.join(CHECKS)}.")

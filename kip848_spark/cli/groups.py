@@ -104,6 +104,13 @@ def groups(
     if validate_regex is not None:
         _validate(validate_regex)
         return
+    if all_ and describe:
+        raise UsageError("--all describes every group, and --describe only some.", "Use one.")
+    if (members or offsets) and not (all_ or describe):
+        raise UsageError(
+            "--members and --offsets select parts of a description.",
+            "Add --describe GROUP, or --all.",
+        )
     states = _choices(state or "", STATES, "No group has a state {}.")
     types = _choices(type_ or "", TYPES, "No group is of type {}.")
     time = parse_time_option("--as-of", as_of)

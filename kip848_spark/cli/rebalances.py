@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ from kip848_spark.cli.options import (
     UntilOption,
     parse_window,
 )
-from kip848_spark.errors import UsageError, near
+from kip848_spark.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,8 +98,9 @@ def _check_cause(cause: str | None) -> None:
     from kip848_spark.insight.rebalance_fields import CAUSES
 
     if cause is not None and cause not in CAUSES:
-        hint = near(cause, CAUSES, f"Choose from {', '.join(CAUSES)}.")
-        raise UsageError(f"No rebalance has the cause {cause}.", hint)
+        raise UsageError(
+            f"No rebalance has the cause {cause}.", f"Choose from {', '.join(CAUSES)}."
+        )
 
 
 def _nothing(
@@ -127,17 +129,21 @@ def _list(
             "--until, or add --json.[/]",
             soft_wrap=True,
         )
-    of_episode: dict[str, list[str]] = {}
+    of_episode: dict[str, Counter[str]] = {}
     for pattern in patterns:
         for episode in pattern["episode_ids"]:
-            of_episode.setdefault(episode, []).append(pattern_words(pattern["pattern"]))
+            of_episode.setdefault(episode, Counter())[pattern_words(pattern["pattern"])] += 1
     shown = [
-        _row(row, names, named) | {"pattern": of_episode.get(row["episode_id"])}
+        _row(row, names, named) | {"pattern": _counted(of_episode.get(row["episode_id"], {}))}
         for row in plain(found[-MOST_ROWS:])
     ]
     print_rows(shown, [n for n in shown[0] if any(row[n] is not None for row in shown)])
     out.print(f"\n{printable(summary(found))}", soft_wrap=not out.is_terminal)
     _show_patterns(patterns)
+
+
+def _counted(patterns: Mapping[str, int]) -> list[str] | None:
+    return [name if n == 1 else f"{n} × {name}" for name, n in patterns.items()] or None
 
 
 def _show_patterns(patterns: list[Row]) -> None:

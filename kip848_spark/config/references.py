@@ -11,9 +11,15 @@ from typing import ClassVar
 from kip848_spark.errors import UsageError
 
 _SECRET = re.compile(
-    r"password|secret|jaas|\.pem$|token(?!\.endpoint)|api\.key|account[._]key|storage_access_key",
+    r"password|passphrase|secret|jaas|\.pem$|token(?!\.endpoint)|api\.key|account[._]key"
+    r"|storage_access_key|keystore\.key$",
     re.IGNORECASE,
 )
+"""The names of settings that are secrets."""
+_WITH_SECRET = re.compile(
+    r"(password|passphrase|secret)\s*=\s*[^\s$]|://[^/@\s]*:[^/@\s$]+@", re.IGNORECASE
+)
+"""A value that has a secret in it: ``-Dx.password=…``, or a URL with a password."""
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _MASK = "********"
 
@@ -34,6 +40,11 @@ class ReferringSettings:
                 raise UsageError(
                     f"The {self.KIND} setting {name} is a secret and must not be in plain text.",
                     f"Put it into an environment variable and write {name}=${{VARIABLE}}.",
+                )
+            if _WITH_SECRET.search(value):
+                raise UsageError(
+                    f"The {self.KIND} setting {name} has a secret in plain text in its value.",
+                    "Put the secret into an environment variable and write ${VARIABLE} for it.",
                 )
 
     def masked(self) -> dict[str, str]:

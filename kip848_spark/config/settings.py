@@ -7,6 +7,7 @@ the working folder, if that exists. ``conf/defaults.toml`` lists every setting.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from kip848_spark.runtime.resources import resource
 
 ENVIRONMENT = "KIP848_CONFIG"
 WORKING_FILE = "kip848.toml"
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@|^kafka:[^@\s]*:[^@\s]*@")
+"""A URI with a password, or a source with one."""
 
 
 def _as_text(value: object) -> object:
@@ -127,9 +130,10 @@ def load(
     if file is not None:
         merged = _merge(merged, _read(file))
     merged = _merge(merged, {k: v for k, v in (overrides or {}).items() if v is not None})
-    merged = _merge(merged, {"kafka": dict(_option(text) for text in kafka_options)})
+    if isinstance(merged.get("kafka"), Mapping):
+        merged = _merge(merged, {"kafka": dict(_option(text) for text in kafka_options)})
     try:
-        return Settings.model_validate(merged)
+        settings = Settings.model_validate(merged)
     except ValidationError as cause:
         first = cause.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -143,14 +147,26 @@ def load(
             f" ({file or 'on the command line'}).",
             "`kip848 config show` prints all settings.",
         ) from None
+    for name in ("lake", "source"):
+        if _PASSWORD.search(getattr(settings, name) or ""):
+            raise UsageError(
+                f"The setting {name} has a password in its URI.",
+                "Put credentials into the section [storage] or [kafka], as references to "
+                "environment variables.",
+            )
+    return settings
 
 
 def _file(path: Path | None) -> Path | None:
     named = path or (Path(os.environ[ENVIRONMENT]) if os.environ.get(ENVIRONMENT) else None)
     if named is not None:
-        if not named.is_file():
+        if not named.exists():
             raise UsageError(
                 f"The settings file {named} does not exist.", f"Check --config and {ENVIRONMENT}."
+            )
+        if named.is_dir():
+            raise UsageError(
+                f"The settings file {named} is a folder.", f"Check --config and {ENVIRONMENT}."
             )
         return named
     here = Path(WORKING_FILE)

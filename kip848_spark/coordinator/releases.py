@@ -333,7 +333,7 @@ def find_release(name: str) -> Release:
             found = newest
     if found is None:
         names = [*LINES, *(name for name in RELEASES if name not in LINES)]
-        raise UsageError(f"no release {name!r}", f"Use one of: {', '.join(names)}")
+        raise UsageError(f"There is no release {name!r} here.", f"Use one of: {', '.join(names)}.")
     return found
 
 

@@ -22,6 +22,8 @@ from kip848_spark.coordinator.javahash import uuid_halves
 from kip848_spark.coordinator.shard import Client
 from kip848_spark.errors import UsageError
 
+_MOST_PARTITIONS = 1_000_000
+"""A limit of this program. Each partition takes memory."""
 _NO_TOPIC = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero topic id, used where a deletion omits the id."""
 
@@ -43,6 +45,8 @@ def run_script(
             raise UsageError(f"line {number}: {bad.message}", bad.hint) from None
         except json.JSONDecodeError as bad:
             raise UsageError(f"line {number}: not JSON: {bad}") from None
+        except RecursionError:
+            raise UsageError(f"line {number}: nested too deeply") from None
         except (KeyError, TypeError, ValueError, AttributeError) as bad:
             raise UsageError(f"line {number}: {_explain(bad)}") from None
         for step in steps:
@@ -70,8 +74,10 @@ def _run_line(coordinator: Coordinator, line: dict[str, Any], number: int) -> li
     event = line.get("event")
     if event == "topic":
         partitions = line["partitions"]
-        if not isinstance(partitions, int) or partitions < 0:
-            raise UsageError("'partitions' must be an integer, 0 for a deleted topic")
+        if not isinstance(partitions, int) or not 0 <= partitions <= _MOST_PARTITIONS:
+            raise UsageError(
+                f"'partitions' must be an integer up to {_MOST_PARTITIONS:,}, 0 for a deleted topic"
+            )
         topic_id = str(line["topicId"] if partitions else line.get("topicId") or _NO_TOPIC)
         uuid_halves(topic_id)
         return coordinator.topic(at, line["name"], topic_id, partitions, line.get("racks") or ())

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.errors import NotFoundError
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.phrases import between, clock, duration, listing, moment
+from kip848_spark.insight.phrases import between, clock, duration, listing, moment, ranges
 from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
 from kip848_spark.lake.history import has_history
@@ -173,7 +173,7 @@ def _choose(
     if epoch is not None:
         found = [row for row in known if row["epoch"] == epoch]
         if not found:
-            epochs = f"{known[0]['epoch']} to {known[-1]['epoch']}" if known else ""
+            epochs = ranges(row["epoch"] for row in known)
             raise NotFoundError(
                 f"The lake has no rebalance of {group_id} to epoch {epoch}.",
                 f"It has rebalances to epochs {epochs}." if known else "It has none at all.",

@@ -11,6 +11,11 @@ from kip848_spark.runtime.replacing import replacing
 
 LEASES = "_kip848_lease"
 """The folder of a lake's lease files (`lake.lease`)."""
+NO_LAKE_HINT = "Check the path, or create a lake with `kip848 run`."
+DAMAGED_HINT = (
+    "If files are missing or damaged, restore the whole lake from a backup, or read the topic into "
+    "a new lake."
+)
 _OLD_LOCK = ".kip848.lock"
 """The lock file of local lakes that earlier versions wrote."""
 
@@ -99,8 +104,8 @@ def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
     """True if there is a lake in the folder ``files``; False if the folder is missing, empty, or
     has only some of ``tables``.
 
-    ``path`` is the user's name for the folder. Raises LakeError if the folder holds other files,
-    and OSError if it can't be listed.
+    ``path`` is the user's name for the folder, ``tables`` are none for a caller that only reads.
+    Raises LakeError if the folder holds other files, and OSError if it can't be listed.
     """
     try:
         if "_delta_log" in files.names("runs"):
@@ -109,11 +114,30 @@ def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
     except NotADirectoryError:
         raise LakeError(f"{path} is a file, not a lake.", "Pass a folder to --lake.") from None
     if any(name not in (*tables, LEASES, _OLD_LOCK) for name in names):
-        raise LakeError(
-            f"{path} is not a lake: it holds other files and no table of runs.",
-            "Pass a new or empty folder to --lake.",
-        )
+        hint = "Pass a new or empty folder to --lake."
+        if "_delta_log" in names:
+            hint = "It is a Delta table. If it is a table of a lake, pass the folder above it."
+        elif not tables:
+            hint = "Pass the folder to which `kip848 run` has written, as --lake."
+        raise LakeError(f"{path} is not a lake: it holds other files and no table of runs.", hint)
     return False
+
+
+def check_commits(lake: Path, tables: Iterable[str]) -> None:
+    """Raises LakeError if a commit of one of the ``tables`` is an empty file, as a loss of power
+    may leave. Readers of Delta would take it for a commit that changed nothing."""
+    for table in tables:
+        try:
+            commits = sorted((lake / table / "_delta_log").glob("*.json"))
+            empty = [commit.name for commit in commits if not commit.stat().st_size]
+        except OSError:  # whoever opens the table says what is wrong
+            continue
+        if empty:
+            raise LakeError(
+                f"The table {table} of the lake {lake} is damaged: the commit "
+                f"_delta_log/{empty[0]} is empty.",
+                DAMAGED_HINT,
+            )
 
 
 def require_empty(files: Folder, path: str) -> None:

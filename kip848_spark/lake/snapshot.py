@@ -21,7 +21,13 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError, NotFoundError, near
 from kip848_spark.lake.delta_folder import STORES, require_own_files
-from kip848_spark.lake.folders import LocalFolder, is_lake
+from kip848_spark.lake.folders import (
+    DAMAGED_HINT,
+    NO_LAKE_HINT,
+    LocalFolder,
+    check_commits,
+    is_lake,
+)
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.location import Location, scheme_of
 from kip848_spark.lake.tables import TABLES, TableDefinition
@@ -51,7 +57,7 @@ class LakeSnapshot:
         self._storage = dict(storage or {})
         self._datasets: dict[str, ds.Dataset] = {}
         if place.folder is not None and not _is_lake(place.folder, self.path):
-            raise LakeError(f"There is no lake at {self.path}.", "Create one with `kip848 run`.")
+            raise LakeError(f"There is no lake at {self.path}.", NO_LAKE_HINT)
         with self._translate_errors("runs"):
             runs = self._dataset("runs", None).to_table(use_threads=False)
         self.run = Run.from_row(finished_run(self.path, plain(runs), as_of))
@@ -128,6 +134,8 @@ class LakeSnapshot:
 
     def _dataset(self, table: str, version: int | None) -> ds.Dataset:
         if table not in self._datasets:
+            if self.place.folder is not None:
+                check_commits(self.place.folder, [table])
             found = DeltaTable(self._uri(table), version=version, storage_options=self._storage)
             require_own_files(found, self._uri(table))
             self._datasets[table] = _dataset_without_statistics(found, TABLES[table])
@@ -154,7 +162,8 @@ class LakeSnapshot:
                 raise fault from None
             first = str(cause).splitlines()[0]
             raise LakeError(
-                f"The table {table} of the lake {self.path} can't be read: {first}"
+                f"The table {table} of the lake {self.path} can't be read: {first}",
+                DAMAGED_HINT,
             ) from None
 
     def _uri(self, table: str) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from itertools import zip_longest
 from typing import Protocol
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -328,7 +330,10 @@ class CaptureSource:
     def _load(self, spark: SparkSession) -> DataFrame:
         place = location_of(spark, self.path)
         if place.folder is not None and not place.folder.exists():
-            raise CaptureError(f"There is no capture at {self.path}.")
+            raise CaptureError(
+                f"There is no capture at {self.path}.",
+                "Check the path. `kip848 capture` writes a capture.",
+            )
         with translate_capture_errors(self.path):
             reader = spark.read.format(self.format).option(_GLOB, "false")
             frame = reader.load(place.uri)
@@ -365,15 +370,22 @@ def translate_capture_errors(path: str) -> Iterator[None]:
         text = str(cause)
         for sign, meaning in _CAPTURE_ERRORS.items():
             if sign in text:
+                file = _FILE.search(text)
                 raise CaptureError(
-                    f"The capture {path} {meaning}.", "Write the capture again."
+                    f"The capture {path} {meaning}{f' ({unquote(file[1])})' if file else ''}.",
+                    "Write the capture again.",
                 ) from None
         raise
+
+
+_FILE = re.compile(r"reading file \S*?([^\s/]+)\.\s")
+"""The name of a file in Spark's words about it, percent-encoded."""
 
 
 _CAPTURE_ERRORS: Mapping[str, str] = {
     "is not a Parquet file": "is not a Parquet file, or is cut short",
     "Could not read footer": "is damaged: a file's footer can't be read",
+    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "has a column of different types in its files",
     "CANNOT_READ_FILE": "is damaged: a file can't be read",
     "FAILED_READ_FILE": "is damaged: a file can't be read",
     "Illegal Parquet type": "has a column of a type that Spark can't read (times in nanoseconds?)",

@@ -83,7 +83,17 @@ def test_what_is_wrong_is_said(kip848: Command, tmp_path: Path) -> None:
     bad_line = kip848("coordinate", "--release", "4.3", "--script", str(script))
     assert bad_line.code == 2
     assert "line 2" in bad_line.err
+    for content, words in {
+        b'{"at": 0, "event": "tick"}\n{"at": 1, "event": "\xff"}\n': "line 2: not UTF-8 (byte 21)",
+        b"[" * 100_000: "line 1: nested too deeply",
+        b'{"at": 0, "event": "topic", "name": "t", "topicId": "AAAAAAAAAAAAAAAAAAAAAQ", '
+        b'"partitions": 1000001}': "line 1: 'partitions' must be an integer up to 1,000,000",
+    }.items():
+        script.write_bytes(content)
+        ended = kip848("coordinate", "--release", "4.3", "--script", str(script))
+        assert ended.code == 2
+        assert words in ended.err
     no_release = kip848("coordinate", "--release", "9.9", "--script", str(script))
     assert no_release.code == 2
-    assert "9.9" in no_release.err
+    assert "There is no release '9.9' here. Use one of: " in no_release.err
     assert kip848("coordinate", "--release", "4.3", "--script", "/no/such").code == 2

@@ -220,6 +220,54 @@ def test_a_secret_for_spark(
     refused(ended, 2, "S3_SECRET, which is not set")
 
 
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ('[spark]\n"spark.executor.extraJavaOptions" = "-Dkey.password=hunter2"', "in its value"),
+        ('[kafka]\n"client.rack" = "http://me:hunter2@proxy:80"', "in its value"),
+        ('[kafka]\n"ssl.keystore.key" = "hunter2"', "must not be in plain text"),
+        ('[kafka]\n"x.passphrase" = "hunter2"', "must not be in plain text"),
+        ('lake = "s3://key:hunter2@bucket/lake"', "setting lake has a password"),
+        ('source = "kafka:me:hunter2@broker:9092"', "setting source has a password"),
+    ],
+)
+def test_a_secret_in_a_value(kip848: Command, tmp_path: Path, written: str, words: str) -> None:
+    file = tmp_path / "kip848.toml"
+    file.write_text(written)
+    ended = kip848("config", "show", "--config", str(file))
+    refused(ended, 2, words)
+    assert "hunter2" not in ended.err + ended.out
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '[spark]\n"spark.executor.extraJavaOptions" = "-Dkey.password=${KEY} -Da=b:c@d"',
+        'source = "kafka:[::1]:9092,broker:9092"',
+        'lake = "abfss://lake@account.dfs.core.windows.net/lake"',
+    ],
+)
+def test_a_value_without_a_secret(kip848: Command, tmp_path: Path, written: str) -> None:
+    file = tmp_path / "kip848.toml"
+    file.write_text(written)
+    assert kip848("config", "show", "--config", str(file)).code == 0
+
+
+@pytest.mark.parametrize("written", ["kafka = 5", "[[kafka]]\nx = 1"])
+def test_a_section_that_is_none(kip848: Command, tmp_path: Path, written: str) -> None:
+    file = tmp_path / "kip848.toml"
+    file.write_text(written)
+    options = ("--config", str(file), "--kafka-option", "client.id=x")
+    refused(kip848("config", "show", *options), 2, "kafka", str(file))
+
+
+def test_a_folder_is_no_settings_file(
+    kip848: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIP848_CONFIG", str(tmp_path))
+    refused(kip848("config", "show"), 2, f"The settings file {tmp_path} is a folder.")
+
+
 def test_a_setting_that_does_not_exist(kip848: Command, tmp_path: Path) -> None:
     file = tmp_path / "kip848.toml"
     file.write_text('laek = "x"\n')

@@ -147,7 +147,7 @@ def test_names_and_old_findings_are_printed_as_they_are(kip848: Command, lake: s
 @pytest.mark.parametrize(
     ("options", "output"),
     [
-        (("--severity", "eror"), "Did you mean error?"),
+        (("--severity", "eror"), "Choose from info, warning, error, critical."),
         (("--check", "epoch"), "Did you mean epochs?"),
         (("--run", "run-9"), "No run run-9 of the lake"),
         (("--group", "biling"), "Did you mean billing"),

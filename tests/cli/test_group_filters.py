@@ -103,6 +103,22 @@ def test_the_options_without_a_value_select_nothing_away(kip848: Command, lake: 
     assert "consumer" in mistaken.err.split("consumr", 1)[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--members",), "Add --describe GROUP, or --all."),
+        (("--offsets",), "Add --describe GROUP, or --all."),
+        (("--all", "--describe", "orders"), "--all describes every group"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(
+    kip848: Command, lake: Path, options: tuple[str, ...], words: str
+) -> None:
+    ended = kip848("groups", "--lake", str(lake), *options)
+    assert ended.code == 2
+    assert words in ended.err
+
+
 @pytest.mark.parametrize("regex", ["orders.(eu|us)+", "orders(?=-eu)", "[a-", "a**"])
 def test_an_expression_is_judged_as_by_kafkas_tool(kip848: Command, regex: str) -> None:
     theirs = kafka_command("--bootstrap-server", "127.0.0.1:1", "--validate-regex", regex)

@@ -169,6 +169,14 @@ def test_mistakes(
     assert words in ended.err
 
 
+def test_a_release_beyond_the_rules_is_said(kip848: Command, lake: Path) -> None:
+    ended = kip848("readiness", "--lake", str(lake), "--release", "9.9.0")
+    assert ended.code == 0
+    assert "Release 9.9.0 is newer than 4." in ended.err
+    known = kip848("readiness", "--lake", str(lake), "--release", "4.3.1")
+    assert "newer" not in known.err
+
+
 def test_a_cluster_that_does_not_answer_is_not_known(kip848: Command, lake: Path) -> None:
     """The verdicts do not need the cluster."""
     ended = kip848("readiness", "--lake", str(lake), "--source", "kafka:127.0.0.1:1")

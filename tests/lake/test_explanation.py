@@ -59,7 +59,7 @@ def test_which_rebalances_are_explained(lake: Lake) -> None:
     assert lake.explain("reports")["rebalances"] == []
     with pytest.raises(NotFoundError, match="no rebalance of orders-billing to epoch 99") as raised:
         lake.explain(GROUP, epoch=99)
-    assert raised.value.hint == "It has rebalances to epochs 42 to 43."
+    assert raised.value.hint == "It has rebalances to epochs 42-43."
     with pytest.raises(NotFoundError, match="no group order-biling") as raised:
         lake.explain("order-biling")
     assert raised.value.hint == "Did you mean orders-billing?"

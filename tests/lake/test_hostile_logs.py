@@ -194,6 +194,32 @@ def test_a_ledger_that_lacks_what_every_run_has(
     assert "damaged" in refusal(lambda: LakeSnapshot(locate(str(tmp_path / "lake"))))
 
 
+@pytest.mark.parametrize("table", ["runs", "groups"])
+def test_an_empty_commit(written: Path, tmp_path: Path, table: str) -> None:
+    """Delta's readers take it for a commit that changed nothing: the table would be empty."""
+    shutil.copytree(written / "lake", tmp_path / "lake")
+    commits = sorted((tmp_path / "lake" / table / "_delta_log").glob("*.json"))
+    commits[-1].write_bytes(b"")
+    words = f"The table {table} of the lake {tmp_path / 'lake'} is damaged: the commit _delta_log/"
+    assert f"{words}{commits[-1].name} is empty." == refusal(
+        lambda: LakeSnapshot(locate(str(tmp_path / "lake"))).rows("groups")
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        ("lake/groups", "pass the folder above it"),
+        ("", "Pass the folder to which `kip848 run` has written"),
+        ("lake/none", "Check the path, or create a lake"),
+    ],
+)
+def test_a_folder_that_is_no_lake(written: Path, place: str, hint: str) -> None:
+    with pytest.raises(LakeError) as refused:
+        LakeSnapshot(locate(str(written / place)))
+    assert hint in (refused.value.hint or "")
+
+
 @pytest.mark.parametrize("table", ["../outside", "groups/../../outside", "/etc", "runs/_delta_log"])
 def test_a_table_is_no_path(written: Path, table: str) -> None:
     snapshot = LakeSnapshot(locate(str(written / "lake")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 from collections.abc import Callable
@@ -185,6 +186,25 @@ def test_two_columns_of_one_name(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(table.append_column("KEY", table["key"]), file)
     source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
     assert "has two columns of one name" in refusal(spark, tmp_path, source)
+
+
+def test_the_damaged_file_of_a_folder_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "capture"
+    folder.mkdir()
+    table = pq.read_table(CAPTURE)
+    place = table.column_names.index("partition")
+    texts = pa.array([str(n).encode() for n in table["partition"].to_pylist()])
+    for name, words in {
+        "cut short": r"is not a Parquet file, or is cut short \(b 1\.parquet\)\.$",
+        "of other types": r"has a column of different types in its files \(b 1\.parquet\)\.$",
+    }.items():
+        pq.write_table(table, folder / "a.parquet")
+        if name == "cut short":
+            (folder / "b 1.parquet").write_bytes(CAPTURE.read_bytes()[:-100])
+        else:
+            pq.write_table(table.set_column(place, "partition", texts), folder / "b 1.parquet")
+        source = CaptureSource(str(folder), "parquet", OFFSETS_TOPIC)
+        assert re.search(words, refusal(spark, tmp_path, source))
 
 
 def test_offsets_at_the_end_of_what_kafka_can_count(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.sql.macros import FAILED, UNTRANSLATED, definitions
 from kip848_spark.lake.sql.rules import NotTranslatable
-from kip848_spark.lake.sql.statements import Statement, parse
+from kip848_spark.lake.sql.statements import Statement, parse, too_deep
 from kip848_spark.lake.sql.translate import arms, duckdb_text, translate
 from kip848_spark.lake.sql.types import as_spark, spark_name, spark_schema
 from kip848_spark.lake.sql.unknown import check_tables, unknown_column, unknown_table
@@ -91,9 +91,12 @@ class DuckDBEngine:
         used = check_tables(statement.tree)
         for name in used:
             self._require(name)
-        translated = translate(statement.text, statement.tree)
-        self._check_arms(statement, translated)
-        sql = duckdb_text(translated)
+        try:
+            translated = translate(statement.text, statement.tree)
+            self._check_arms(statement, translated)
+            sql = duckdb_text(translated)
+        except RecursionError:
+            raise too_deep() from None
         if statement.kind == "explain":
             return self._explain(statement, sql)
         return self._run(statement, sql, most)

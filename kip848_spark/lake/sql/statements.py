@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Literal
 
 import sqlglot
@@ -88,12 +88,17 @@ def check_reading(text: str) -> None:
             raise UsageError(f"`sql` does not start other programs{_at(token)}.")
 
 
+def too_deep() -> UsageError:
+    """The error about a query whose tree Python can't walk through."""
+    return UsageError("The query is nested too deeply.")
+
+
 def _tokens(text: str) -> list[Token]:
     try:
         tokens = list(sqlglot.tokenize(text, read="spark"))
     except TokenError:
         raise UsageError("A text or a name in the query has no closing quote.") from None
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         # `offset` is a column of most tables. It only begins a clause before a number.
         is_clause = following is not None and following.token_type is TokenType.NUMBER
         if token.token_type is TokenType.OFFSET and not is_clause:
@@ -114,7 +119,7 @@ def _query(text: str, start: int = 0) -> exp.Query:
     except (ParseError, TokenError) as cause:
         raise _syntax_error(cause) from None
     except RecursionError:
-        raise UsageError("The query is nested too deeply.") from None
+        raise too_deep() from None
     tree = trees[0] if trees else None
     if not isinstance(tree, exp.Query) or tree.find(exp.Insert, exp.Create) is not None:
         raise UsageError("`sql` only reads, and this statement does more.", f"Use {_READING}.")

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.lake import delta_rs
 from kip848_spark.lake.delta_folder import STORES, DeltaFolder
-from kip848_spark.lake.folders import Folder
+from kip848_spark.lake.folders import Folder, check_commits
 from kip848_spark.lake.location import Location, scheme_of
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.catalog import find_schema
@@ -52,6 +52,8 @@ def open_lake(
 def _open_place(
     spark: SparkSession, place: Location, storage: StorageSettings | None, *, by_spark: bool
 ) -> LakeTables:
+    if place.folder is not None:
+        check_commits(place.folder, TABLES)
     by_spark = by_spark or spark.conf.get(WRITER, "") == "spark"
     if by_spark or not _suits_delta_rs(place):
         return SparkWrittenTables(spark, place)

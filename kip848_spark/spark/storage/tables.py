@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.conditions import Condition
-from kip848_spark.lake.folders import folder_fault, is_lake
+from kip848_spark.lake.folders import NO_LAKE_HINT, folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
@@ -179,7 +179,7 @@ class LakeTables(Upkeep):
         if not self.exists():
             raise LakeError(
                 f"There is no lake at {self.path}.",
-                "Create one with `kip848 run`, or pass another path.",
+                NO_LAKE_HINT,
             )
 
     def create(self) -> None:
