@@ -202,7 +202,7 @@ def test_options_that_contradict_each_other(
         ("SELECT group_id\nFROM groups g g2 g3", "(line 2, column 15)"),
         ("SELECT 'open", "no closing quote"),
         ("", "The query is empty."),
-        ("-- nothing", "The query is empty."),
+        ("/* nothing */;", "The query is empty."),
         ("SELECT " + "1 + " * 5_000 + "1", "The query is nested too deeply."),
         (
             "SELECT grop_id FROM groups",
