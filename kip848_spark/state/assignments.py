@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
+from kip848_spark.state.codes import combine, factorize, starts_of_runs
 from kip848_spark.state.control_state import (
     ControlState,
     integers,
@@ -52,7 +53,8 @@ ASSIGNMENT_LISTS = (
 
 @dataclass(frozen=True)
 class AssignedPartitions:
-    """The partitions in the lists of some records, in the order of the records and lists.
+    """The partitions in the lists of some records, in the order of the records and lists. A
+    partition that a list repeats occurs once, as in the sets that the coordinator reads it into.
 
     ``record`` (int64[n]) is the row of each partition's record, ``number`` (int32[n]) the partition
     and ``epoch`` (int32[n]) its assignment epoch, if the list has epochs. ``topic`` (int64[n])
@@ -67,6 +69,24 @@ class AssignedPartitions:
     epoch: pa.Array | None = None
     member: Int64Array | None = None
     member_ids: pa.Array | None = None
+
+    @property
+    def owner(self) -> Int64Array:
+        """int64[n]: one code for each record and member."""
+        if self.member is None or self.member_ids is None:
+            return self.record
+        return combine(self.record, factorize(self.member_ids)[self.member])
+
+    def at(self, rows: Int64Array) -> AssignedPartitions:
+        """The partitions ``rows`` (int64[m])."""
+        return replace(
+            self,
+            record=self.record[rows],
+            number=self.number.take(pa.array(rows)),
+            topic=self.topic[rows],
+            epoch=None if self.epoch is None else self.epoch.take(pa.array(rows)),
+            member=None if self.member is None else self.member[rows],
+        )
 
     def columns(self, carried: ControlState, role: str, at: Int64Array) -> dict[str, pa.Array]:
         """The columns of the partitions ``at`` (int64[m])."""
@@ -105,8 +125,11 @@ def assignments(table: pa.Table) -> pa.Table:
 def explode(carried: ControlState, each: AssignmentList, rows: Int64Array) -> AssignedPartitions:
     """The partitions in the list ``each`` of the records ``rows`` (of the list's kind)."""
     lists = carried.field(each.kind, each.field, rows)
-    if each.kind == kinds.CLASSIC:
-        return _explode_classic(lists, rows)
+    found = _explode_classic(lists, rows) if each.kind == kinds.CLASSIC else _explode(lists, rows)
+    return _without_repeats(found)
+
+
+def _explode(lists: pa.Array, rows: Int64Array) -> AssignedPartitions:
     topics = pc.list_flatten(lists)
     partitions = pc.struct_field(topics, "partitions")
     topic = parent_rows(partitions)
@@ -139,6 +162,20 @@ def _explode_classic(lists: pa.Array, rows: Int64Array) -> AssignedPartitions:
         member=member,
         member_ids=pc.struct_field(members, "member_id"),
     )
+
+
+def _without_repeats(found: AssignedPartitions) -> AssignedPartitions:
+    """Each partition of a list once: the last one, which has the epoch that counts."""
+    number, owner = integers(found.number, 0), found.owner
+    topic = factorize(found.topics)[found.topic] if len(owner) else owner
+    is_first = starts_of_runs(found.topic)
+    lists = combine(owner[is_first], topic[is_first])
+    ascends = is_first[1:] | (number[1:] > number[:-1])
+    if ascends.all() and len(np.unique(lists)) == len(lists):
+        return found  # as brokers write the lists: a list a topic, in ascending order
+    place = combine(owner, topic, number - number.min())
+    _, from_the_end = np.unique(place[::-1], return_index=True)
+    return found.at(np.sort(len(place) - 1 - from_the_end))
 
 
 def _epochs(topics: pa.Array, partitions: pa.Array) -> pa.Array:

@@ -17,7 +17,7 @@ from kip848_spark.state.assignments import (
     AssignmentList,
     explode,
 )
-from kip848_spark.state.codes import combine, factorize, starts_of_runs
+from kip848_spark.state.codes import combine, factorize
 from kip848_spark.state.control_state import ControlState, integers, state_table
 from kip848_spark.state.intervals import MAX_INDEX, Candidates
 from kip848_spark.state.lifetimes import Lifetimes
@@ -96,7 +96,8 @@ def _candidates(
     runs = _unchanged_runs(lifetimes, rows, code, begin)
     chosen = np.flatnonzero(runs.is_head[record])
     index = chosen - begin[record[chosen]]
-    chosen, code, index = _sort(chosen, code[chosen], index, record)
+    order = np.argsort(code[chosen], kind="stable")
+    chosen, code, index = chosen[order], code[chosen[order]], index[order]
     owner = record[chosen]
     second = _SECOND_LIST if each.role == "pending_revocation" else 0
 
@@ -130,24 +131,6 @@ def _codes(lifetimes: Lifetimes, partitions: AssignedPartitions) -> Int64Array:
     if partitions.epoch is not None:
         codes.append(factorize(partitions.epoch))
     return combine(*codes)
-
-
-def _sort(
-    chosen: Int64Array, code: Int64Array, index: Int64Array, record: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The partitions by code and record. A partition that occurs several times in one record gets
-    as many codes."""
-    order = np.argsort(code, kind="stable")
-    owner = record[chosen[order]]
-    starts = starts_of_runs(code[order], owner)
-    if not starts.all():
-        position = np.arange(len(order))
-        repeat = position - np.maximum.accumulate(np.where(starts, position, 0))
-        repeats = np.empty(len(order), np.int64)
-        repeats[order] = repeat
-        code = combine(factorize(pa.array(code)), repeats)
-        order = np.argsort(code, kind="stable")
-    return chosen[order], code[order], index[order]
 
 
 @dataclass(frozen=True)
