@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import zip_longest
 from typing import Protocol
-from urllib.parse import unquote
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -29,6 +24,7 @@ from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.spark.balanced_tasks import assign_tasks, shuffle_to_tasks
+from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.capture_origin import read_origin
 from kip848_spark.spark.hadoop import location_of
 from kip848_spark.spark.own_files import require_own_spark_files
@@ -359,40 +355,3 @@ class CaptureSource:
 
 def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
-
-
-@contextmanager
-def translate_capture_errors(path: str) -> Iterator[None]:
-    """Turns Spark's exceptions about an unreadable capture into a CaptureError."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as cause:
-        text = str(cause)
-        for sign, meaning in _CAPTURE_ERRORS.items():
-            if sign in text:
-                file = _FILE.search(text)
-                raise CaptureError(
-                    f"The capture {path} {meaning}{f' ({unquote(file[1])})' if file else ''}.",
-                    "Write the capture again.",
-                ) from None
-        raise
-
-
-_FILE = re.compile(r"reading file \S*?([^\s/]+)\.\s")
-"""The name of a file in Spark's words about it, percent-encoded."""
-
-
-_CAPTURE_ERRORS: Mapping[str, str] = {
-    "is not a Parquet file": "is not a Parquet file, or is cut short",
-    "Could not read footer": "is damaged: a file's footer can't be read",
-    "PARQUET_COLUMN_DATA_TYPE_MISMATCH": "has a column of different types in its files",
-    "CANNOT_READ_FILE": "is damaged: a file can't be read",
-    "FAILED_READ_FILE": "is damaged: a file can't be read",
-    "Illegal Parquet type": "has a column of a type that Spark can't read (times in nanoseconds?)",
-    "PARQUET_TYPE_ILLEGAL": "has a column of a type that Spark can't read (times in nanoseconds?)",
-    "COLUMN_ALREADY_EXISTS": "has two columns of one name (Spark ignores case)",
-    "UNABLE_TO_INFER_SCHEMA": "holds no Parquet file",
-    "DELTA_TABLE_NOT_FOUND": "is not a Delta table",
-    "DELTA_MISSING_DELTA_TABLE": "is not a Delta table",
-    "PATH_NOT_FOUND": "does not exist",
-}

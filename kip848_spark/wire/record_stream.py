@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.errors import CaptureError
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control import ControlPlan, control_columns
 from kip848_spark.wire.decode import Decoded, DecodePlan, decode
@@ -15,7 +16,6 @@ from kip848_spark.wire.offset_gaps import GapFinder
 from kip848_spark.wire.tables import RECORD_FIELDS, TIMESTAMP, record_columns
 
 Columns = dict[str, pa.Array]
-RecordPosition = tuple[int, int]
 POSITION_FIELDS: dict[str, pa.DataType] = {
     "partition": pa.int32(),
     "offset": pa.int64(),
@@ -42,8 +42,8 @@ def records_decoder(
 
     Its input has the columns partition (int32), offset (int64), timestamp (timestamp[us, UTC]), key
     and value (binary), sorted by partition and offset. A record that occurs twice in a row, as in
-    overlapping captures, is taken once. ``starts``: the first offset of each partition.
-    ``keep_commits_raw``: see `record_columns`."""
+    overlapping captures, is taken once (see `without_repeats`). ``starts``: the first offset of
+    each partition. ``keep_commits_raw``: see `record_columns`."""
 
     def run(batches: Batches) -> Batches:
         for _, columns in decode_batches(plan, starts, keep_commits_raw, batches):
@@ -62,9 +62,7 @@ def decode_batches(
     """What the function of `records_decoder` does, as pairs of the decoded batch and its
     columns. ``splits``: see `GapFinder`."""
     gaps = GapFinder(starts, splits)
-    previous = (-1, -1)
-    for raw in batches:
-        batch, previous = _drop_repeats(raw, previous)
+    for batch in without_repeats(batches):
         if not batch.num_rows:
             continue
         keys, values = batch.column("key"), batch.column("value")
@@ -93,20 +91,45 @@ def _sizes(keys: pa.Array, values: pa.Array) -> pa.Array:
     return pc.add(*filled).cast(pa.int32())
 
 
-def _drop_repeats(
-    batch: pa.RecordBatch, previous: RecordPosition
-) -> tuple[pa.RecordBatch, RecordPosition]:
-    """``batch`` without rows at the same partition and offset as the row before; and the position
-    of its last row. ``previous`` is that of the batch before."""
-    if not batch.num_rows:
-        return batch, previous
+def without_repeats(batches: Batches) -> Batches:
+    """``batches`` of raw records, in the order of partition and offset, with each record once.
+
+    Raises CaptureError if two records with the same partition and offset differ in key or value."""
+    previous: pa.RecordBatch | None = None
+    for batch in batches:
+        if batch.num_rows:
+            yield _drop_repeats(batch, previous)
+            previous = batch.slice(batch.num_rows - 1)
+
+
+def _drop_repeats(batch: pa.RecordBatch, previous: pa.RecordBatch | None) -> pa.RecordBatch:
+    """``previous`` is the last row of the batch before."""
     partition = batch.column("partition").to_numpy()
     offset = batch.column("offset").to_numpy()
-    same = np.empty(len(offset), bool)
-    same[0] = (int(partition[0]), int(offset[0])) == previous
+    same = np.zeros(len(offset), bool)
     same[1:] = (offset[1:] == offset[:-1]) & (partition[1:] == partition[:-1])
-    last = (int(partition[-1]), int(offset[-1]))
-    return (batch.filter(pa.array(~same)) if same.any() else batch), last
+    if previous is not None:
+        last = (previous.column("partition")[0].as_py(), previous.column("offset")[0].as_py())
+        same[0] = (int(partition[0]), int(offset[0])) == last
+    if not same.any():
+        return batch
+    rows = np.flatnonzero(same)
+    for name in ("key", "value"):
+        column = batch.column(name)
+        before = column.take(pa.array(rows - 1, mask=rows == 0))
+        if same[0] and previous is not None:
+            before = pa.concat_arrays([previous.column(name), before[1:]])
+        here = column.take(pa.array(rows))
+        equal = pc.equal(here, before).fill_null(False).to_numpy(zero_copy_only=False)
+        null = pc.and_(here.is_null(), before.is_null()).to_numpy(zero_copy_only=False)
+        different = np.flatnonzero(~(equal | null))
+        if len(different):
+            row = rows[different[0]]
+            raise CaptureError(
+                f"The capture has two different records at offset {offset[row]} of partition "
+                f"{partition[row]}."
+            )
+    return batch.filter(pa.array(~same))
 
 
 def control_decoder(plan: ControlPlan, fields: Mapping[str, pa.DataType]) -> BatchFunction:

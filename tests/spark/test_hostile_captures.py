@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from kip848_spark.errors import Kip848Error
+from kip848_spark.errors import CaptureError, Kip848Error
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.lake.lake import Lake
 from kip848_spark.lake.location import locate
@@ -131,6 +131,27 @@ def test_order_repeats_and_times(spark: SparkSession, tmp_path: Path) -> None:
         lakes.append(sorted(places))
     assert lakes[0] == lakes[1]
     assert len(lakes[0]) == len(table)
+
+
+def test_two_different_records_at_one_offset(spark: SparkSession, tmp_path: Path) -> None:
+    """Also when they are far from each other; a run of the undamaged capture follows."""
+    table = pq.read_table(CAPTURE)
+    row = table.slice(3, 1)
+    place = row.column_names.index("value")
+    other = row.set_column(place, "value", pa.array([b"other"], pa.binary()))
+    wrong = pa.concat_tables([table, other])
+    pq.write_table(wrong, tmp_path / "capture.parquet")
+    source = CaptureSource(str(tmp_path / "capture.parquet"), "parquet", OFFSETS_TOPIC)
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    offset, partition = row["offset"][0], row["partition"][0]
+    words = f"two different records at offset {offset} of partition {partition}"
+    with pytest.raises(CaptureError, match=words):
+        run_ingest(source, lake)
+    pq.write_table(table, tmp_path / "capture.parquet")
+    outcome = run_ingest(source, lake)
+    assert outcome.run is not None
+    assert outcome.run.counts is not None
+    assert outcome.run.counts.records_read == len(table)
 
 
 @pytest.mark.parametrize(

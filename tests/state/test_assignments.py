@@ -77,7 +77,9 @@ def test_a_partition_of_a_member_and_role_is_one_row_with_its_last_epoch(
     found = assignments(_state(rows)).to_pylist()
     names = ("group_id", "member_id", "topic_id", "topic", "topic_partition")
     assert len(found) == len(expected)
-    assert {tuple(row[name] for name in names): row["assignment_epoch"] for row in found} == expected
+    assert {
+        tuple(row[name] for name in names): row["assignment_epoch"] for row in found
+    } == expected
 
 
 @pytest.mark.parametrize("numbers", [[0, 1, 2], [2, 0, 1]])

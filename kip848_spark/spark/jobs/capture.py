@@ -14,12 +14,13 @@ from pyspark.sql import functions as F
 from kip848_spark.kafka.capture_origin import Origin, derived_id
 from kip848_spark.kafka.topic import OffsetRange, TopicIdentity
 from kip848_spark.lake.folders import require_empty
+from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.capture_origin import write_origin
 from kip848_spark.spark.hadoop import folder_of, location_of
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
 from kip848_spark.spark.sources import COLUMNS as SOURCE_COLUMNS
-from kip848_spark.spark.sources import RecordSource, translate_capture_errors
+from kip848_spark.spark.sources import RecordSource
 from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control_plans import CONTROL_PLAN

@@ -17,11 +17,12 @@ from kip848_spark.conformance.task import (
     control_lines,
     judged,
 )
+from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.jobs.capture import all_ranges
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.session_settings import in_prepared_session, size_tasks
-from kip848_spark.spark.sources import RecordSource, translate_capture_errors
+from kip848_spark.spark.sources import RecordSource
 
 NOT_WHOLE = "records before it may be missing: the log cleaner was there, or one is undecodable"
 

@@ -11,17 +11,19 @@ from pyspark.sql import SparkSession
 
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.topic import OffsetRange
+from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.jobs.capture import all_ranges
 from kip848_spark.spark.jobs.detect_dialect import detect_dialect
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.offset_reader import bounded_offset_reader
 from kip848_spark.spark.session_settings import prepared_session
-from kip848_spark.spark.sources import RecordSource, client_of, translate_capture_errors
+from kip848_spark.spark.sources import RecordSource, client_of
 from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.kafka_json import json_lines
+from kip848_spark.wire.record_stream import without_repeats
 
 BATCH_RECORDS = 500_000
 """The most records in one Spark job, unless a single partition has more."""
@@ -89,7 +91,7 @@ def _dump_ranges(
 
 def _to_json_lines(plan: ControlPlan) -> BatchFunction:
     def run(batches: Batches) -> Batches:
-        for batch in batches:
+        for batch in without_repeats(batches):
             times = batch.column("timestamp").cast(pa.int64()).fill_null(-1000).to_numpy()
             lines = json_lines(
                 plan,

@@ -18,9 +18,10 @@ from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.ledger import RecordCounts, Run
 from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
+from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
-from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
+from kip848_spark.spark.sources import KafkaSource, RecordSource
 from kip848_spark.spark.split_partitions import split_partitions, split_ranges
 from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.spark.storage.tables import LakeTables

@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 from kip848_spark.errors import LakeError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import ERASURE, Ledger, Run
+from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.map_in_arrow import map_in_arrow
-from kip848_spark.spark.sources import KafkaSource, RecordSource, translate_capture_errors
+from kip848_spark.spark.sources import KafkaSource, RecordSource
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.record_stream import STREAM_FIELDS, records_decoder
