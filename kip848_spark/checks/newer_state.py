@@ -45,11 +45,21 @@ _JOINING, _LEFT = 0, -1
 """The epochs of a member that has no current assignment yet, or none any more."""
 
 
+def note_kind(recorded: set[str], entry: LogEntry) -> None:
+    """Adds the key type of ``entry`` to those of which the group has a value, or removes it if
+    ``entry`` is a tombstone."""
+    (recorded.discard if entry.value is None else recorded.add)(entry.kind)
+
+
 class NewestRecords:
     """The newest record of each key of a share or streams group. A log of these records alone gives
-    the same group, since the log cleaner may leave no others."""
+    the same group, since the log cleaner may leave no others.
 
-    def __init__(self) -> None:
+    ``recorded`` gets the key types of which the group has a value, without the record that was
+    added last: it may be beyond the offset up to which the others are replayed."""
+
+    def __init__(self, recorded: set[str]) -> None:
+        self._recorded = recorded
         self._by_key: dict[tuple[str, str], LogEntry] = {}
         self._last: LogEntry | None = None
 
@@ -63,6 +73,7 @@ class NewestRecords:
         key = entry.kind, entry.member
         self._by_key.pop(key, None)
         self._by_key[key] = entry
+        note_kind(self._recorded, entry)
 
     def replay(self, state: PartitionState, before: int | None = None) -> str | None:
         """Replays what was added, in offset order, and forgets it: records before an offset, or

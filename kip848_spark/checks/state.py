@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kip848_spark.checks.log_entries import LogEntry
-from kip848_spark.checks.newer_state import EPOCH_KEY_TYPES, NewestRecords, newer_rows
+from kip848_spark.checks.newer_state import EPOCH_KEY_TYPES, NewestRecords, newer_rows, note_kind
 from kip848_spark.checks.release import replaying
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
@@ -151,7 +151,7 @@ class Reference:
         self.shard = Shard(release, BrokerConfig(release))
         self._recorded: set[str] = set()
         """The key types of which the group has a value."""
-        self._newest = NewestRecords()
+        self._newest = NewestRecords(self._recorded)
 
     def set_releases(self, releases: tuple[Release, ...]) -> None:
         """Sets the releases that may have written the records from here on."""
@@ -171,17 +171,13 @@ class Reference:
         except ReplayError as error:
             fault = str(error)
             self.fault = self.fault or fault
-        if entry.value is not None:
-            self._recorded.add(entry.kind)
-        else:
-            self._recorded.discard(entry.kind)
+        note_kind(self._recorded, entry)
         if entry.kind == records.CLASSIC_GROUP:
             self._recorded.clear()
         return fault
 
     def defer(self, entry: LogEntry) -> None:
         """Takes the next record of a share or streams group; `rows` replays it."""
-        (self._recorded.discard if entry.value is None else self._recorded.add)(entry.kind)
         self._newest.add(entry)
 
     def rows(self, before: int | None = None) -> Iterator[StateRow]:

@@ -178,9 +178,10 @@ def _find_moving(carried: ControlState, target: Int64Array) -> BoolArray:
         group = carried.group[rows]
         epoch, stable = epoch_and_stable(carried, kind, rows)
         moving[group[(epoch != target[group]) | ~stable]] = True
-    known = carried.rows(kinds.MEMBER)
-    known = known[~np.isin(carried.member[known], carried.member[carried.rows(kinds.CURRENT)])]
-    moving[carried.group[known]] = True  # at epoch 0, without an assignment
+    for metadata, current in kinds.RECONCILED:
+        known, assigned = carried.rows(metadata), carried.member[carried.rows(current)]
+        known = known[~np.isin(carried.member[known], assigned)]
+        moving[carried.group[known]] = True  # at epoch 0, without an assignment
     return moving
 
 

@@ -199,19 +199,20 @@ def _find_moving(
         late[asked] -= count_intervals(
             code, there, lifetimes.end[there], at[asked], points.row[asked], lifetimes.count
         )
-    members = member_records(
-        lifetimes, lifetimes.rows(kinds.MEMBER), lifetimes.rows(kinds.CURRENT), first
-    )
-    waits = members.current < 0  # at epoch 0, without an assignment
-    if waits.any():
-        late += count_intervals(
-            lifetimes.group[members.metadata[waits]],
-            members.start[waits],
-            members.end[waits],
-            points.group,
-            points.row,
-            lifetimes.count,
+    for metadata, current in kinds.RECONCILED:
+        members = member_records(
+            lifetimes, lifetimes.rows(metadata), lifetimes.rows(current), first
         )
+        waits = members.current < 0  # at epoch 0, without an assignment
+        if waits.any():
+            late += count_intervals(
+                lifetimes.group[members.metadata[waits]],
+                members.start[waits],
+                members.end[waits],
+                points.group,
+                points.row,
+                lifetimes.count,
+            )
     return late > 0
 
 

@@ -48,6 +48,9 @@ TARGET_EPOCHS = (TARGET_EPOCH, SHARE_TARGET_EPOCH, STREAMS_TARGET_EPOCH)
 MEMBERS = (MEMBER, SHARE_MEMBER, STREAMS_MEMBER)
 CURRENTS = (CURRENT, SHARE_CURRENT, STREAMS_CURRENT)
 TARGETS = (TARGET, SHARE_TARGET, STREAMS_TARGET)
+RECONCILED = ((MEMBER, CURRENT), (STREAMS_MEMBER, STREAMS_CURRENT))
+"""The records of members that a group waits for, until their current assignment is their target.
+A share group never waits."""
 
 
 def group_type(kind: str) -> str:

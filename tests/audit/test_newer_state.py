@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from kip848_spark.checks import release as releases
@@ -26,6 +27,8 @@ CAPTURES = sorted(
     path.name for kind in ("shares", "streams", "others") for path in DATA.glob(f"{kind}-*")
 )
 
+MOMENTS = 40
+"""So many of a group's first records are compared one by one."""
 SOME = 3
 """Of this many groups, one is compared: a second of Python for a thousand records."""
 
@@ -89,7 +92,6 @@ def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str) ->
 
 
 def test_the_audit_replays_them_too() -> None:
-    """At the end and, for a comparison at an earlier offset, before the newest record."""
     table = records_of("streams-4.3.1")
     ours, tally = vectorized(table), Tally()
     theirs = [row for audit in audits_of(KnownTopics(), table) for row in audit.reference.rows()]
@@ -97,18 +99,23 @@ def test_the_audit_replays_them_too() -> None:
     assert tally.findings == []
     assert tally.verified.total() == len(ours)
 
+
+@pytest.mark.parametrize("capture", ["shares-4.2.2", "streams-4.2.2", "streams-4.3.1"])
+def test_each_moment_of_a_group_is_compared_before_the_next_record(capture: str) -> None:
+    """Also between the records of one operation: the group epoch is there, its target's is not."""
+    table = records_of(capture)
     entries = entries_of(table)
-    half = table.slice(0, len(entries) // 2)
-    newest = entries[len(half)]
-    group = Reference(newest.group, releases.candidates(None))
-    for entry in entries[: len(half) + 1]:
-        if entry.group == newest.group:
+    name = entries[0].group
+    table = table.filter(pc.equal(table["group_id"], name))
+    entries = [entry for entry in entries if entry.group == name][:MOMENTS]
+    for number, newest in enumerate(entries[1:], 1):
+        group, early = Reference(name, releases.candidates(None)), Tally()
+        for entry in entries[: number + 1]:
             group.defer(entry)
-    early = Tally()
-    mine = [row for row in vectorized(half) if row[1] == newest.group]
-    compare_by_group(early, mine, group.rows(newest.offset))
-    assert early.findings == []
-    assert early.verified.total() == len(mine) > 0
+        mine = vectorized(table.slice(0, number))
+        compare_by_group(early, mine, group.rows(newest.offset))
+        assert early.findings == [], number
+        assert early.verified.total() == len(mine)
 
 
 def test_a_wrong_row_is_found() -> None:
