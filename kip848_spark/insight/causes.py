@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.insight import rebalance_fields as names
 from kip848_spark.insight.array_functions import (
+    last_before,
     set_fingerprints,
     string_lists,
 )
@@ -89,6 +90,8 @@ def find_causes(
     count = len(epochs)
     events = _find_events(log, membership, epochs)
     rebalance = events.rebalance
+    waited, waited_for = _joined_before(log, events.resolves, rebalance, epochs)
+    joined = np.flatnonzero(events.joins)
     flags = _find_flags(log, events, _late(log, revoking), epochs, known)
     changes = events.subscribes | events.assigns
     trigger = np.flatnonzero(
@@ -98,9 +101,9 @@ def find_causes(
     return Causes(
         cause_lists(flags, count),
         _likely(log, events.leaves & ~events.replaced, rebalance, count),
-        _members(log, np.flatnonzero(events.joins), rebalance, count),
-        _members(log, np.flatnonzero(events.leaves), rebalance, count),
-        _members(log, of_member, rebalance, count),
+        _members(log, np.append(joined, waited), np.append(rebalance[joined], waited_for), count),
+        _members(log, np.flatnonzero(events.leaves), rebalance[events.leaves], count),
+        _members(log, of_member, rebalance[of_member], count),
         trigger,
         rebalance[trigger],
     )
@@ -194,7 +197,42 @@ def cause_lists(flags: dict[str, BoolArray], count: int) -> pa.Array:
 
 
 def _members(log: ControlLog, at: Int64Array, rebalance: Int64Array, count: int) -> pa.Array:
-    return string_lists(rebalance[at], log.take("member_id", at), count)
+    """list<string>[count]: the members of the records ``at``, which belong to ``rebalance``
+    (int64[len(at)])."""
+    return string_lists(rebalance, log.take("member_id", at), count)
+
+
+def _joined_before(
+    log: ControlLog, resolves: BoolArray, rebalance: Int64Array, epochs: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Members that joined with a regular expression, and the rebalance for which each of them
+    waited: the coordinator raises the epoch when it has resolved the expression, in an operation
+    of its own (docs/kafka-facts.md#operations). Positions of the members' assignments, in which
+    they had none before, and indexes of rebalances.
+
+    Only records that are still in effect are used, so the result does not depend on how a log is
+    split."""
+    nothing = np.zeros(0, np.int64)
+    resolving = np.unique(rebalance[resolves])
+    metadata = np.flatnonzero((log.role == MEMBER) & (log.type == CONSUMER) & ~log.tombstone)
+    if not (len(resolving) and len(metadata)):
+        return nothing, nothing
+    current, end = log.next_of_member(np.flatnonzero(log.role == CURRENT))
+    previous = log.integer((kinds.CURRENT,), "previous_member_epoch")
+    fresh = (previous[current] == 0) & ~log.tombstone[current]
+    current, end = current[fresh], end[fresh]
+    values = np.flatnonzero((log.role == EPOCH) & ~log.tombstone)
+    number = np.searchsorted(epochs[resolving], current)
+    at = epochs[resolving[np.minimum(number, len(resolving) - 1)]]
+    before = last_before(values, log.life, at - 1)
+    known = _last_of_member(log, metadata, current, at)
+    regex = log.field(kinds.MEMBER, "subscribed_topic_regex", metadata).fill_null("")
+    by_regex = np.asarray(pc.not_equal(regex, ""))[known]
+    waits = (number < len(resolving)) & (at < end) & (log.life[at] == log.life[current])
+    waits &= (known >= 0) & by_regex & (before >= 0) & (current > before)
+    # The records of an operation have one time: a join at the last epoch's has raised that epoch.
+    waits &= log.stamp[current] != log.stamp[before]
+    return current[waits], resolving[number[waits]]
 
 
 def _changes(
@@ -256,13 +294,16 @@ def _votes_differ(log: ControlLog, epochs: Int64Array) -> BoolArray:
     return np.asarray((lives[index] == log.life[epochs]) & (split[index] < epochs))
 
 
-def _last_of_member(log: ControlLog, at: Int64Array, points: Int64Array) -> Int64Array:
+def _last_of_member(
+    log: ControlLog, at: Int64Array, points: Int64Array, before: Int64Array | None = None
+) -> Int64Array:
     """int64[points]: the index of the last of ``at`` (ascending positions) that is of the same
-    member as the point, and before it; -1 without one."""
+    member as the point, and before it (or before the positions ``before``); -1 without one."""
     width = log.count + 1
     order = np.argsort(log.member[at], kind="stable")
     key = log.member[at[order]] * width + at[order]
-    found = np.searchsorted(key, log.member[points] * width + points) - 1
+    limit = points if before is None else before
+    found = np.searchsorted(key, log.member[points] * width + limit) - 1
     index = order[np.maximum(found, 0)]
     valid = (found >= 0) & (log.member[at[index]] == log.member[points])
     return np.where(valid, index, -1)

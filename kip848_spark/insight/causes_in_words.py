@@ -175,7 +175,11 @@ class _Causes:
             else "a regular expression"
         )
         change = self._target_change()
-        return [f"{which} matched other topics than before" + (f": {change}" if change else "")]
+        known = f": {change}" if change else ""
+        joined = list(self.row["joined"] or ())
+        if joined and fields.JOINED not in self.row["causes"]:
+            return [f"{self._who(joined)} joined, and {which} was resolved{known}"]
+        return [f"{which} matched other topics than before{known}"]
 
     def _target_change(self) -> str:
         """How the topics in the target assignment differ from those before."""

@@ -16,6 +16,7 @@ from tests.insight.written_records import (
     epoch,
     member,
     no_member,
+    regex,
     stable_group,
     target,
     target_epoch,
@@ -41,6 +42,9 @@ STEPS = st.lists(
         (
             ("join", "m3"),
             ("join", "m4"),
+            ("ask", "m3"),
+            ("ask", "m5"),
+            ("resolve", ""),
             ("gone", "m1"),
             ("gone", "m3"),
             ("topics", ""),
@@ -66,10 +70,14 @@ def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
     for (step, name), same in zip(steps, close, strict=False):
         at += 0 if same else 700
         log.offset -= 1 if same else 0
-        if step in ("join", "gone", "topics"):
+        if step in ("join", "gone", "topics", "resolve"):
             number += 1
         if step == "join":
             log.write(at, member(name), epoch(number))
+        elif step == "ask":
+            log.write(at, member(name, (), subscribed_topic_regex="a.*"), current(name, number, ()))
+        elif step == "resolve":
+            log.write(at, regex("a.*", ["a"]), epoch(number))
         elif step == "gone":
             log.write(at, no_member(name), epoch(number))
         elif step == "topics":

@@ -215,6 +215,41 @@ def test_an_epoch_that_starts_again_without_a_tombstone() -> None:
     assert (row["epoch"], row["causes"], row["outcome"]) == (2, ["member_joined"], "converged")
 
 
+def test_a_member_that_joins_with_a_regular_expression() -> None:
+    """The epoch rises when the expression is resolved, after the operation of the join. As in the
+    log of a broker of 4.2.2."""
+    by_regex = member("m9", (), subscribed_topic_regex="a.*")
+    log = stable_group().write(9_000, by_regex, current("m9", 2, ()))
+    assert last(log)["epoch"] == 2
+    log.write(9_005, regex("a.*", ["a"]), epoch(3))
+    log.write(9_100, target("m1", (0,)), target("m9", (1,)), target_epoch(3))
+    row = last(log)
+    assert (row["causes"], row["joined"], row["left"]) == (["regex_resolved"], ["m9"], [])
+
+    log.write(9_500, current("m1", 3, (0,), before=2), current("m9", 3, (1,), before=2))
+    log.write(9_900, current("m2", 3, (2, 3), before=2))
+    log.write(20_000, regex("a.*", ["a", "ab"]), epoch(4))
+    row = last(log)
+    assert (row["epoch"], row["causes"], row["joined"]) == (4, ["regex_resolved"], [])
+
+
+def test_a_member_with_a_regular_expression_that_raises_the_epoch_is_named_once() -> None:
+    by_regex = member("m9", (), subscribed_topic_regex="a.*")
+    log = stable_group().write(9_000, by_regex, epoch(3), current("m9", 3, ()))
+    log.write(9_005, regex("a.*", ["a"]), epoch(4))
+    *_, joined, resolved = found(log)
+    assert (joined["epoch"], joined["causes"], joined["joined"]) == (3, ["member_joined"], ["m9"])
+    assert (resolved["epoch"], resolved["joined"]) == (4, [])
+
+
+def test_a_member_that_is_gone_before_its_expression_is_resolved() -> None:
+    by_regex = member("m9", (), subscribed_topic_regex="a.*")
+    log = stable_group().write(9_000, by_regex, current("m9", 2, ()))
+    log.write(9_003, no_member("m9"))
+    log.write(9_005, regex("a.*", ["a"]), epoch(3))
+    assert last(log)["joined"] == []
+
+
 def test_an_upgrade_and_a_downgrade() -> None:
     log = Log().write(1_000, classic(1, {"c1": {"partitions": (0, 1)}}))
     old = member("c1", classic_member_metadata={"session_timeout_ms": 1, "supported_protocols": []})

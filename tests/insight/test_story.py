@@ -180,6 +180,12 @@ def test_a_regular_expression_that_matched_another_topic() -> None:
     )
 
 
+def test_a_member_that_joined_with_a_regular_expression() -> None:
+    new = member("worker-3", -0.1, None, (99, None), subscribed_regex="orders.*")
+    text = cause(["regex_resolved"], {"members": [new]}, joined=["worker-3"])
+    assert text == ("worker-3 (10.0.4.1) joined, and the regular expression orders.* was resolved")
+
+
 def test_a_static_member_that_was_replaced() -> None:
     new = member("worker-3", 0, None, (100, None), member_id="id-of-new", instance_id="billing-3")
     text = cause(["static_member_replaced"], {"members": [new]}, joined=["new"])
