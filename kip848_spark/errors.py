@@ -4,7 +4,7 @@
     ├── UsageError           2  the command line or a setting is wrong
     │   └── CaptureError     2  a capture lacks columns, has wrong types or is damaged
     ├── EnvironmentFault     2  this machine lacks something (Java, a jar, a Python worker)
-    ├── SourceError          3  the Kafka cluster or the topic can't be read
+    ├── SourceError          3  the Kafka cluster or the topic can't be read, or no capture is there
     ├── LakeError            3  the lake can't be read or written
     ├── SparkFailure         3  Spark failed for a reason that this program does not know
     └── NotFoundError        1  the lake does not have what was requested (an unknown group)
@@ -52,7 +52,7 @@ class EnvironmentFault(Kip848Error):
 
 
 class SourceError(Kip848Error):
-    """The Kafka cluster or the topic can't be read."""
+    """The Kafka cluster or the topic can't be read, or a capture does not exist."""
 
     exit_code = 3
 

@@ -55,6 +55,7 @@ _FILES = {
         "tests/spark/test_kept_versions.py",
         "tests/spark/test_maintain.py",
         "tests/spark/test_map_in_arrow.py",
+        "tests/spark/test_missed_nights.py",
         "tests/spark/test_offset_reader.py",
         "tests/spark/test_other_readers.py",
         "tests/spark/test_other_sessions.py",

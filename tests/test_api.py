@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import kip848_spark
 from kip848_spark import CaptureSource, KafkaSource, Lake, RunResult, decode, decode_records
-from kip848_spark.errors import CaptureError, LakeError, NotFoundError, UsageError
+from kip848_spark.errors import LakeError, NotFoundError, SourceError, UsageError
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import IdleConsumers
@@ -260,7 +260,7 @@ def test_mistakes_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
         KafkaSource("broker")
     with pytest.raises(UsageError, match="'csv' is not a format of captures"):
         CaptureSource(tmp_path, "csv")
-    with pytest.raises(CaptureError, match="no capture at"):
+    with pytest.raises(SourceError, match="no capture at"):
         kip848_spark.run(CaptureSource(tmp_path / "none"), Lake(tmp_path / "lake"), spark=spark)
     with pytest.raises(UsageError, match="is not a Lake"):
         kip848_spark.replay(str(tmp_path), spark=spark)  # type: ignore[arg-type]

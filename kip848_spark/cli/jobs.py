@@ -30,6 +30,7 @@ from kip848_spark.cli.options import (
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
 from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error
+from kip848_spark.insight.phrases import moment
 from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, write_metrics
 
 if TYPE_CHECKING:
@@ -229,6 +230,12 @@ _GROUPS_MOVED = (
     "The lake may show such a group as it is in its old partition."
 )
 
+_TOMBSTONES_GONE = (
+    "Kafka keeps tombstones for about a day (delete.retention.ms), and the log cleaner has removed "
+    "records since. The lake may still show groups, members and offsets that were deleted in "
+    "between; the check live finds them. A new lake shows what is there now."
+)
+
 
 def show_outcome(
     outcome: RunOutcome, lake: str, json: bool = False, report: str | None = None
@@ -242,6 +249,12 @@ def show_outcome(
         err.print(
             f"[bold black on yellow] warning [/] [yellow]The topic has {outcome.new_partitions:,} "
             f"new partitions.[/] {_GROUPS_MOVED}",
+            soft_wrap=True,
+        )
+    if outcome.missed_since is not None:
+        err.print(
+            f"[bold black on yellow] warning [/] [yellow]The last run that read records began at "
+            f"{moment(outcome.missed_since)} UTC.[/] {_TOMBSTONES_GONE}",
             soft_wrap=True,
         )
     if json:

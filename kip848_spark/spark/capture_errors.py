@@ -10,18 +10,21 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from kip848_spark.errors import CaptureError
+from kip848_spark.errors import CaptureError, SourceError
 
 
 @contextmanager
 def translate_capture_errors(path: str) -> Iterator[None]:
-    """Turns Spark's exceptions about an unreadable capture into a CaptureError."""
+    """Turns Spark's exceptions about a capture into a CaptureError, or a SourceError if it does not
+    exist."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as cause:
         text = str(cause)
         if found := _FOUND_BY_WORKER.search(text):
             raise CaptureError(f"The capture {path} {found[1]}", _MIXED) from None
+        if "PATH_NOT_FOUND" in text:
+            raise SourceError(f"The capture {path} does not exist.", "Check the path.") from None
         for sign, meaning in _CAPTURE_ERRORS.items():
             if sign in text:
                 file = _FILE.search(text)
@@ -55,5 +58,4 @@ _CAPTURE_ERRORS: Mapping[str, str] = {
     "UNABLE_TO_INFER_SCHEMA": "holds no Parquet file",
     "DELTA_TABLE_NOT_FOUND": "is not a Delta table",
     "DELTA_MISSING_DELTA_TABLE": "is not a Delta table",
-    "PATH_NOT_FOUND": "does not exist",
 }

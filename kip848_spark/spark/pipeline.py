@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from kip848_spark.checks.live_comparison import LiveComparison
@@ -36,6 +37,7 @@ from kip848_spark.spark.jobs.integrity import (
     split_finished_runs,
 )
 from kip848_spark.spark.jobs.live_check import try_live, write_live
+from kip848_spark.spark.jobs.missed_tombstones import tombstones_missed_since
 from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair, replay_from_scratch
 from kip848_spark.spark.jobs.replay import SCANS, replay
@@ -64,7 +66,7 @@ class RunOutcome:
     ``open_offsets`` is the number of offsets behind open transactions, ``new_partitions`` that of
     partitions that the topic did not have at the last run. ``live`` is the result of
     the comparison with the cluster, if there was one, and ``readiness`` the verdicts on the groups
-    if the run replayed."""
+    if the run replayed. ``missed_since``: see `tombstones_missed_since`."""
 
     run: Run | None
     changed: bool
@@ -73,6 +75,7 @@ class RunOutcome:
     live: LiveComparison | None = None
     readiness: LakeReadiness | None = None
     new_partitions: int = 0
+    missed_since: datetime | None = None
 
 
 @in_prepared_session
@@ -139,16 +142,16 @@ def run_ingest(
         answered = _ask_cluster(lake, source, plan, steps)
         line = line_of_levels(answered.get("metadata_versions", ()))
         plan = replace(plan, counts=counts, broker_line=line)
-        readiness = None
+        readiness = live = None
         if then_replay:
             plan = _replay(lake, plan, last, steps)
             readiness = _judge_readiness(lake, plan, steps, answered)
-        live = None
         if then_replay and then_audit:
             request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
             live = _audit(source, lake, plan, request, steps)
         done = finish_run(ledger, plan, steps)
-        return RunOutcome(done, True, recovered, opened, live, readiness, added)
+        missed = tombstones_missed_since(lake, ledger, done)
+        return RunOutcome(done, True, recovered, opened, live, readiness, added, missed)
 
 
 @in_prepared_session

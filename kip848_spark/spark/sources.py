@@ -320,13 +320,13 @@ class CaptureSource:
             "_task",
         )
         number = len(set(tasks.values())) or 1
-        # Of several records at one offset the first is taken: always the same one.
+        # Records at one offset come one after the other, the same one first each time.
         return shuffle_to_tasks(rows, "_task", number).sortWithinPartitions(*COLUMNS)
 
     def _load(self, spark: SparkSession) -> DataFrame:
         place = location_of(spark, self.path)
         if place.folder is not None and not place.folder.exists():
-            raise CaptureError(
+            raise SourceError(
                 f"There is no capture at {self.path}.",
                 "Check the path. `kip848 capture` writes a capture.",
             )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kip848_spark.insight import rebalance_rows
 from tests.insight.fold_captures import fold
-from tests.insight.test_rebalances import found
+from tests.insight.test_rebalances import Row, found
 from tests.insight.written_records import (
     classic,
     current,
@@ -64,6 +64,25 @@ STEPS = st.lists(
 )
 
 
+def _records(step: str, name: str, number: int) -> list[Row]:
+    """The records of one of the `STEPS`. ``number`` is the group epoch."""
+    targets = [target("m1", (0, number % 4)), target("m3", (1,)), target_epoch(number)]
+    asks = [member(name, (), subscribed_topic_regex="a.*"), current(name, number, ())]
+    return {
+        "join": [member(name), epoch(number)],
+        "ask": asks,
+        "resolve": [regex("a.*", ["a"]), epoch(number)],
+        "gone": [*no_member(name), epoch(number)],
+        "topics": [epoch(number, hash_=number)],
+        "target": targets,
+        "ready": [current(name, number, (number % 4,))],
+        "revoke": [current(name, number - 1, (0,), (1,), state=1)],
+        "classic": [classic(number, {name: {"partitions": (0,)}}, group="k")],
+        "delete": [epoch(None)],
+        "other": [member("x", group="h"), epoch(number, group="h")],
+    }[step]
+
+
 def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
     """A log of any steps, sensible or not; some follow in the same millisecond."""
     log, number, at = stable_group(), 2, 10_000
@@ -72,30 +91,10 @@ def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
         log.offset -= 1 if same else 0
         if step in ("join", "gone", "topics", "resolve"):
             number += 1
-        if step == "join":
-            log.write(at, member(name), epoch(number))
-        elif step == "ask":
-            log.write(at, member(name, (), subscribed_topic_regex="a.*"), current(name, number, ()))
-        elif step == "resolve":
-            log.write(at, regex("a.*", ["a"]), epoch(number))
-        elif step == "gone":
-            log.write(at, no_member(name), epoch(number))
-        elif step == "topics":
-            log.write(at, epoch(number, hash_=number))
-        elif step == "target":
-            log.write(at, target("m1", (0, number % 4)), target("m3", (1,)), target_epoch(number))
-        elif step == "ready":
-            log.write(at, current(name, number, (number % 4,)))
-        elif step == "revoke":
-            log.write(at, current(name, number - 1, (0,), (1,), state=1))
-        elif step == "classic":
-            log.write(at, classic(number, {name: {"partitions": (0,)}}, group="k"))
-        elif step == "delete":
-            log.write(at, epoch(None))
-        elif step == "gap":
+        if step == "gap":
             log.gap()
         else:
-            log.write(at, member("x", group="h"), epoch(number, group="h"))
+            log.write(at, _records(step, name, number))
     return log.table()
 
 
