@@ -31,7 +31,7 @@ from kip848_spark.insight.control_log import (
     ControlLog,
 )
 from kip848_spark.insight.convergence import Membership
-from kip848_spark.insight.operation_shapes import REPLACEMENT, UPGRADE
+from kip848_spark.insight.operation_shapes import DOWNGRADE, REPLACEMENT, UPGRADE
 from kip848_spark.state import kinds
 from kip848_spark.state.codes import factorize
 from kip848_spark.wire.array_types import BoolArray, Int64Array
@@ -132,7 +132,10 @@ def _find_events(log: ControlLog, membership: Membership, epochs: Int64Array) ->
 
     joins = membership.joined & there & ~copied
     leaves = membership.removed & there
-    replaces = joins & (name == REPLACEMENT)
+    # The tombstones with which a downgrade ends the group come after its last epoch.
+    ends = np.flatnonzero(leaves & (name == DOWNGRADE))
+    leaves[ends] = ends < epochs[rebalance[ends]]
+    replaces = joins & np.isin(name, (REPLACEMENT, DOWNGRADE))
     replaced = leaves & np.isin(operations.of, operations.of[replaces])
     subscribes, assigns = _changes(log, membership, replaces)
     return _Events(

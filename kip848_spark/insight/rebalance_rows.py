@@ -32,9 +32,10 @@ from kip848_spark.insight.movements import (
     find_places,
     unowned_time,
 )
-from kip848_spark.insight.operation_shapes import REPLACEMENT, UPGRADE
+from kip848_spark.insight.operation_shapes import DOWNGRADE, REPLACEMENT, UPGRADE
 from kip848_spark.insight.rebalance_fields import REBALANCE_FIELDS
 from kip848_spark.insight.waiting import find_revocations, find_waiting, is_revoking
+from kip848_spark.state import kinds
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.tables import TIMESTAMP
 
@@ -116,13 +117,15 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
     known = log.offset[first] >= around.known_from[log.era[begin]]
     revoking = is_revoking(log, membership)
     causes = find_causes(log, membership, revoking, begin, known)
-    superseded = spans.following >= 0
+    followed = spans.following >= 0
+    downgraded, generation = _downgrades(log, spans)
+    superseded = followed | downgraded
     waiting = find_waiting(
         log,
         membership,
         find_revocations(log, membership, revoking),
         begin,
-        np.where(superseded, spans.following - 1, spans.end),
+        np.where(followed, spans.following - 1, spans.end),
         spans.end,
         spans.end_time,
     )
@@ -161,7 +164,7 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
         "joined": causes.joined,
         "left": causes.left,
         "trigger_members": causes.trigger_members,
-        "members": pa.array(membership.members[log.operations.last[operation]]),
+        "members": pa.array(membership.members[_end_of_change(log, begin)]),
         "partitions_moved": pa.array(moves[0], mask=moves[0] < 0),
         "minimal_moves": pa.array(moves[1], mask=moves[1] < 0),
         "revoked": pa.array(moves[2], mask=moves[2] < 0),
@@ -170,7 +173,8 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
         "slowest_ms": waiting.slowest_ms,
         "unowned_ms": pa.array(unowned, mask=share),
         "superseded_by": pa.array(
-            membership.group_epoch[np.maximum(spans.following, 0)], mask=~superseded
+            np.where(followed, membership.group_epoch[spans.following], generation),
+            mask=~superseded,
         ),
         "episode_id": _episode_ids(log, spans.episode),
         "outcome": pa.array(names.OUTCOMES).take(pa.array(outcome)),
@@ -181,6 +185,23 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
     }
     cut = _find_cut(log, begin, spans.episode, ~closed)
     return Found(_table(columns, count), begin, log.group[begin], cut)
+
+
+def _downgrades(log: ControlLog, spans: _Spans) -> tuple[BoolArray, Int64Array]:
+    """bool[rebalances]: a classic group continues the group before it is stable, and
+    int64[rebalances]: its generation."""
+    operation = log.operations.of[spans.deleted]
+    found = (spans.deleted >= 0) & (log.operations.name[operation] == DOWNGRADE)
+    generation = log.integer((kinds.CLASSIC,), "generation")
+    return found, generation[log.operations.last[operation]]
+
+
+def _end_of_change(log: ControlLog, begin: Int64Array) -> Int64Array:
+    """int64[rebalances]: the position of the last record that belongs to the group epoch. In a
+    downgrade, those behind the epoch end the group."""
+    operation = log.operations.of[begin]
+    downgrade = log.operations.name[operation] == DOWNGRADE
+    return np.where(downgrade, begin, log.operations.last[operation])
 
 
 def _find_cut(

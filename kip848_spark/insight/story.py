@@ -179,6 +179,8 @@ class _StoryWriter:
         if outcome == fields.SUPERSEDED:
             end = self._end()
             after = _after(between(self.started, end)) if end else ""
+            if self.later and self.later[0]["type"] == CLASSIC:
+                return f"; the group went back to the classic protocol{after}"
             stable = f"; stable again after {duration(took)}" if took else ""
             return f", replaced by epoch {row['superseded_by']}{after}{stable}"
         return {

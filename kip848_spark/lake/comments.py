@@ -150,7 +150,8 @@ COMMENTS: dict[str, dict[str, str]] = {
         "slowest_member": "Member that took longest to give up its partitions",
         "slowest_ms": "Time that it took (ms)",
         "unowned_ms": "Sum over the partitions of the time without an owner (ms)",
-        "superseded_by": "Group epoch that followed before the group was Stable; null if none",
+        "superseded_by": "Group epoch, or after a downgrade generation, that followed before the "
+        "group was Stable; null if none",
         "episode_id": "Rebalances of a group that overlap have the same episode",
         "outcome": "converged, superseded, group_deleted, open or cut_by_gap",
         "complete": "True if the records from before the start to the end were all read",
