@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from kip848_spark.insight.array_functions import (
 )
 from kip848_spark.insight.causes import MAX_TRIGGERS, find_causes
 from kip848_spark.insight.control_log import (
-    EPOCH,
     SHARE,
     TARGET_EPOCH,
     TYPES,
@@ -34,29 +32,11 @@ from kip848_spark.insight.movements import (
 )
 from kip848_spark.insight.operation_shapes import DOWNGRADE, REPLACEMENT, UPGRADE
 from kip848_spark.insight.rebalance_fields import REBALANCE_FIELDS
+from kip848_spark.insight.rebalance_spans import Spans, Surroundings, find_spans
 from kip848_spark.insight.waiting import find_revocations, find_waiting, is_revoking
 from kip848_spark.state import kinds
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.tables import TIMESTAMP
-
-MAX_EPOCHS = 1_000
-"""An episode has at most this many rebalances; see `rebalances.RebalanceFold`."""
-MAX_RECORDS = 1 << 17
-"""An episode has at most about this many control records of its group."""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What is known of the partition beside its control records."""
-
-    gaps: Int64Array
-    """int64[gaps]: the offsets before which records are missing."""
-    gap_times: Int64Array
-    """int64[gaps]: the time (us) of the last record before each."""
-    known_from: Int64Array
-    """int64[gaps + 1]: the offset from which the state is known, between the gaps."""
-    last_time: int
-    """The time (us) of the last record."""
 
 
 class Found(NamedTuple):
@@ -67,29 +47,6 @@ class Found(NamedTuple):
     begin: Int64Array
     group: Int64Array
     cut: Int64Array
-
-
-class _Spans(NamedTuple):
-    """From where to where the rebalances go: int64[rebalances] each."""
-
-    begin: Int64Array
-    """The position of the record of the group epoch."""
-    stable: Int64Array
-    """The position of the last record of the operation after which the group is stable; -1."""
-    following: Int64Array
-    """The position of the next group epoch before that; -1 without one."""
-    deleted: Int64Array
-    """The position of the record that ends the group before it is stable; -1."""
-    is_cut: BoolArray
-    """bool[rebalances]: a gap comes before any of these."""
-    forced: Int64Array
-    """The position where the episode is closed because it is too long; -1."""
-    end: Int64Array
-    """The position of the last record."""
-    end_time: Int64Array
-    """The time (us) of the end; of the last known record if there is none."""
-    episode: Int64Array
-    """The position of the first rebalance of the episode."""
 
 
 def find_rebalances(log: ControlLog, around: Surroundings) -> Found:
@@ -109,7 +66,7 @@ def find_rebalances(log: ControlLog, around: Surroundings) -> Found:
 def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
     """Consumer, share and streams groups: from a record of the group epoch on."""
     membership = find_members(log)
-    spans = _find_spans(log, membership, around)
+    spans = find_spans(log, membership, around)
     begin = spans.begin
     count = len(begin)
     operation = log.operations.of[begin]
@@ -187,7 +144,7 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
     return Found(_table(columns, count), begin, log.group[begin], cut)
 
 
-def _downgrades(log: ControlLog, spans: _Spans) -> tuple[BoolArray, Int64Array]:
+def _downgrades(log: ControlLog, spans: Spans) -> tuple[BoolArray, Int64Array]:
     """bool[rebalances]: a classic group continues the group before it is stable, and
     int64[rebalances]: its generation."""
     operation = log.operations.of[spans.deleted]
@@ -259,98 +216,6 @@ def _generation_rows(log: ControlLog, around: Surroundings) -> Found:
     return Found(_table(columns, count), at, log.group[at], cut)
 
 
-def _find_spans(log: ControlLog, membership: Membership, around: Surroundings) -> _Spans:
-    epoch = membership.group_epoch
-    values = np.flatnonzero((log.role == EPOCH) & ~log.tombstone)
-    before = np.append(-1, epoch[values[:-1]])[: len(values)]
-    new = is_run_start(log.life[values]) | (epoch[values] != before)
-    begin = values[new & ~log.is_state[values]]
-    life, era = log.life[begin], log.era[begin]
-
-    stable = membership.stable_ends()
-    stable = stable[~((log.role[stable] == EPOCH) & log.tombstone[stable])]
-    stable = first_from(stable, log.life, log.operations.last[log.operations.of[begin]])
-    stable = np.where((stable >= 0) & (log.era[stable] == era), stable, -1)
-
-    following = np.append(begin[1:], -1)[: len(begin)]
-    following = np.where(
-        (following >= 0) & (log.life[following] == life) & (log.era[following] == era),
-        following,
-        -1,
-    )
-    following = np.where((stable >= 0) & (following > stable), -1, following)
-
-    last = log.life_last[life]
-    tombstone = (log.role[last] == EPOCH) & log.tombstone[last]
-    replaced = np.append(is_run_start(log.group)[1:], True)[last]  # the group has no later life
-    deleted = np.where(tombstone, last, np.where(~replaced, last + 1, -1))
-    deleted = np.where((stable < 0) & (deleted >= 0) & (log.era[deleted] == era), deleted, -1)
-    is_cut = (stable < 0) & (deleted < 0) & (era < len(around.gaps))
-
-    of_era = life * (len(around.gaps) + 1) + era
-    end = np.searchsorted(log.life * (len(around.gaps) + 1) + log.era, of_era, "right") - 1
-    end = np.where(stable >= 0, stable, end)
-    end_time = np.select(
-        [stable >= 0, deleted >= 0, is_cut],
-        [
-            log.time[np.maximum(stable, 0)],
-            log.time[np.maximum(deleted, 0)],
-            np.append(around.gap_times, 0)[era],
-        ],
-        default=around.last_time,
-    )
-    starts = is_run_start(life)
-    starts[1:] |= (era[1:] != era[:-1]) | (stable[1:] != stable[:-1])
-    episode = begin[np.maximum.accumulate(np.where(starts, np.arange(len(begin)), 0))]
-    spans = _Spans(
-        begin,
-        stable,
-        following,
-        deleted,
-        is_cut,
-        np.full(len(begin), -1, np.int64),
-        end,
-        end_time,
-        episode,
-    )
-    _close_long_episodes(log, spans)
-    return spans
-
-
-def _close_long_episodes(log: ControlLog, spans: _Spans) -> None:
-    """Closes episodes that have too many rebalances or records, and begins new ones. Changes
-    ``spans`` in place."""
-    starts = np.flatnonzero(is_run_start(spans.episode))
-    stops = np.append(starts[1:], len(spans.begin))[: len(starts)]
-    long = spans.end[stops - 1] - spans.begin[starts] >= MAX_RECORDS
-    first = log.operations.first
-    for start, stop in zip(
-        *(bounds[long | (stops - starts > MAX_EPOCHS)].tolist() for bounds in (starts, stops)),
-        strict=True,
-    ):
-        at = start
-        while at < stop:
-            begin = int(spans.begin[at])
-            after = int(np.searchsorted(first, begin + MAX_RECORDS))
-            cut = int(first[after]) if after < len(first) else log.count
-            if at + MAX_EPOCHS < stop:
-                next_epoch = log.operations.of[spans.begin[at + MAX_EPOCHS]]
-                cut = min(cut, int(first[next_epoch]))
-            if cut > spans.end[at]:
-                spans.episode[at:stop] = begin
-                break
-            rest = at + int(np.searchsorted(spans.begin[at:stop], cut))
-            spans.episode[at:rest] = begin
-            spans.forced[at:rest] = cut
-            spans.stable[at:rest] = spans.deleted[at:rest] = -1
-            spans.is_cut[at:rest] = False
-            spans.end[at:rest] = cut - 1
-            spans.end_time[at:rest] = log.time[cut]
-            following = spans.following[at:rest]
-            following[first[log.operations.of[following]] > cut] = -1
-            at = rest
-
-
 def _before(log: ControlLog, begin: Int64Array) -> Int64Array:
     """int64[rebalances]: the position of the last record before the operation of each rebalance.
     What an upgrade copies from the classic group, and what a static member takes over from the one
@@ -362,7 +227,7 @@ def _before(log: ControlLog, begin: Int64Array) -> Int64Array:
 
 
 def _moves(
-    log: ControlLog, membership: Membership, places: AssignedPlaces, spans: _Spans
+    log: ControlLog, membership: Membership, places: AssignedPlaces, spans: Spans
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     targets = np.flatnonzero((log.role == TARGET_EPOCH) & ~log.tombstone)
     begin = spans.begin
@@ -376,7 +241,7 @@ def _moves(
 
 
 def _evidence(
-    log: ControlLog, spans: _Spans, trigger: Int64Array, trigger_of: Int64Array
+    log: ControlLog, spans: Spans, trigger: Int64Array, trigger_of: Int64Array
 ) -> pa.Array:
     """list<int64>[rebalances]: the offsets of the first triggers, of the epoch, and of the last
     record, ascending."""

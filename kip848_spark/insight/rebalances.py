@@ -13,12 +13,8 @@ from kip848_spark.insight.control_log import (
     ControlLog,
 )
 from kip848_spark.insight.rebalance_fields import CAUSES, OUTCOMES, REBALANCE_FIELDS
-from kip848_spark.insight.rebalance_rows import (
-    MAX_EPOCHS,
-    MAX_RECORDS,
-    Surroundings,
-    find_rebalances,
-)
+from kip848_spark.insight.rebalance_rows import find_rebalances
+from kip848_spark.insight.rebalance_spans import MAX_EPOCHS, MAX_RECORDS, Surroundings
 from kip848_spark.state import kinds
 from kip848_spark.state.codes import combine, factorize
 from kip848_spark.state.fold import ControlChunk, find_live_records

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.insight import rebalance_rows
+from kip848_spark.insight import rebalance_spans
 from tests.insight.fold_captures import fold
 from tests.insight.test_rebalances import Row, found
 from tests.insight.written_records import (
@@ -26,7 +26,7 @@ from tests.insight.written_records import (
 def test_a_group_that_never_becomes_stable_is_closed_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rebalance_rows, "MAX_EPOCHS", 3)
+    monkeypatch.setattr(rebalance_spans, "MAX_EPOCHS", 3)
     log = stable_group()
     for number in range(3, 12):
         log.write(10_000 * number, epoch(number, hash_=number))
@@ -112,10 +112,10 @@ def test_chunks_and_runs_change_nothing(
 ) -> None:
     records = any_log(steps, close)
     within = [[min(cut, len(records)) for cut in some] for some in (cuts, runs)]
-    before = rebalance_rows.MAX_EPOCHS
+    before = rebalance_spans.MAX_EPOCHS
     try:
-        rebalance_rows.MAX_EPOCHS = most
+        rebalance_spans.MAX_EPOCHS = most
         whole = fold(records)
         assert fold(records, *within).to_pylist() == whole.to_pylist()
     finally:
-        rebalance_rows.MAX_EPOCHS = before
+        rebalance_spans.MAX_EPOCHS = before
