@@ -148,7 +148,7 @@ def test_a_lake_that_can_not_be_written(kip848: Command, spark: SparkSession) ->
 
 def test_a_capture_that_is_not_there(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    refused(kip848("run", "--source", "parquet:/no/such", "--lake", str(lake)), 2, "/no/such")
+    refused(kip848("run", "--source", "parquet:/no/such", "--lake", str(lake)), 3, "/no/such")
     assert not lake.exists()
 
 

@@ -154,7 +154,7 @@ def test_doctor(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
     assert [check["check"] for check in checks][-2:] == ["source", "lake"]
     assert all(check["ok"] for check in checks)
     broken = kip848("doctor", "--source", "parquet:/no/such", "--json")
-    assert broken.code == 2
+    assert broken.code == 3
     assert json.loads(broken.out)[-1]["hint"] is None or "/no/such" in broken.out
 
 
