@@ -360,8 +360,8 @@ KINDS: dict[tuple[str, str], FindingKind] = {
         "If the coordinator has lost what it wrote, the consumers may get partitions or committed "
         "offsets of an earlier state.",
         "Run again. If the difference remains, records are missing from the lake (see the table "
-        "gaps): tombstones are gone after about a day without a run. Or the coordinator has lost "
-        "records: look for unclean leader elections.",
+        "gaps): tombstones can be gone after about a day without a run. Or the coordinator has "
+        "lost records: look for unclean leader elections.",
     ),
     **COMMIT_KINDS,
     **SHARE_KINDS,

@@ -210,8 +210,8 @@ def _joined_before(
 ) -> tuple[Int64Array, Int64Array]:
     """Members that joined with a regular expression, and the rebalance for which each of them
     waited: the coordinator raises the epoch when it has resolved the expression, in an operation
-    of its own (docs/kafka-facts.md#operations). Positions of the members' assignments, in which
-    they had none before, and indexes of rebalances.
+    of its own (docs/kafka-facts.md#regular-expressions). Returns the position of each member's
+    first current assignment, and the index of its rebalance.
 
     Only records that are still in effect are used, so the result does not depend on how a log is
     split."""
@@ -233,7 +233,8 @@ def _joined_before(
     by_regex = np.asarray(pc.not_equal(regex, ""))[known]
     waits = (number < len(resolving)) & (at < end) & (log.life[at] == log.life[current])
     waits &= (known >= 0) & by_regex & (before >= 0) & (current > before)
-    # The records of an operation have one time: a join at the last epoch's has raised that epoch.
+    # The records of an operation have one time: a member that joined at that of the last epoch has
+    # raised it, and is one of its joins.
     waits &= log.stamp[current] != log.stamp[before]
     return current[waits], resolving[number[waits]]
 

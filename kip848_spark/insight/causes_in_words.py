@@ -129,12 +129,13 @@ class _Causes:
 
     def _subscription(self) -> list[str]:
         sentences = []
-        for name in self.triggers[:3]:
+        changed = [name for name in self.triggers if name not in (self.row["left"] or ())]
+        for name in changed[:3]:
             before = self._member(name, lambda row: held_before(row, self.started))
             after = self._member(name, self._holds_after)
             change = _subscription_change(before, after) if before and after else ""
             sentences.append(f"{self.names.full(name)} changed its subscription{change}")
-        rest = self.triggers[3:]
+        rest = changed[3:]
         if rest:
             sentences.append(f"so did {count(len(rest), 'other')}")
         return sentences or ["a member changed its subscription"]

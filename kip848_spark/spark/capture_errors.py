@@ -21,7 +21,7 @@ def translate_capture_errors(path: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as cause:
         text = str(cause)
-        if found := _FOUND_BY_WORKER.search(text):
+        if found := _DIFFERENT_RECORDS.search(text):
             raise CaptureError(f"The capture {path} {found[1]}", _MIXED) from None
         if "PATH_NOT_FOUND" in text:
             raise SourceError(f"The capture {path} does not exist.", "Check the path.") from None
@@ -37,10 +37,8 @@ def translate_capture_errors(path: str) -> Iterator[None]:
 
 _FILE = re.compile(r"reading file \S*?([^\s/]+)\.\s")
 """The name of a file in Spark's words about it, percent-encoded."""
-
-
-_FOUND_BY_WORKER = re.compile(r"kip848_spark\.errors\.CaptureError: The capture ([^\n]+)")
-"""The last line of a traceback of a Python worker."""
+_DIFFERENT_RECORDS = re.compile(r"kip848_spark\.errors\.CaptureError: The capture ([^\n]+)")
+"""The last line of a Python worker's traceback, with the error of `without_repeats`."""
 _MIXED = (
     "A capture holds the records of one topic. It can't mix those of several clusters, or those of "
     "a topic before and after it was deleted and created again."

@@ -320,7 +320,7 @@ class CaptureSource:
             "_task",
         )
         number = len(set(tasks.values())) or 1
-        # Records at one offset come one after the other, the same one first each time.
+        # The workers find records that repeat, or differ at one offset, next to each other.
         return shuffle_to_tasks(rows, "_task", number).sortWithinPartitions(*COLUMNS)
 
     def _load(self, spark: SparkSession) -> DataFrame:

@@ -103,7 +103,8 @@ def without_repeats(batches: Batches) -> Batches:
 
 
 def _drop_repeats(batch: pa.RecordBatch, previous: pa.RecordBatch | None) -> pa.RecordBatch:
-    """``previous`` is the last row of the batch before."""
+    """``batch`` without the rows that repeat the row before. ``previous`` is the last row of the
+    batch before."""
     partition = batch.column("partition").to_numpy()
     offset = batch.column("offset").to_numpy()
     same = np.zeros(len(offset), bool)

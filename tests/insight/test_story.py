@@ -236,6 +236,25 @@ def test_outcomes(columns: dict[str, Any], end: float | None, expected: str) -> 
     assert row["outcome"] in OUTCOMES
 
 
+def test_a_rebalance_that_a_downgrade_ends() -> None:
+    row = rebalance(42, ["member_joined"], 0, None, 101, outcome="superseded", superseded_by=42)
+    down = rebalance(42, ["downgraded"], 2, 2, 120, type="classic")
+    headline = story(row, rebalances=[row, down]).headline
+    assert headline.endswith(
+        "(epoch 41 → 42; the group went back to the classic protocol after 2 s)"
+    )
+
+
+def test_a_member_that_left_has_not_changed_its_subscription() -> None:
+    causes = ["static_member_replaced", "subscription_changed"]
+    changes = {"joined": ["worker-3"], "left": ["worker-2"]}
+    triggers = ["worker-2", "worker-3"]
+    row = rebalance(42, causes, 0, 5, 101, trigger_members=triggers, **changes)
+    _, changed = texts(story(row), "cause")
+    assert "worker-3" in changed
+    assert "worker-2" not in changed
+
+
 def test_the_first_epoch_has_none_before_it() -> None:
     row = rebalance(1, ["member_joined"], 0, 5, 101)
     assert "(epoch 1, " in story(row, groups=[group(1, 0, None, (101, None))]).headline

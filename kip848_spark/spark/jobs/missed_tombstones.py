@@ -16,13 +16,15 @@ from kip848_spark.wire.offset_gaps import COMPACTION
 RETENTION = timedelta(hours=24)
 """Kafka's default of ``delete.retention.ms``."""
 LATE = timedelta(hours=6)
-"""A nightly run that starts this much later than the one before is not missed."""
+"""A nightly job may start this much later than the night before: no night was missed."""
 
 
 def tombstones_missed_since(lake: LakeTables, ledger: Ledger, run: Run) -> datetime | None:
-    """The start of the last run before ``run`` that read records, if tombstones may be gone that
-    were written after it: it is longer ago than Kafka keeps them, and the log cleaner has removed
-    records that ``run`` would have read. Else None. Raises LakeError."""
+    """The start of the last run before ``run`` that read records, if tombstones that were written
+    after it may be gone; else None. They may be gone if that run is longer ago than Kafka keeps
+    tombstones, and the log cleaner has removed records that ``run`` would have read.
+
+    Raises LakeError."""
     started = [
         earlier.started_at
         for earlier in ledger.finished()
