@@ -53,6 +53,7 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
   const host = h("div", {});
   const printed = h("div", { class: "print-table" });
   const box = h("div", { class: "grid" });
+  const unmatched = `No ${noun} matches ${filters.length ? "the search and the filters" : "the search"}.`;
   let table = null;
   let listed = rows;
 
@@ -109,14 +110,14 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
     // A grid has rows and groups of rows only. Tabulator's scrolling box has no role.
     host.querySelector(".tabulator-tableholder")?.setAttribute("role", "rowgroup");
     host.querySelector(".tabulator-table")?.setAttribute("role", "presentation");
-    host.querySelector(".tabulator-placeholder")?.setAttribute("role", "row");
   };
   const build = () => {
     const place = h("div", { "aria-label": label });
     host.replaceChildren(place);
     table = new Tabulator(place, {
       data: listed, layout: "fitColumns", height: listed.length > 12 || active() ? `${height}px` : false, renderVerticalBuffer: 400,
-      placeholder: h("div", { role: "gridcell" }, nothing), headerSortTristate: false, columnHeaderVertAlign: "bottom",
+      // Tabulator makes a new box for it at each drawing, so the roles are in what is put into the box.
+      placeholder: h("div", { role: "row" }, h("div", { role: "gridcell", class: "tabulator-placeholder-contents" }, unmatched)), headerSortTristate: false, columnHeaderVertAlign: "bottom",
       resizableColumnFit: false, initialSort: sort ? [{ column: sort[0], dir: sort[1] ?? "desc" }] : [],
       columns: columns.map((column) => ({
         title: column.title, field: column.field, hozAlign: NUMERIC.has(column.kind) ? "right" : "left",
@@ -154,7 +155,7 @@ function grid({ label, columns, rows, search, filters = [], sort, height = 480, 
   };
   const one = {
     beforePrint: () => printed.replaceChildren(plainTable(columns,
-      table?.ready ? table.getRows("active").map((row) => row.getData()) : listed, { most: PRINTED, caption: label, nothing })),
+      table?.ready ? table.getRows("active").map((row) => row.getData()) : listed, { most: PRINTED, caption: label, nothing: unmatched })),
     afterPrint: () => printed.replaceChildren(),
     close: () => { clearTimeout(timer); table?.destroy(); grids.delete(one); },
   };
