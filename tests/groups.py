@@ -53,6 +53,7 @@ _FILES = {
         "tests/spark/test_hostile_captures.py",
         "tests/spark/test_kept_lake.py",
         "tests/spark/test_kept_versions.py",
+        "tests/spark/test_lost_tombstones.py",
         "tests/spark/test_maintain.py",
         "tests/spark/test_map_in_arrow.py",
         "tests/spark/test_missed_nights.py",

@@ -90,7 +90,7 @@ class ControlLog:
         """The time in us, which never goes backwards in a partition."""
         self.tombstone: BoolArray = self._numpy("tombstone")
         self.is_state: BoolArray = self._numpy("use") == STATE
-        self.era: Int64Array = np.searchsorted(gaps, self.offset, "right")
+        self.era: Int64Array = np.searchsorted(gaps, self.offset)
         """The number of gaps before the record."""
         self.role: Int64Array = roles[self.rows]
         self.type: Int64Array = types[self.rows]

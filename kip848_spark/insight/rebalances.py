@@ -167,9 +167,7 @@ class RebalanceFold:
         records = rows.filter(pa.array(is_record))
         keys = pa.concat_tables([self._seen, records.select(_KEY)])
         offset = records["offset"].to_numpy()
-        era = np.concatenate(
-            [np.zeros(len(self._seen), np.int64), np.searchsorted(gaps, offset, "right")]
-        )
+        era = np.concatenate([np.zeros(len(self._seen), np.int64), np.searchsorted(gaps, offset)])
         code = combine(era, *(factorize(keys[name]) for name in _KEY))
         code = factorize(pa.array(code))
         first = np.full(int(code.max(initial=-1)) + 1, -1)

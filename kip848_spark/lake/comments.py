@@ -74,6 +74,10 @@ COMMENTS: dict[str, dict[str, str]] = {
         "missing_before": "Number of offsets missing immediately before this record; null if none",
         "gap_cause": "Cause of the missing offsets; see the table gaps",
         "size": "Number of bytes of key and value; null in rows of versions that did not store it",
+        "inferred": (
+            "True for a tombstone that the log cleaner removed before it was read: its key is no "
+            "longer in the topic. Its offset is one of those that are missing there; null otherwise"
+        ),
     },
     "group_records": {},
     "control_state": {
@@ -264,6 +268,10 @@ COMMENTS: dict[str, dict[str, str]] = {
         "formats": (
             "Record formats by which the records were decoded: the key types and the value "
             "versions of each. A version that knows more decodes the unknown records again"
+        ),
+        "inferred": (
+            "Number of tombstones that this run did not read, but inferred (records.inferred); "
+            "null if there are none"
         ),
     },
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -54,6 +54,8 @@ class RecordCounts:
     missing: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
     unknown_tags: Mapping[str, int] = field(default_factory=dict)
+    inferred: int = 0
+    """The number of rows of `records` that are inferred tombstones, beside those that were read."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,7 @@ class Run:
             "removed": dict(self.removed) or None,
             "broker_line": self.broker_line,
             "formats": self.formats,
+            "inferred": (counts and counts.inferred) or None,
         }
 
     @classmethod
@@ -147,9 +150,9 @@ class Run:
             )
         counts = None
         if row["records_read"] is not None:
+            names = [each.name for each in fields(RecordCounts) if each.name != "inferred"]
             counts = RecordCounts(
-                *(row[n] for n in ("records_read", "decoded", "tombstones", "unknown")),
-                *(row[n] for n in ("quarantined", "missing", "errors", "unknown_tags")),
+                **{name: row[name] for name in names}, inferred=row.get("inferred") or 0
             )
         return cls(
             run_id=row["run_id"],
@@ -184,6 +187,13 @@ def removed_records(runs: Iterable[Mapping[str, Any]]) -> Counter[str]:
         if row["outcome"] == DONE:
             found.update(row.get("removed") or {})
     return found
+
+
+def written_records(runs: Iterable[Mapping[str, Any]]) -> int:
+    """The number of rows that finished runs have added to `records`. ``runs`` are rows of the table
+    `runs`."""
+    done = (row for row in runs if row["outcome"] == DONE)
+    return sum((row["records_read"] or 0) + (row.get("inferred") or 0) for row in done)
 
 
 class LedgerTables(Protocol):

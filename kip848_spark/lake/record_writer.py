@@ -51,7 +51,8 @@ def write_records(
     tally: list[pa.Table] = []
     summary = CommitSummary(writers["commit_summaries"].write)
     for decoded, columns in decode_batches(plan.plan, starts, keep_commits_raw, batches, splits):
-        writers["records"].write(columns)
+        not_inferred = {"inferred": pa.nulls(decoded.count, pa.bool_())}
+        writers["records"].write({**columns, **not_inferred})
         types = row_types(decoded)
         is_commit, read = np.isin(types, commits), decoded.reason == 0
         control = np.flatnonzero(~is_commit & read)

@@ -107,7 +107,7 @@ TABLES: dict[str, TableDefinition] = {
     for table in (
         TableDefinition(
             "records",
-            {**STREAM_FIELDS, **_RUN, **_CLUSTER},
+            {**STREAM_FIELDS, "inferred": pa.bool_(), **_RUN, **_CLUSTER},
             # Every file has records of all groups and topics: their bounds would skip no file.
             stats=("partition", "offset", "timestamp", "run_id"),
         ),
@@ -229,6 +229,7 @@ TABLES: dict[str, TableDefinition] = {
                 "removed": _COUNTS,
                 "broker_line": pa.string(),
                 "formats": pa.string(),
+                "inferred": pa.int64(),
             },
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -37,7 +38,7 @@ from kip848_spark.spark.jobs.integrity import (
     split_finished_runs,
 )
 from kip848_spark.spark.jobs.live_check import try_live, write_live
-from kip848_spark.spark.jobs.missed_tombstones import tombstones_missed_since
+from kip848_spark.spark.jobs.lost_tombstones import Survey, add_lost_tombstones, survey_if_late
 from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair, replay_from_scratch
 from kip848_spark.spark.jobs.replay import SCANS, replay
@@ -66,7 +67,8 @@ class RunOutcome:
     ``open_offsets`` is the number of offsets behind open transactions, ``new_partitions`` that of
     partitions that the topic did not have at the last run. ``live`` is the result of
     the comparison with the cluster, if there was one, and ``readiness`` the verdicts on the groups
-    if the run replayed. ``missed_since``: see `tombstones_missed_since`."""
+    if the run replayed. ``missed_since``: the start of the last run that read records, if deletions
+    since then may be missing (see `lost_tombstones`)."""
 
     run: Run | None
     changed: bool
@@ -97,7 +99,7 @@ def run_ingest(
     steps = Steps(progress)
     identity = source.identity()
     extents = source.extents(lake.spark)
-    with lake.hold_lease():
+    with lake.hold_lease(), ExitStack() as stack:
         if not lake.exists():
             with steps.step("make", "creating the lake's tables"):
                 lake.create()
@@ -107,7 +109,9 @@ def run_ingest(
         last = before = ledger.last()
         identity = check_same_source(lake, last, source, identity, extents)
         added = new_partitions(ledger, source, extents)
-        plan, recovered = _recover(ledger, source, identity, extents)
+        survey = stack.enter_context(survey_if_late(source, ledger, extents, steps))
+        extents = source.extents(lake.spark) if survey else extents
+        plan, recovered = _recover(ledger, source, identity, extents, repeat=survey is None)
         check_counts(lake)
         if plan is None:
             last = decode_unknown_records(lake, last, steps)
@@ -129,16 +133,7 @@ def run_ingest(
             plan = replace(plan, open_offsets={n: e.open for n, e in extents.items() if e.open})
         ledger.write(plan)
         steps.run_started(plan.run_id)
-        counts = RecordCounts()
-        if not plan.is_empty:
-            shuffled = not isinstance(source, KafkaSource)  # a capture's files are in no order
-            with (
-                steps.step("ingest", "reading and decoding the topic"),
-                show_worker_progress(
-                    lake.spark, progress, "offsets", _new_offsets(plan), shuffled=shuffled
-                ) as count,
-            ):
-                counts = ingest(source, lake, plan, keep_commits_raw, count)
+        counts, missed = _ingest(source, lake, plan, survey, steps, keep_commits_raw)
         answered = _ask_cluster(lake, source, plan, steps)
         line = line_of_levels(answered.get("metadata_versions", ()))
         plan = replace(plan, counts=counts, broker_line=line)
@@ -150,7 +145,6 @@ def run_ingest(
             request = AuditRequest(after=after, offsets=ends, assignors=_assignors(answered))
             live = _audit(source, lake, plan, request, steps)
         done = finish_run(ledger, plan, steps)
-        missed = tombstones_missed_since(lake, ledger, done)
         return RunOutcome(done, True, recovered, opened, live, readiness, added, missed)
 
 
@@ -293,17 +287,19 @@ def _recover(
     source: RecordSource,
     identity: TopicIdentity,
     extents: dict[int, PartitionExtent],
+    *,
+    repeat: bool,
 ) -> tuple[Run | None, str | None]:
     """Restores the tables after an unfinished run. Returns its plan, which is to be repeated with
-    the same table versions, and its id. If the source is another one or no longer has the planned
-    offsets, the plan is deleted (None is returned for it)."""
+    the same table versions, and its id. If it is not to ``repeat``, or if the source is another one
+    or no longer has the planned offsets, the plan is deleted (None is returned for it)."""
     unfinished = ledger.unfinished()
     if unfinished is None:
         return None, None
     ends = {partition: extent.end for partition, extent in extents.items()}
     there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
     same = unfinished.source == source.name and unfinished.identity == identity
-    if not there or not same:
+    if not repeat or not there or not same:
         return None, undo_run(ledger, unfinished)
     newest = ledger.lake.versions()
     ledger.restore(unfinished)
@@ -311,6 +307,28 @@ def _recover(
     versions = {**newest, **unfinished.table_versions}
     formats = known_formats(unfinished.dialect)
     return replace(unfinished, table_versions=versions, formats=formats), unfinished.run_id
+
+
+def _ingest(
+    source: RecordSource,
+    lake: LakeTables,
+    plan: Run,
+    survey: Survey | None,
+    steps: Steps,
+    keep_commits_raw: bool,
+) -> tuple[RecordCounts, datetime | None]:
+    """Reads the new records. Returns what `add_lost_tombstones` does."""
+    if plan.is_empty:
+        return RecordCounts(), None
+    shuffled = not isinstance(source, KafkaSource)  # a capture's files are in no order
+    with (
+        steps.step("ingest", "reading and decoding the topic"),
+        show_worker_progress(
+            lake.spark, steps.progress, "offsets", _new_offsets(plan), shuffled=shuffled
+        ) as count,
+    ):
+        counts = ingest(source, lake, plan, keep_commits_raw, count)
+    return add_lost_tombstones(lake, plan, counts, survey, steps)
 
 
 def _ask_cluster(lake: LakeTables, source: RecordSource, plan: Run, steps: Steps) -> dict[str, Any]:

@@ -34,9 +34,10 @@ NO_TIME = np.iinfo(np.int64).min
 class KnownState:
     """What is known after a chunk.
 
-    ``offset`` and ``time`` (µs) are those of the last record; ``known``: whether the state is
-    known; ``gaps``: how many gaps there were (at most 2); ``cut_off``: whether the first row was a
-    gap. ``seen`` are the keys that occurred since the last gap, if the state is unknown."""
+    ``offset`` and ``time`` (µs) are those of the last record, but for commits that create no group;
+    ``known``: whether the state is known; ``gaps``: how many gaps there were (at most 2);
+    ``cut_off``: whether the first row was a gap. ``seen`` are the keys that occurred since the last
+    gap, if the state is unknown."""
 
     offset: int = -1
     time: int = NO_TIME
@@ -85,23 +86,26 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
         known_start = np.append(start, known_start)
         known_end = np.append(open_end, known_end)
         number = np.append(before.gaps, number)
+    idle = _idle_commits(chunk)
     cut_off = before.cut_off or (before.offset < 0 and bool(count) and bool(gap[0]))
-    time = _times(chunk, before.time, known_start)
+    time = _times(chunk, before.time, known_start, idle)
+    passes = ~gap
+    passes[idle] = False
     times = ChunkTimes(
         first=first,
         count=count,
         offset=offset,
         time=time,
-        gap_offset=_gap_offsets(offset, gap, first, before.offset),
+        gap_offset=_gap_offsets(offset, gap, passes, first, before.offset),
         known_start=known_start,
         known_end=known_end,
         by_repeat=known_start >= first,
         cut_off=(number == 1) & cut_off,
     )
     known = bool(len(known_end)) and int(known_end[-1]) == count
-    ordinary = np.flatnonzero(~gap[first:]) + first
+    passed = np.flatnonzero(passes[first:]) + first
     after = KnownState(
-        offset=int(offset[ordinary[-1]]) if len(ordinary) else before.offset,
+        offset=int(offset[passed[-1]]) if len(passed) else before.offset,
         time=int(time[-1]) if count > first else before.time,
         known=known,
         gaps=min(2, before.gaps + len(gaps)),
@@ -111,24 +115,33 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
     return times, after
 
 
-def _times(chunk: ControlChunk, before: int, known_start: Int64Array) -> Int64Array:
-    """int64[n]: the latest timestamp up to each new row, in µs. A row of kind `kinds.KNOWN` counts
-    if the state is known from there (``known_start``)."""
+def _idle_commits(chunk: ControlChunk) -> Int64Array:
+    """int64[m]: the new commits that create no group. Which of them are among the rows depends on
+    how many runs have read them."""
+    commits = chunk.lifetimes.rows(kinds.COMMIT)
+    commits = commits[commits >= chunk.first]
+    if not len(commits):
+        return commits
+    lifetimes = chunk.lifetimes
+    rows = np.flatnonzero(lifetimes.end > np.arange(lifetimes.count))
+    group = lifetimes.group
+    present = count_intervals(
+        group[rows], rows, lifetimes.end[rows], group[commits], commits - 1, lifetimes.count
+    )
+    return commits[present > 0]
+
+
+def _times(
+    chunk: ControlChunk, before: int, known_start: Int64Array, idle: Int64Array
+) -> Int64Array:
+    """int64[n]: the latest timestamp up to each new row but ``idle`` ones, in µs. A row of kind
+    `kinds.KNOWN` counts if the state is known from there (``known_start``)."""
     stamps = chunk.table["timestamp"].combine_chunks().cast(pa.int64()).fill_null(NO_TIME)
     time = np.array(stamps.to_numpy(zero_copy_only=False), np.int64)
     time[: chunk.first] = before
     marks = np.flatnonzero(chunk.lifetimes.is_kind(kinds.KNOWN))
     time[marks[~np.isin(marks, known_start)]] = NO_TIME
-    commits = chunk.lifetimes.rows(kinds.COMMIT)
-    commits = commits[commits >= chunk.first]
-    if len(commits):
-        lifetimes = chunk.lifetimes
-        rows = np.flatnonzero(lifetimes.end > np.arange(lifetimes.count))
-        group = lifetimes.group
-        present = count_intervals(
-            group[rows], rows, lifetimes.end[rows], group[commits], commits - 1, lifetimes.count
-        )
-        time[commits[present > 0]] = NO_TIME
+    time[idle] = NO_TIME
     if chunk.first < len(time):
         time[chunk.first] = max(before, int(time[chunk.first]))
     return np.maximum.accumulate(time)
@@ -164,9 +177,12 @@ def _occurred_before(code: Int64Array) -> BoolArray:
     return again
 
 
-def _gap_offsets(offset: Int64Array, gap: BoolArray, first: int, before: int) -> Int64Array:
-    """int64[n]: where a row is a gap, the offset behind the last record before it; else -1."""
-    position = np.where(gap, -1, np.arange(len(gap)))
+def _gap_offsets(
+    offset: Int64Array, gap: BoolArray, passes: BoolArray, first: int, before: int
+) -> Int64Array:
+    """int64[n]: where a row is a ``gap``, the offset behind the last record before it that
+    ``passes``; else -1."""
+    position = np.where(passes, np.arange(len(gap)), -1)
     position[:first] = -1
     last = np.maximum.accumulate(position)
     behind = np.where(last >= 0, offset[np.maximum(last, 0)], before) + 1

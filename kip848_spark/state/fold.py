@@ -111,10 +111,10 @@ class Fold:
 
 
 def _marks_no_record(kind: pa.ChunkedArray) -> BoolArray:
-    """bool[n]: the rows that are not of kind `kinds.KNOWN`, nor behind such a row."""
-    known = _is_any_of(kind.combine_chunks(), (kinds.KNOWN,))
-    known[1:] |= known[:-1].copy()
-    return ~known
+    """bool[n]: the rows that are not of `kinds.MARKERS`, nor behind such a row."""
+    marker = _is_any_of(kind.combine_chunks(), kinds.MARKERS)
+    marker[1:] |= marker[:-1].copy()
+    return ~marker
 
 
 def find_live_records(table: pa.Table) -> BoolArray:

@@ -57,7 +57,8 @@ class ChunkTimes:
     """When the rows of a chunk happened, and in which of them the state is known.
 
     int64[n]: ``offset`` and ``time`` (µs, never going backwards) of each row. ``gap_offset``
-    (int64[n]) is, where the row is a gap, the offset behind the last record before it, else -1.
+    (int64[n]) is, where the row is a gap, the offset behind the last record before it, else -1
+    (commits that create no group do not count).
     int64[k]: the state is known in the intervals [``known_start``, ``known_end``); bool[k]:
     ``by_repeat``, whether that follows from a repeated key, and ``cut_off``, whether records before
     it were cut off."""

@@ -11,7 +11,8 @@ CLASSIC = "group_metadata"
 
 GAP = "gap"
 """Missing offsets whose cause is not a transaction: records may have been deleted there. The offset
-of such a row is the last missing one; it has no group, and its timestamp may be null."""
+of such a row is the last missing one, which an inferred tombstone may have, too; it has no group,
+and its timestamp may be null."""
 KNOWN = "known"
 """A record of any kind behind which the log cleaner has not been, because its key had already
 occurred since the last gap. Such a row has the offset and the timestamp of that record, and no

@@ -354,7 +354,12 @@ def test_a_search_without_matches_is_a_row_after_each_drawing(show: Show) -> Non
     for width in (1280, 700, 1000):
         opened.page.set_viewport_size({"width": width, "height": 900})
         opened.page.wait_for_timeout(200)
-        cell = opened.page.get_by_role("grid").get_by_role("rowgroup").get_by_role("row").get_by_role("gridcell")
+        cell = (
+            opened.page.get_by_role("grid")
+            .get_by_role("rowgroup")
+            .get_by_role("row")
+            .get_by_role("gridcell")
+        )
         assert cell.all_inner_texts() == ["No group matches the search and the filters."]
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.cli.jobs import show_outcome
-from kip848_spark.spark.jobs import missed_tombstones
+from kip848_spark.spark.jobs import lost_tombstones
 from kip848_spark.spark.pipeline import RunOutcome, run_ingest
 from kip848_spark.spark.storage.opening import open_lake
 from tests.captures import COMMITTED
@@ -62,8 +62,8 @@ def test_a_run_after_missed_nights(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(missed_tombstones, "RETENTION", retention)
-    monkeypatch.setattr(missed_tombstones, "LATE", timedelta(0))
+    monkeypatch.setattr(lost_tombstones, "RETENTION", retention)
+    monkeypatch.setattr(lost_tombstones, "LATE", timedelta(0))
     first, second = two_nights(spark, tmp_path, cleaned=cleaned)
     assert first.missed_since is None
     assert first.run is not None

@@ -78,7 +78,7 @@ def assert_is_repaired(lake: LakeTables, undamaged: LakeTables) -> None:
 def test_rows_that_are_there_twice(lake: LakeTables, undamaged: LakeTables) -> None:
     double(lake, "records", "group_records", "gaps", "agreement")
     assert_is_found(lake, "rows of records are duplicates")
-    with pytest.raises(LakeError, match="finished runs have read"):
+    with pytest.raises(LakeError, match="finished runs have written"):
         run_ingest(source(CAPTURE), lake, then_replay=True)
     assert_is_repaired(lake, undamaged)
 
@@ -99,8 +99,8 @@ def test_a_plan_that_would_restore_the_damage(lake: LakeTables, undamaged: LakeT
         table_versions=lake.versions(),
     )  # fmt: skip
     Ledger(lake).write(plan)
-    assert_is_found(lake, "finished runs have read")
-    with pytest.raises(LakeError, match="finished runs have read"):
+    assert_is_found(lake, "finished runs have written")
+    with pytest.raises(LakeError, match="finished runs have written"):
         run_ingest(source(CAPTURE), lake, then_replay=True)
     assert_is_repaired(lake, undamaged)
 
@@ -120,7 +120,7 @@ def test_two_finished_runs_of_the_same_offsets(lake: LakeTables, undamaged: Lake
 def test_lost_rows_are_not_made_up(lake: LakeTables) -> None:
     some = lake.read("records").where(F.col("offset") != 0)
     lake.overwrite("records", some)
-    assert_is_found(lake, "finished runs have read")
+    assert_is_found(lake, "finished runs have written")
     before = lake.versions()
     with pytest.raises(LakeError, match="are lost"):
         run_repair(lake)

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kip848_spark.errors import LakeError
-from kip848_spark.lake.ledger import DONE, Run, removed_records
+from kip848_spark.lake.ledger import DONE, Run, removed_records, written_records
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.state import kinds
 
@@ -24,7 +24,7 @@ def check_counts(lake: LakeTables, unfinished: Run | None = None) -> None:
 def count_mismatch(lake: LakeTables, unfinished: Run | None = None) -> str | None:
     """Describes the difference that `check_counts` raises; None if there is none."""
     runs = lake.rows("runs")
-    expected = sum(row["records_read"] or 0 for row in runs if row["outcome"] == DONE)
+    expected = written_records(runs)
     removed = removed_records(runs).total()
     expected -= removed
     if unfinished is None:
@@ -35,7 +35,7 @@ def count_mismatch(lake: LakeTables, unfinished: Run | None = None) -> str | Non
         return None
     less = f", of which maintenance has removed {removed:,}" if removed else ""
     read = expected + removed
-    return f"its finished runs have read {read:,} records{less}, but records has {found:,} rows"
+    return f"its finished runs have written {read:,} records{less}, but records has {found:,} rows"
 
 
 def find_damage(lake: LakeTables) -> list[str]:

@@ -115,7 +115,7 @@ def _require_complete(lake: LakeTables, once: DataFrame, runs: list[Run]) -> Non
     removed = removed_records(lake.rows("runs"))
     there = {row["run_id"]: row["count"] for row in once.groupBy("run_id").count().collect()}
     for run in runs:
-        read = run.counts.records_read if run.counts else 0
+        read = run.counts.records_read + run.counts.inferred if run.counts else 0
         lost = read - removed[run.run_id] - there.get(run.run_id, 0)
         if lost:
             raise LakeError(

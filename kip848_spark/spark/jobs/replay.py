@@ -6,7 +6,7 @@ the other. Of the commits, only their summaries are read (`commit_summaries`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import Column, DataFrame
@@ -29,6 +29,7 @@ from kip848_spark.state.history_fields import ASSIGNMENT_HISTORY, GROUP_HISTORY
 from kip848_spark.state.partition_stream import CONTROL_STATE
 from kip848_spark.wire.offset_gaps import COMPACTION, UNDECIDED
 
+_NAMED = ("topic_id", "topic")
 SCANS = 1
 """How often a replay reads all new records: for the control records among them."""
 
@@ -51,7 +52,7 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
         if not lake.pins_reads:
             activity.result()
         offsets = fold_offsets(before, new, cluster_id)
-        naming = pool.submit(_update_offsets, lake, offsets, from_scratch)
+        naming = pool.submit(_update_offsets, lake, offsets, after, from_scratch)
         rows = _rows_to_fold(lake, run, new, after, from_scratch)
         names = naming.result()
         job = StateJob(names, from_scratch, FOLDS)
@@ -59,11 +60,15 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
         add_owners(lake, activity.result(), names)
 
 
-def _update_offsets(lake: LakeTables, offsets: DataFrame, from_scratch: bool) -> Mapping[str, str]:
+def _update_offsets(
+    lake: LakeTables, offsets: DataFrame, after: str | None, from_scratch: bool
+) -> Mapping[str, str]:
     """Replaces the rows of `offsets`, and adds the names of topics that are known from then on to
-    the history of earlier runs, unless it is made ``from_scratch``. Returns `topic_names`."""
+    the history of earlier runs, unless it is made ``from_scratch``. Returns `topic_names`, also of
+    topics that commits of runs later than ``after`` name, although they were deleted since."""
     lake.overwrite("offsets", offsets)
-    names = topic_names(lake)
+    later = [] if after is None else [Condition("run_id", "above", after)]
+    names = topic_names(lake, lake.distinct(SUMMARIES, _NAMED, later))
     if not from_scratch:
         _add_new_names(lake, names)
     return names
@@ -81,7 +86,7 @@ def _rows_to_fold(
     rows = (
         control_bytes(run, runs, records)
         .unionByName(commits_of_groups(summaries))
-        .unionByName(_gap_rows(lake, runs, since))
+        .unionByName(_gap_rows(lake, run, runs, since))
     )
     return rows if from_scratch else rows.unionByName(lake.read(CONTROL_STATE))
 
@@ -89,7 +94,7 @@ def _rows_to_fold(
 def _add_new_names(lake: LakeTables, names: Mapping[str, str]) -> None:
     """Adds the ``names`` of topics to rows of `assignment_history` that earlier runs have written
     without them."""
-    pairs = lake.distinct(ASSIGNMENT_HISTORY, ("topic_id", "topic"))
+    pairs = lake.distinct(ASSIGNMENT_HISTORY, _NAMED)
     ids = sorted(topic_id for topic_id, topic in pairs if topic is None and topic_id in names)
     if ids:
         rows = lake.read(ASSIGNMENT_HISTORY).where(F.col("topic_id").isin(ids))
@@ -98,23 +103,27 @@ def _add_new_names(lake: LakeTables, names: Mapping[str, str]) -> None:
         lake.replace_values(ASSIGNMENT_HISTORY, rows, "topic_id", ids)
 
 
-def _gap_rows(lake: LakeTables, runs: Sequence[TableRow], after: str | None) -> DataFrame:
+def _gap_rows(lake: LakeTables, run: Run, runs: Sequence[TableRow], after: str | None) -> DataFrame:
     """A row for each gap in the runs later than ``after`` (in all runs if None) from which the log
     cleaner may have removed control records.
 
     A gap of unknown cause counts in the first run only, where it is near the beginning of the log,
-    and if it is longer than the marker of a transaction.
+    and if it is longer than the marker of a transaction. An inferred tombstone proves that the log
+    cleaner has been there.
     """
     first = min(row["run_id"] for row in runs)
     length = F.col("last_offset") - F.col("first_offset") + 1
     at_start = (F.col("run_id") == first) & ((length > 1) | (F.col("first_offset") == 0))
     counts = (F.col("cause") == COMPACTION) | ((F.col("cause") == UNDECIDED) & at_start)
     absent = ("timestamp", "group_id", "dialect", "raw_key", "raw_value")
-    return (
-        lake.read_later("gaps", after)
-        .where(counts)
-        .select("partition", F.col("last_offset").alias("offset"), F.lit(kinds.GAP).alias("kind"))
-        .withColumns({name: F.lit(None) for name in absent})
+    found = lake.read_later("gaps", after).where(counts)
+    places = found.select("partition", F.col("last_offset").alias("offset"))
+    if any(row.get("inferred") for row in runs) or (run.counts is not None and run.counts.inferred):
+        inferred = lake.read_later("records", after).where("inferred")
+        last = inferred.groupBy("partition", "run_id").agg(F.max("offset").alias("offset"))
+        places = places.union(last.select("partition", "offset")).distinct()
+    return places.withColumn("kind", F.lit(kinds.GAP)).withColumns(
+        {name: F.lit(None) for name in absent}
     )
 
 
@@ -140,16 +149,17 @@ def control_bytes(run: Run, runs: Sequence[TableRow], records: DataFrame) -> Dat
     return with_dialect.select(*TABLES[CONTROL_STATE].fields)
 
 
-def topic_names(lake: LakeTables) -> dict[str, str]:
-    """The name of each topic id that the cluster, commits, or records of 4.0 brokers name. Of
-    several names, the one that sorts last."""
-    asked = lake.distinct("topics", ("topic_id", "topic"))
-    committed = lake.distinct("offsets", ("topic_id", "topic"))
+def topic_names(
+    lake: LakeTables, more: Set[tuple[str | None, str | None]] = frozenset()
+) -> dict[str, str]:
+    """The name of each topic id that the cluster, commits, or records of 4.0 brokers name; and the
+    pairs ``more``. Of several names, the one that sorts last."""
+    found = [lake.distinct(table, _NAMED) for table in ("topics", "offsets", ASSIGNMENT_HISTORY)]
     described = lake.distinct(
         "group_records",
         ("topic_id", "topic_name"),
         [Condition("kind", "equals", kinds.PARTITIONS)],
         inside=(kinds.PARTITIONS, "topics"),
     )
-    pairs = asked | committed | described
-    return dict(sorted(pair for pair in pairs if None not in pair))
+    pairs = set(more).union(described, *found)
+    return dict(sorted((id_, name) for id_, name in pairs if id_ is not None and name is not None))

@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from kip848_spark.insight.rebalances import REBALANCE_FIELDS, REBALANCES, RebalanceFold
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.spark.storage.table_job import WriteMode
+from kip848_spark.state import kinds
 from kip848_spark.state.history import HistoryFold
 from kip848_spark.state.history_fields import HISTORY_FIELDS
 from kip848_spark.state.partition_fold import FoldMaker
@@ -77,5 +79,7 @@ def _column_arrays(table: pa.Table) -> dict[str, pa.Array]:
 
 
 def sort_by_offset(rows: DataFrame) -> DataFrame:
-    """``rows`` with each partition of the topic in one task, in offset order."""
-    return rows.repartition("partition").sortWithinPartitions("partition", "offset")
+    """``rows`` with each partition of the topic in one task, in offset order. A gap follows an
+    inferred tombstone at its offset."""
+    is_gap = F.col("kind") == kinds.GAP
+    return rows.repartition("partition").sortWithinPartitions("partition", "offset", is_gap)
