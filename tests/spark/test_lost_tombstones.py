@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.kafka.admin import OFFSETS_TOPIC, admin_client
+from kip848_spark.local.broker import Broker
+from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark import pipeline
+from kip848_spark.spark.jobs import lost_tombstones
 from kip848_spark.spark.jobs.lost_tombstones import Survey
 from kip848_spark.spark.pipeline import run_ingest, run_replay
+from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.opening import open_lake
+from kip848_spark.spark.storage.tables import LakeTables
 from tests.spark.lakes import TABLES_OF_RECORDS, assert_same_rows, rows, source
 
 pytestmark = pytest.mark.slow
@@ -112,7 +123,96 @@ def test_the_state_is_that_of_the_whole_log(
         assert read < row["offset"] <= cleaned
         assert row["tombstone"]
 
+    assert_from_scratch_is_the_same(lake)
+
+
+def assert_from_scratch_is_the_same(lake: LakeTables) -> None:
     before = {table: rows(lake, table) for table in TABLES_OF_RECORDS}
     run_replay(lake, from_scratch=True)
     for table, expected in before.items():
         assert rows(lake, table) == expected, table
+
+
+CLEANED = {
+    "log.cleaner.enable": "true",
+    "log.roll.ms": "1000",  # the cleaner leaves the newest segment alone
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.delete.retention.ms": "100",
+}
+TOPIC = "orders"
+
+
+def consumer(stack: ExitStack, broker: Broker, group: str, protocol: str) -> ConsumerProcess:
+    """A member of ``group`` that has committed an offset of each of its partitions."""
+    started = ConsumerProcess(broker.bootstrap, group, [TOPIC], protocol=protocol)
+    stack.callback(started.close)
+    started.commit((topic, number, 5, "") for topic, number in started.wait_for_partitions())
+    return started
+
+
+def tombstones_from(bootstrap: str, start: int) -> int:
+    """How many tombstones the topic of offsets, of one partition, has from an offset on."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    reader = Consumer(settings | {"enable.partition.eof": True})
+    reader.assign([TopicPartition(OFFSETS_TOPIC, 0, start)])
+    found = 0
+    while (message := reader.poll(10)) is not None and message.error() is None:
+        found += message.value() is None
+    reader.close()
+    assert message is not None
+    return found
+
+
+def test_a_real_log_cleaner(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of both protocols end, a member leaves, and the cleaner removes all tombstones."""
+    with Broker(settings=CLEANED, offsets_partitions=1) as broker, ExitStack() as stack:
+        admin = admin_client(broker.bootstrap)
+        admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(30)
+        consumer(stack, broker, "stays", "consumer")
+        consumer(stack, broker, "shrinks", "consumer")
+        leaves = consumer(stack, broker, "shrinks", "consumer")
+        ended = [
+            consumer(stack, broker, "ended", "consumer"),
+            consumer(stack, broker, "ended-classic", "classic"),
+        ]
+        busy = ConsumerProcess(broker.bootstrap, "busy")
+        stack.callback(busy.close)
+        busy.assign([(TOPIC, 0)])
+        busy.commit([(TOPIC, 0, 0, "")])
+
+        lake = open_lake(spark, str(tmp_path / "lake"))
+        cluster = KafkaSource(broker.bootstrap)
+        first = run_ingest(cluster, lake, then_replay=True)
+        assert first.run is not None
+        (read,) = first.run.ranges
+        shutil.copytree(tmp_path / "lake", tmp_path / "in-time")
+        for one in (leaves, *ended):
+            one.close()
+        for future in admin.delete_consumer_groups([one.group for one in ended]).values():
+            future.result(30)
+        assert tombstones_from(broker.bootstrap, read.end) > 10
+        deadline = time.monotonic() + 120
+        while tombstones_from(broker.bootstrap, read.end):
+            assert time.monotonic() < deadline
+            busy.commit([(TOPIC, 0, int(time.time()), "")])
+            time.sleep(0.5)
+
+        night = partial(run_ingest, cluster, then_replay=True, then_audit=True)
+        in_time = night(open_lake(spark, str(tmp_path / "in-time")))
+        monkeypatch.setattr(lost_tombstones, "RETENTION", timedelta(0))
+        monkeypatch.setattr(lost_tombstones, "LATE", timedelta(0))
+        late = night(lake)
+        new = open_lake(spark, str(tmp_path / "new"))
+        run_ingest(cluster, new, then_replay=True)
+    assert in_time.live is not None
+    assert {one.group_id for one in in_time.live.differences} >= {"ended", "ended-classic"}
+    assert late.live is not None
+    assert late.live.differences == []
+    assert late.live.same > 10
+    assert late.missed_since is None
+    assert_same_rows(lake, new, tables=STATE)
+    assert rows(lake, "findings") == []
+    assert_from_scratch_is_the_same(lake)
