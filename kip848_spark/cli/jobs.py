@@ -233,7 +233,8 @@ _GROUPS_MOVED = (
 _TOMBSTONES_GONE = (
     "Kafka keeps tombstones for about a day (delete.retention.ms), and the log cleaner has removed "
     "records since. The lake may still show groups, members and offsets that were deleted in "
-    "between; the check live finds them. A new lake shows what is there now."
+    "between, since they could not be inferred; the check live finds them. A new lake shows what "
+    "is there now."
 )
 
 
@@ -277,6 +278,11 @@ def show_outcome(
             f"{counts.unknown:,} unknown + {counts.quarantined:,} quarantined; "
             f"{counts.missing:,} offsets hold no record."
         )
+        if counts.inferred:
+            out.print(
+                f"  {counts.inferred:,} deletions inferred, whose tombstones the log cleaner had "
+                f"removed (column inferred of the table records)."
+            )
         for kind, number in sorted(counts.unknown_tags.items()):
             out.print(f"  {number:,} unknown tagged fields in records of {printable(kind)}")
     if outcome.open_offsets:
