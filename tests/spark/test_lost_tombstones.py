@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +54,8 @@ def clean(log: pa.Table, upto: int) -> pa.Table:
 
 
 def lost_deletions(log: pa.Table, read: int, cleaned: int) -> int:
-    """The number of keys that had a value at the offset ``read``, and whose newest record in the
-    whole log is a tombstone up to the offset ``cleaned``."""
+    """The number of keys that had a value at the offset ``read``, and whose newest record in
+    ``log`` is a tombstone up to the offset ``cleaned``."""
     before: dict[tuple[int, bytes], bool] = {}
     newest: dict[tuple[int, bytes], tuple[int, bool]] = {}
     for row in log.to_pylist():
@@ -84,39 +85,65 @@ def survey_of(
 
 
 @pytest.mark.parametrize(
-    ("profile", "seed"), [("chaos", 1), ("chaos", 6), ("migration", 6), ("types", 1), ("churn", 1)]
+    ("profile", "seed", "by_spark"),
+    [
+        ("chaos", 1, False),
+        ("migration", 6, False),
+        ("types", 1, False),
+        pytest.param("chaos", 6, False, marks=pytest.mark.long),
+        pytest.param("churn", 1, False, marks=pytest.mark.long),
+        pytest.param("types", 6, True, marks=pytest.mark.long),
+    ],
 )
 def test_the_state_is_that_of_the_whole_log(
-    profile: str, seed: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str,
+    seed: int,
+    by_spark: bool,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulate(plan_cluster(profile, 6_000, seed, partitions=3), tmp_path / "capture")
     files = sorted((tmp_path / "capture").glob("partition-*.parquet"))
     log = pa.concat_tables(map(pq.read_table, files))
-    read, cleaned = (int(np.quantile(log["offset"].to_numpy(), part)) for part in (0.4, 0.8))
+    ends = (int(np.quantile(log["offset"].to_numpy(), part)) for part in (0.4, 0.8, 0.9))
+    read, cleaned, late = ends
+    then, left = log.filter(pc.less_equal(log["offset"], late)), clean(log, cleaned)
     parts = {
         "first": log.filter(pc.less_equal(log["offset"], read)),
-        "cleaned": clean(log, cleaned),
+        "second": left.filter(pc.less_equal(left["offset"], late)),
+        "third": left,
         "whole": log,
     }
     for name, table in parts.items():
         pq.write_table(table, tmp_path / f"{name}.parquet")
-    first, second, whole = (tmp_path / f"{name}.parquet" for name in parts)
+    first, second, third, whole = (tmp_path / f"{name}.parquet" for name in parts)
 
     truth = open_lake(spark, str(tmp_path / "truth"))
     run_ingest(source(whole), truth, then_replay=True)
-    lake = open_lake(spark, str(tmp_path / "lake"))
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=by_spark)
     run_ingest(source(first), lake, then_replay=True)
-    monkeypatch.setattr(pipeline, "survey_if_late", survey_of(spark, second, read))
-    done = run_ingest(source(second), lake, then_replay=True, then_audit=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "survey_if_late", survey_of(spark, second, read))
+        night = partial(run_ingest, source(second), lake, then_replay=True, then_audit=True)
+        with pytest.MonkeyPatch.context() as killed:
+            killed.setattr(pipeline, "replay", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                night()
+        done = night()
     assert done.missed_since is None
     assert done.run is not None
     assert done.run.counts is not None
     inferred = lake.read("records").where("inferred").toArrow()
-    assert len(inferred) == done.run.counts.inferred == lost_deletions(log, read, cleaned) > 0
+    assert len(inferred) == done.run.counts.inferred == lost_deletions(then, read, cleaned) > 0
 
+    next_night = run_ingest(source(third), lake, then_replay=True, then_audit=True)
+    assert next_night.run is not None
+    assert next_night.run.counts is not None
+    assert next_night.run.counts.inferred == 0
     assert_same_rows(lake, truth, tables=STATE)
     assert rows(lake, "findings") == []
-    read_again = {(row["partition"], row["offset"]) for row in parts["cleaned"].to_pylist()}
+    read_again = {(row["partition"], row["offset"]) for row in left.to_pylist()}
     for row in inferred.to_pylist():
         place = row["partition"], row["offset"]
         assert place not in read_again
