@@ -220,7 +220,7 @@ def test_a_real_log_cleaner(
             one.close()
         for future in admin.delete_consumer_groups([one.group for one in ended]).values():
             future.result(30)
-        assert tombstones_from(broker.bootstrap, read.end) > 10
+        assert tombstones_from(broker.bootstrap, read.end) > 0
         deadline = time.monotonic() + 120
         while tombstones_from(broker.bootstrap, read.end):
             assert time.monotonic() < deadline
