@@ -22,7 +22,7 @@ _UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), timedelta(weeks=1)),
 }
 _LONGEST = timedelta(days=200 * 366)
-_AGO = re.compile(r"(\d{1,6}) ?([a-z]+)( ago)?")
+_AGO = re.compile(r"(\d{1,8}) ?([a-z]+)( ago)?")
 _DAY = re.compile(r"(today|yesterday)(?:[ t](\d\d:\d\d(?::\d\d)?))?")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")
 _YEAR_FIRST = re.compile(r"\d{4}")

@@ -56,7 +56,7 @@ def test_times_that_are_understood(text: str, expected: datetime) -> None:
         ("2026-11-20T25:00", "is not a time"),
         ("soon", "is not a time"),
         ("", "is not a time"),
-        ("999999w ago", "before the year 1"),
+        ("99999999w ago", "before the year 1"),
         ("0001-01-01T00:00+14:00", "is not a time"),
         ("2026-11-23T09:30:16", "is in the future: it is 2026-11-23 09:30:15 UTC"),
         ("today 23:00", "is in the future"),
@@ -95,7 +95,12 @@ def test_any_other_text_is_a_usage_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("30d", timedelta(30)), ("2 Weeks", timedelta(14)), ("90m", timedelta(minutes=90))],
+    [
+        ("30d", timedelta(30)),
+        ("2 Weeks", timedelta(14)),
+        ("90m", timedelta(minutes=90)),
+        ("34560000s", timedelta(400)),
+    ],
 )
 def test_a_length(text: str, expected: timedelta) -> None:
     assert parse_length(text) == expected
@@ -109,4 +114,4 @@ def test_what_is_no_length(text: str) -> None:
 
 def test_a_length_beyond_the_calendar() -> None:
     with pytest.raises(UsageError, match="is longer than 200 years"):
-        parse_length("999999w", "--keep")
+        parse_length("99999999w", "--keep")
