@@ -147,6 +147,7 @@ def _words(event: Event, names: MemberNames) -> str:
         chronicle.KNOWN: "the known history begins",
         chronicle.CREATED: "group created",
         chronicle.DELETED: "group deleted",
+        chronicle.UNKNOWN: "the known history ends",
         chronicle.EPOCH: "new epoch",
         chronicle.PRESENT: f"was a member{where}" + (f" and owned {places}" if places else ""),
         chronicle.JOINED: f"joined{where}",

@@ -16,12 +16,14 @@ from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, TopicPartitio
 from kip848_spark.wire.tables import Row
 
 KNOWN, CREATED, DELETED, EPOCH = "known", "created", "deleted", "epoch"
+UNKNOWN = "unknown"
 PRESENT, JOINED, GONE = "present", "joined", "gone"
 GOT, MUST_GIVE_UP, GAVE_UP = "got", "must_give_up", "gave_up"
 EVENTS = {
     KNOWN: "the history begins here: earlier records are missing",
     CREATED: "the group was created",
-    DELETED: "the group was deleted, or its history ends at missing records",
+    DELETED: "the group was deleted",
+    UNKNOWN: "the history ends here: later records are missing",
     EPOCH: "the group has a new epoch",
     PRESENT: "the member was in the group when the requested time began",
     JOINED: "the member joined",
@@ -72,13 +74,15 @@ class Ownership:
     """A time in which a member owned a partition, or in which nobody did (``member_id`` None).
 
     ``end`` is None if it lasts. ``giving_up``: the member had been told to give up the partition
-    and had not confirmed it yet. ``known_from`` is set if the beginning was not seen."""
+    and had not confirmed it yet. ``known_from`` is set if the beginning was not seen, ``known_to``
+    if the end was not seen."""
 
     start: datetime
     end: datetime | None
     member_id: str | None
     giving_up: bool = False
     known_from: datetime | None = None
+    known_to: datetime | None = None
 
 
 def owners(rows: Iterable[Row]) -> list[Ownership]:
@@ -93,7 +97,8 @@ def owners(rows: Iterable[Row]) -> list[Ownership]:
             continue
         pending = row["role"] == PENDING
         times = row["valid_from"], row["valid_to"]
-        one = Ownership(*times, row["member_id"], pending, row["known_from"])
+        known = row["known_from"], row.get("known_to")
+        one = Ownership(*times, row["member_id"], pending, *known)
         same = next(
             (
                 number
@@ -106,23 +111,52 @@ def owners(rows: Iterable[Row]) -> list[Ownership]:
         if same is None:
             joined.append(one)
         else:
-            joined[same] = replace(joined[same], end=one.end)
+            joined[same] = replace(joined[same], end=one.end, known_to=one.known_to)
     found: list[Ownership] = []
     until: datetime | None = None
+    unknown: set[datetime | None] = {one.end for one in joined if one.known_to is not None}
     for one in joined:
         if until is not None and until < one.start and one.known_from is None:
             found.append(Ownership(until, one.start, None))
         found.append(one)
-        until = max(until or one.start, one.end or END)
+        until = None if one.end in unknown else max(until or one.start, one.end or END)
     if until is not None and until != END:
         found.append(Ownership(until, None, None))
     return found
 
 
 def lasting(rows: Iterable[Row]) -> list[Row]:
-    """The rows that were true for some time, in the order of their offsets."""
-    found = [row for row in rows if row["valid_from"] != row["valid_to"]]
-    return sorted(found, key=lambda row: row["from_offset"])
+    """The rows that were true for some time, in the order of their offsets. If the beginning or the
+    end of a row that is left out was not seen, that of its neighbour was not seen either, and has
+    its offset."""
+    found = sorted(rows, key=lambda row: row["from_offset"])
+    found = _passed_on(found, "known_from", ("valid_from", "from_offset"), "to_offset")
+    found = _passed_on(found[::-1], "known_to", ("valid_to", "to_offset"), "from_offset")[::-1]
+    return [row for row in found if row["valid_from"] != row["valid_to"]]
+
+
+def _passed_on(rows: Iterable[Row], known: str, bound: tuple[str, str], other: str) -> list[Row]:
+    """``rows``, of which those that were true for no time pass an unseen ``bound`` on to the next
+    row of the same group, member or partition: that which has this bound at the offset ``other``.
+    ``known`` is the column that says that the bound (its time and offset) was not seen."""
+    time, offset = bound
+    unseen: dict[tuple[object, ...], int] = {}
+    found = []
+    for row in rows:
+        what = tuple(row.get(name) for name in _IDENTITY)
+        outer = unseen.get((*what, row[offset]))
+        if outer is None and row.get(known) is not None:
+            outer = row[offset]
+        if outer is None:
+            found.append(row)
+            continue
+        found.append({**row, known: row[time], offset: outer})
+        if row["valid_from"] == row["valid_to"]:
+            unseen[*what, row[other]] = outer
+    return found
+
+
+_IDENTITY = ("member_id", "role", "topic_id", "topic", "topic_partition")
 
 
 def _holds(row: Row, before: datetime) -> bool:
@@ -135,7 +169,7 @@ def _of_group(rows: Sequence[Row]) -> Iterator[Event]:
     for row in rows:
         follows = before is not None and before["valid_to"] == row["valid_from"]
         if before is not None and not follows:
-            yield Event(before["valid_to"], before["to_offset"], DELETED)
+            yield _end(before)
         if not follows:
             kind = CREATED if row["known_from"] is None else KNOWN
             yield Event(row["valid_from"], row["from_offset"], kind)
@@ -143,7 +177,12 @@ def _of_group(rows: Sequence[Row]) -> Iterator[Event]:
             yield Event(row["valid_from"], row["from_offset"], EPOCH)
         before = row
     if before is not None and before["to_offset"] is not None:
-        yield Event(before["valid_to"], before["to_offset"], DELETED)
+        yield _end(before)
+
+
+def _end(row: Row) -> Event:
+    kind = DELETED if row.get("known_to") is None else UNKNOWN
+    return Event(row["valid_to"], row["to_offset"], kind)
 
 
 def _of_members(rows: Sequence[Row]) -> Iterator[Event]:
@@ -156,7 +195,7 @@ def _of_members(rows: Sequence[Row]) -> Iterator[Event]:
                 kind = JOINED if row["known_from"] is None else PRESENT
                 yield Event(row["valid_from"], row["from_offset"], kind, member_id)
         for row, after in zip(intervals, [*intervals[1:], None], strict=False):
-            ended = row["valid_to"] is not None
+            ended = row["valid_to"] is not None and row.get("known_to") is None
             if ended and (after is None or after["valid_from"] != row["valid_to"]):
                 yield Event(row["valid_to"], row["to_offset"], GONE, member_id)
 
@@ -173,7 +212,8 @@ def _of_partitions(rows: Sequence[Row]) -> Iterator[Event]:
             yield Event(*start, MUST_GIVE_UP, member, (where,))
         if not continued and row["known_from"] is None:
             yield Event(*start, GOT, member, (where,))
-        if row["to_offset"] is not None and (member, where, row["valid_to"]) not in starts:
+        ended = row["to_offset"] is not None and row.get("known_to") is None
+        if ended and (member, where, row["valid_to"]) not in starts:
             yield Event(row["valid_to"], row["to_offset"], GAVE_UP, member, (where,))
 
 

@@ -152,7 +152,8 @@ def _cells(rows: Sequence[Row], pending: Sequence[Row], axis: _Axis) -> str:
             put(JOINED, row["valid_from"], row["valid_from"])
     for row, after in zip(rows, [*rows[1:], None], strict=False):
         again = after is not None and row["valid_to"] == after["valid_from"]
-        if not again and row["valid_to"] is not None and row["valid_to"] <= axis.end:
+        ended = row["valid_to"] is not None and row.get("known_to") is None
+        if ended and not again and row["valid_to"] <= axis.end:
             put(GONE, row["valid_to"], row["valid_to"])
     return "".join(cells)
 

@@ -8,6 +8,7 @@ _INTERVAL = {
     "from_offset": "Offset of the record that made the row true",
     "to_offset": "Offset of the record that ended it; null if the row is still true",
     "known_from": "Equal to valid_from if the row may have been true earlier, else null",
+    "known_to": "Equal to valid_to if the row may have been true for longer, else null",
 }
 
 _GROUP = {

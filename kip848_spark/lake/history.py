@@ -115,7 +115,7 @@ class StateAt:
 
     def missing_group(self, name: str) -> NotFoundError:
         """The error that says why the group ``name`` is not in the state at this time."""
-        found = self.snapshot.select(GROUP_HISTORY, pc.field("group_id") == name, _INTERVAL)
+        found = self.snapshot.select(GROUP_HISTORY, pc.field("group_id") == name)
         intervals = sorted(plain(found), key=lambda row: row["from_offset"])
         when = _text(self.time)
         if not intervals:
@@ -135,6 +135,9 @@ class StateAt:
                 f"The group {name} did not exist at {when}.",
                 f"Its first record is of {_text(later['valid_from'])}.",
             )
+        ended = [row for row in intervals if row["valid_to"] and row["valid_to"] <= self.time]
+        if ended and ended[-1].get("known_to") and not self._known_again(ended[-1]):
+            return _unknown(name, self.time, None)
         gone = max(row["valid_to"] for row in intervals if row["valid_to"] is not None)
         again = f", and it existed again from {_text(later['valid_from'])}" if later else ""
         return NotFoundError(
@@ -170,6 +173,13 @@ class StateAt:
         assert first is not None, "a group of the partition has an interval"
         return first
 
+    def _known_again(self, row: dict[str, Any]) -> bool:
+        """Whether the state of the partition was known at this time, after the end of ``row``."""
+        here = (pc.field("partition") == row["partition"]) & pc.field("known_from").is_valid()
+        here &= pc.field("from_offset") >= row["to_offset"]
+        here &= pc.field("valid_from") <= self.time
+        return len(self.snapshot.select(GROUP_HISTORY, here, ["partition"])) > 0
+
     def _offsets(self, groups: Sequence[str] | None) -> pa.Table:
         """The newest commit of each group, topic and partition, unless it is a tombstone."""
         wanted = of_groups(self.snapshot, groups)
@@ -199,9 +209,6 @@ def newest_commits(commits: pa.Table) -> pa.Table:
         commits = commits.join(newest, keys, join_type="inner", use_threads=False)
         commits = commits.filter(pc.invert(commits["tombstone"]))
     return commits.select(list(TABLES["offsets"].fields))
-
-
-_INTERVAL = ["partition", "valid_from", "valid_to", "from_offset", "to_offset", "known_from"]
 
 
 def _earliest(intervals: pa.Table) -> datetime | None:

@@ -22,11 +22,13 @@ INTERVAL_FIELDS: dict[str, pa.DataType] = {
     "from_offset": pa.int64(),
     "to_offset": pa.int64(),
     "known_from": TIMESTAMP,
+    "known_to": TIMESTAMP,
 }
 """The columns of an interval. ``from_offset`` is the offset of the record that made the row true,
 ``to_offset`` that of the record that ended it (null: still true). ``valid_from`` and ``valid_to``
 are the times of these records; time never goes backwards within a partition of the topic.
-``known_from`` is equal to ``valid_from`` if the true beginning was not seen, else null."""
+``known_from`` is equal to ``valid_from`` if the true beginning was not seen, else null.
+``known_to`` is equal to ``valid_to`` if the true end was not seen, else null."""
 
 _OF_NEWEST_RECORD = ("last_offset", "updated_at")
 

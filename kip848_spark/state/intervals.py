@@ -107,28 +107,30 @@ def merge_intervals(candidates: Candidates, times: ChunkTimes, begins: pa.Table)
     closing = np.flatnonzero(~is_open)
     last = end[tail[closing]]
     gap_offset = times.gap_offset[last]
-    interval = (from_offset, valid_from, known)
+    begin = (from_offset, valid_from, known)
     opening = np.flatnonzero(is_open)
+    unseen_end = gap_offset >= 0
+    end_offset = np.where(unseen_end, gap_offset, times.offset[last])
     closed = _history_rows(
         c.columns(at[head[closing]]),
-        _take(interval, closing),
-        np.where(gap_offset >= 0, gap_offset, times.offset[last]),
-        times.time[last],
+        _take(begin, closing),
+        (end_offset, times.time[last], unseen_end),
     )
-    opened, first_of = _take(interval, opening), at[head[opening]]
+    opened, first_of = _take(begin, opening), at[head[opening]]
     return MergedIntervals(
         closed,
-        lambda: _history_rows(c.columns(first_of), opened, None, None),
+        lambda: _history_rows(c.columns(first_of), opened, None),
         _begins(times, c, at[tail[opening]], opened),
     )
 
 
-Interval = tuple[Int64Array, Int64Array, BoolArray]
-"""From_offset, valid_from, and whether the beginning is only the point where the state is known."""
+Bounds = tuple[Int64Array, Int64Array, BoolArray]
+"""Beginnings or ends of intervals: the offset, the time, and whether the true one was not seen, so
+that this is the point from which or up to which the state is known."""
 
 
-def _take(interval: Interval, at: Int64Array) -> Interval:
-    return interval[0][at], interval[1][at], interval[2][at]
+def _take(bounds: Bounds, at: Int64Array) -> Bounds:
+    return bounds[0][at], bounds[1][at], bounds[2][at]
 
 
 def _clip(
@@ -156,7 +158,7 @@ def _begin(
     unseen: BoolArray,
     times: ChunkTimes,
     begins: pa.Table,
-) -> Interval:
+) -> Bounds:
     """Where the rows ``head`` began."""
     row, part = start[head], segment[head]
     known = unseen | (times.by_repeat[part] & (row == times.known_start[part]))
@@ -181,8 +183,8 @@ def _keys(record: Int64Array, index: Int64Array) -> Int64Array:
     return record * MAX_INDEX + index
 
 
-def _begins(times: ChunkTimes, c: Candidates, at: Int64Array, interval: Interval) -> pa.Table:
-    from_offset, valid_from, known = interval
+def _begins(times: ChunkTimes, c: Candidates, at: Int64Array, begin: Bounds) -> pa.Table:
+    from_offset, valid_from, known = begin
     columns = {
         "record": times.offset[c.last_record[at]],
         "index": c.index[at],
@@ -195,20 +197,22 @@ def _begins(times: ChunkTimes, c: Candidates, at: Int64Array, interval: Interval
 
 def _history_rows(
     rows: pa.Table,
-    interval: Interval,
-    to_offset: Int64Array | None,
-    valid_to: Int64Array | None,
+    begin: Bounds,
+    end: Bounds | None,
 ) -> pa.Table:
-    """``rows`` with the columns `INTERVAL_FIELDS`; the interval is open without ``to_offset``."""
-    from_offset, valid_from, known = interval
-    begin = pa.array(valid_from)
+    """``rows`` with the columns `INTERVAL_FIELDS`; the intervals are open without ``end``."""
+    offset, time, known = begin
     columns = {
-        "valid_from": begin,
-        "valid_to": pa.nulls(rows.num_rows) if valid_to is None else pa.array(valid_to),
-        "from_offset": pa.array(from_offset),
-        "to_offset": pa.nulls(rows.num_rows) if to_offset is None else pa.array(to_offset),
-        "known_from": pa.array(valid_from, mask=~known),
+        "valid_from": pa.array(time),
+        "from_offset": pa.array(offset),
+        "known_from": pa.array(time, mask=~known),
     }
+    if end is None:
+        columns |= dict.fromkeys(("valid_to", "to_offset", "known_to"), pa.nulls(rows.num_rows))
+    else:
+        offset, time, known = end
+        columns["valid_to"], columns["to_offset"] = pa.array(time), pa.array(offset)
+        columns["known_to"] = pa.array(time, mask=~known)
     for name, type_ in INTERVAL_FIELDS.items():
         rows = rows.append_column(pa.field(name, type_), columns[name].cast(type_))
     return rows

@@ -28,6 +28,7 @@ def interval(
         "from_offset": offsets[0],
         "to_offset": offsets[1],
         "known_from": None if known else at(start),
+        "known_to": None,
         "partition": PARTITION,
         "group_id": GROUP,
         "cluster_id": None,

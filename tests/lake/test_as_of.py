@@ -124,6 +124,26 @@ def test_what_precedes_a_known_point_is_not_denied(tmp_path: Path) -> None:
     assert lake.describe(["late"], as_of=at(100))[0]["epoch"] == 7
 
 
+def test_what_follows_a_gap_is_not_denied(tmp_path: Path) -> None:
+    """Records are missing after 60 s, and the state is known again at 100 s. Of the two groups that
+    existed before, one exists then."""
+    rows = [
+        group(7, 0, 60, (20, 40)) | {"group_id": "ends", "known_to": at(60)},
+        group(3, 0, 60, (10, 40)) | {"group_id": "stays", "known_to": at(60)},
+        group(4, 100, None, (70, None)) | {"group_id": "stays", "known_from": at(100)},
+        group(1, 0, None, (2, None)) | {"group_id": "other", "partition": 1},
+    ]
+    write_lake(tmp_path / "lake", {"group_history": rows, "groups": rows[2:]})
+    lake = Lake(tmp_path / "lake")
+    assert lake.describe(["ends"], as_of=at(50))[0]["epoch"] == 7
+    with pytest.raises(NotFoundError, match=r"history of the group ends is not known at .*:15:17"):
+        lake.describe(["ends"], as_of=at(70))
+    with pytest.raises(NotFoundError, match=r"ends did not exist at 2026-11-20 02:16:07"):
+        lake.describe(["ends"], as_of=at(120))
+    with pytest.raises(NotFoundError, match=r"stays is not known before 2026-11-20 02:15:47"):
+        lake.describe(["stays"], as_of=at(70))
+
+
 def test_the_answer_outlasts_vacuum(tmp_path: Path) -> None:
     """Three runs, and then old versions of the tables are deleted."""
     path = write_billing_lake(tmp_path / "lake")

@@ -20,6 +20,7 @@ from kip848_spark.state.assignments import assignments
 from kip848_spark.state.fold import ControlChunk, Fold
 from kip848_spark.state.groups import groups
 from kip848_spark.state.history import HISTORY_FIELDS, HistoryFold
+from kip848_spark.state.history_fields import INTERVAL_FIELDS
 from kip848_spark.state.members import members
 from kip848_spark.state.partition_fold import pack_carry, unpack_carry
 from kip848_spark.state.partition_stream import CONTROL_STATE_FIELDS
@@ -177,8 +178,13 @@ def open_rows(history: Mapping[str, pa.Table]) -> Counts:
     return _valid(history, pc.field("to_offset").is_null())
 
 
+def unseen_ends(history: Mapping[str, pa.Table]) -> Counts:
+    """The rows whose true end was not seen."""
+    return _valid(history, pc.field("known_to").is_valid())
+
+
 def _valid(history: Mapping[str, pa.Table], condition: pc.Expression) -> Counts:
-    interval = {"valid_from", "valid_to", "from_offset", "to_offset", "known_from"}
+    interval = set(INTERVAL_FIELDS)
     return {name: _counts(table.filter(condition), interval) for name, table in history.items()}
 
 

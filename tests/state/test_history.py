@@ -11,12 +11,14 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.state import fold as fold_module
 from kip848_spark.state import history_assignments, kinds
+from kip848_spark.state.history_fields import INTERVAL_FIELDS
 from tests.state.control_logs import (
     Counts,
     all_rows,
@@ -27,6 +29,7 @@ from tests.state.control_logs import (
     open_rows,
     replayed,
     times_of,
+    unseen_ends,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -226,7 +229,9 @@ def test_an_interval_begins_and_ends_only_where_its_columns_change(
     """No two rows with the same columns touch each other."""
     for name, table in history_of(log_of(rows)).items():
         columns = [
-            c for c in table.column_names if c not in ("valid_from", "valid_to", "known_from")
+            c
+            for c in table.column_names
+            if c not in INTERVAL_FIELDS or c in ("from_offset", "to_offset")
         ]
         ends: dict[str, list[int]] = {}
         begins: dict[str, list[int]] = {}
@@ -277,3 +282,7 @@ def test_a_gap_ends_all_claims_until_a_key_repeats(
             assert _claims(found, true)
     if known and at:
         assert open_rows(history) == replayed(log, log.num_rows)
+    assert unseen_ends(history) == (states[end] if at else states[0])
+    for table in history.values():
+        unseen = table.filter(pc.field("known_to").is_valid())
+        assert unseen["known_to"] == unseen["valid_to"]

@@ -1,0 +1,87 @@
+"""What happened in a group whose records are missing for some time."""
+
+from __future__ import annotations
+
+from kip848_spark.insight import chronicle
+from kip848_spark.insight.chronicle import events, owners
+from tests.insight.story_rows import Row, at, group, member, part
+
+
+def lost(row: Row) -> Row:
+    """A row whose true end was not seen."""
+    return row | {"known_to": row["valid_to"]}
+
+
+def found_again(row: Row) -> Row:
+    """A row whose true beginning was not seen."""
+    return row | {"known_from": row["valid_from"]}
+
+
+GROUPS = [
+    group(1, 0, 60, (0, 40)),
+    lost(group(2, 60, 60, (40, 50))),  # the last record before the missing ones
+    found_again(group(5, 100, 100, (90, 91))),
+    group(6, 100, None, (91, None)),
+]
+MEMBERS = [
+    member("worker-1", 0, 30, (1, 20)),
+    member("worker-2", 0, 60, (2, 40)),
+    lost(member("worker-2", 60, 60, (40, 50), member_epoch=2)),
+    found_again(member("worker-2", 100, 100, (90, 91), member_epoch=5)),
+    member("worker-2", 100, None, (91, None), member_epoch=6),
+    found_again(member("worker-3", 100, None, (90, None))),
+    member("worker-4", 120, None, (95, None)),
+]
+PARTITIONS = [
+    part("worker-1", 0, "assigned", 0, 30, (1, 20)),
+    lost(part("worker-2", 0, "assigned", 30, 60, (20, 50))),
+    found_again(part("worker-3", 0, "assigned", 100, None, (90, None))),
+]
+
+
+def test_missing_records_end_the_history_and_not_the_group() -> None:
+    kinds = chronicle.KNOWN, chronicle.CREATED, chronicle.DELETED, chronicle.UNKNOWN
+    found = events(GROUPS, MEMBERS, PARTITIONS)
+    of_group = [(one.kind, one.at, one.offset) for one in found if one.kind in kinds]
+    assert of_group == [
+        (chronicle.CREATED, at(0), 0),
+        (chronicle.UNKNOWN, at(60), 50),
+        (chronicle.KNOWN, at(100), 90),
+    ]
+    assert set(chronicle.EVENTS) >= {one.kind for one in found}
+
+
+def test_nobody_leaves_or_joins_at_missing_records() -> None:
+    found = events(GROUPS, MEMBERS, PARTITIONS)
+
+    def of(kind: str) -> list[tuple[str | None, object]]:
+        return [(one.member_id, one.at) for one in found if one.kind == kind]
+
+    assert of(chronicle.GONE) == [("id-of-worker-1", at(30))]
+    present = [("id-of-worker-2", at(100)), ("id-of-worker-3", at(100))]
+    assert of(chronicle.PRESENT) == present
+    joined = [("id-of-worker-1", at(0)), ("id-of-worker-2", at(0)), ("id-of-worker-4", at(120))]
+    assert of(chronicle.JOINED) == joined
+    assert of(chronicle.GAVE_UP) == [("id-of-worker-1", at(30))]
+    assert of(chronicle.GOT) == [("id-of-worker-1", at(0)), ("id-of-worker-2", at(30))]
+
+
+def test_a_group_that_ends_without_missing_records_was_deleted() -> None:
+    (created, deleted) = events([group(1, 0, 60, (0, 40))], [], [])
+    assert (created.kind, deleted.kind) == (chronicle.CREATED, chronicle.DELETED)
+
+
+def test_nobody_is_said_to_own_a_partition_only_where_that_is_known() -> None:
+    worker = [(one.member_id, one.start, one.end) for one in owners(PARTITIONS)]
+    assert worker == [
+        ("id-of-worker-1", at(0), at(30)),
+        ("id-of-worker-2", at(30), at(60)),
+        ("id-of-worker-3", at(100), None),
+    ]
+    known = [part("worker-1", 0, "assigned", 0, 30, (1, 20))]
+    assert [one.member_id for one in owners(known)] == ["id-of-worker-1", None]
+
+
+def test_rows_of_an_earlier_version_have_no_such_column() -> None:
+    rows = [{k: v for k, v in row.items() if k != "known_to"} for row in GROUPS]
+    assert chronicle.DELETED in {one.kind for one in events(rows, [], [])}
