@@ -75,8 +75,8 @@ def times_without_owner(
     rows: Iterable[Row], start: datetime, end: datetime | None
 ) -> list[Unowned]:
     """The times within ``start`` and ``end`` (None: no end) in which a partition had no owner after
-    it had one, the longest first. As in ``unowned_ms`` of the table `rebalances`, a member does not
-    own a partition that it was told to give up."""
+    it had one, the longest first, but for times of which records are missing. As in ``unowned_ms``
+    of the table `rebalances`, a member does not own a partition that it was told to give up."""
     owners: dict[TopicPartition, list[Row]] = {}
     for row in rows:
         if row["role"] == ASSIGNED:
@@ -85,12 +85,14 @@ def times_without_owner(
     for where, intervals in owners.items():
         intervals.sort(key=lambda row: row["from_offset"])
         until: datetime | None = intervals[0]["valid_to"]
+        unseen = {row["valid_to"] for row in intervals if row.get("known_to") is not None}
         for row in intervals[1:]:
             if until is None:
                 break
-            found.append(Unowned(where, until, row["valid_from"]))
+            if until not in unseen:
+                found.append(Unowned(where, until, row["valid_from"]))
             until = None if row["valid_to"] is None else max(until, row["valid_to"])
-        if until is not None:
+        if until is not None and until not in unseen:
             found.append(Unowned(where, until, None))
     last = end or END
     cut = [

@@ -27,7 +27,7 @@ MOST_TIMELINES = 200
 MOST_ROWS_READ = 1_000_000
 """The largest number of rows of `assignment_history` that are read: the newest ones."""
 
-_INTERVAL = ["valid_from", "valid_to", "from_offset", "to_offset", "known_from"]
+_INTERVAL = ["valid_from", "valid_to", "from_offset", "to_offset", "known_from", "known_to"]
 _COLUMNS = {
     GROUP_HISTORY: ["group_id", "type", "state", "epoch", "assignor", "members", *_INTERVAL],
     MEMBER_HISTORY: [

@@ -67,6 +67,16 @@ def without(found: Intervals, until: Int64Array) -> Intervals:
     )
 
 
+def begin_with(found: Intervals, subject: Int64Array, start: Int64Array) -> BoolArray:
+    """bool[n]: whether an interval has one of the pairs of ``subject`` and ``start`` (int64[m])."""
+    pairs = np.column_stack(
+        [np.concatenate([found.subject, subject]), np.concatenate([found.start, start])]
+    )
+    code = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    count = len(found.subject)
+    return np.isin(code[:count], code[count:])
+
+
 def _running_maximum(values: Int64Array, begins: BoolArray) -> Int64Array:
     """int64[n]: the largest of ``values`` since the last row where ``begins`` is true."""
     segment = np.cumsum(begins) - 1

@@ -22,7 +22,7 @@ from kip848_spark.report.columns import (
     values,
 )
 from kip848_spark.report.history_rows import GroupRows, History, times
-from kip848_spark.report.intervals import STILL, Intervals, merge, without
+from kip848_spark.report.intervals import STILL, Intervals, begin_with, merge, without
 from kip848_spark.state.codes import factorize
 from kip848_spark.wire.array_types import Int64Array
 
@@ -129,7 +129,11 @@ class _Timeline:
                 [int(STILL) if one in wanted_now else 0 for one in self._place_names()], np.int64
             )
             lasting = owned.take(np.flatnonzero(owned.end > owned.start))
-            unowned = self._latest(merge(without(lasting, until)))
+            nobody = without(lasting, until)
+            # Where records are missing, it is not known whether somebody owned it.
+            unseen = np.flatnonzero(held["known_to"].is_valid())
+            seen = ~begin_with(nobody, place[unseen], end[unseen])
+            unowned = self._latest(merge(nobody.take(np.flatnonzero(seen))))
         return self._latest(merge(owned)), unowned
 
     def _place_names(self) -> list[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kip848_spark.insight import chronicle
 from kip848_spark.insight.chronicle import events, owners
+from kip848_spark.insight.ownership import times_without_owner
 from tests.insight.story_rows import Row, at, group, member, part
 
 
@@ -80,6 +81,13 @@ def test_nobody_is_said_to_own_a_partition_only_where_that_is_known() -> None:
     ]
     known = [part("worker-1", 0, "assigned", 0, 30, (1, 20))]
     assert [one.member_id for one in owners(known)] == ["id-of-worker-1", None]
+
+
+def test_the_time_of_missing_records_is_not_one_without_an_owner() -> None:
+    later = [part("worker-3", 0, "assigned", 100, 200, (90, 120)) | {"known_from": at(100)}]
+    rows = [*PARTITIONS[:2], *later, part("worker-2", 0, "assigned", 230, None, (130, None))]
+    found = [(one.start, one.end) for one in times_without_owner(rows, at(0), None)]
+    assert found == [(at(200), at(230))]
 
 
 def test_rows_of_an_earlier_version_have_no_such_column() -> None:

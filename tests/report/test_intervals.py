@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.report.intervals import STILL, Intervals, merge, without
+from kip848_spark.report.intervals import STILL, Intervals, begin_with, merge, without
 
 END = 30
 ROWS = st.lists(
@@ -58,3 +58,12 @@ def test_the_times_between_are_those_at_which_nothing_was_true(
         last = END + 1 if wanted[subject] else max(true, default=-1)
         expected = {t for t in range(min(true, default=END + 1), last) if t not in true}
         assert found.get((subject, 0), set()) == expected
+
+
+@given(ROWS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, END)), max_size=6))
+def test_the_intervals_that_begin_at_given_places(
+    rows: list[tuple[int, int, int, int | None]], pairs: list[tuple[int, int]]
+) -> None:
+    columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    found = begin_with(intervals(rows), columns[0], columns[1])
+    assert found.tolist() == [(subject, start) in pairs for subject, _, start, _ in rows]

@@ -16,9 +16,10 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.data import ReportOptions, report_data
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.insight.story_rows import GROUP, at
+from tests.insight.story_rows import GROUP, at, group, member, part
 from tests.lake.billing_lake import commit
 from tests.lake.replayed_lake import control_bytes, write_replayed_lake
+from tests.lake.written_lake import write_lake
 from tests.report.audited_lake import write_audited_lake
 from tests.report.report_reader import group_names, rows_of
 
@@ -121,3 +122,34 @@ def test_commits_that_came_to_a_stop(tmp_path: Path) -> None:
     ]
     owned_from = round(at(38.2).timestamp() * 1000)
     assert stalls == [(7, owned_from, round(at(630).timestamp() * 1000), 5000)]
+
+
+def test_a_partition_is_not_without_owner_where_records_are_missing(tmp_path: Path) -> None:
+    """Records are missing after 60 s. The state is known again from 100 s on, then without an owner
+    of partition 1, and the owner of partition 0 leaves at 200 s."""
+    unseen = {"known_to": at(60)}
+    histories = {
+        "group_history": [
+            group(1, 0, 60, (0, 40)) | unseen,
+            group(2, 100, None, (90, None)) | {"known_from": at(100)},
+        ],
+        "member_history": [member("worker-1", 0, 60, (0, 40)) | unseen],
+        "assignment_history": [
+            *(part("worker-1", n, "assigned", 0, 60, (0, 40)) | unseen for n in (0, 1)),
+            part("worker-2", 0, "assigned", 100, 200, (90, 120)) | {"known_from": at(100)},
+            part("worker-2", 0, "assigned", 230, None, (130, None)),
+        ],
+    }
+    present = [
+        {**row, "last_offset": 130, "updated_at": at(230)}
+        for row in [group(2, 100, None, (90, None))]
+    ]
+    write_lake(tmp_path / "lake", {**histories, "groups": present})
+    report = report_data(LakeSnapshot(locate(str(tmp_path / "lake"))), ReportOptions(at(-60)))
+    (drawn,) = report["timelines"]
+    partitions = rows_of(drawn["partitions"])
+    unowned = [
+        (partitions[row["partition"]]["partition"], row["from"], row["to"])
+        for row in rows_of(drawn["unowned"])
+    ]
+    assert unowned == [(0, round(at(200).timestamp() * 1000), round(at(230).timestamp() * 1000))]
