@@ -30,7 +30,7 @@ from kip848_spark.cli.options import (
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
 from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error
-from kip848_spark.insight.phrases import moment
+from kip848_spark.insight.phrases import count, moment
 from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, write_metrics
 
 if TYPE_CHECKING:
@@ -280,8 +280,8 @@ def show_outcome(
         )
         if counts.inferred:
             out.print(
-                f"  {counts.inferred:,} deletions inferred, whose tombstones the log cleaner had "
-                f"removed (column inferred of the table records)."
+                f"  {count(counts.inferred, 'deletion')} inferred: the log cleaner had removed "
+                "the tombstones (column inferred of the table records)."
             )
         for kind, number in sorted(counts.unknown_tags.items()):
             out.print(f"  {number:,} unknown tagged fields in records of {printable(kind)}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kip848_spark.cli.display import err, json_text, out, print_rows, printable
 from kip848_spark.errors import UsageError
+from kip848_spark.insight.phrases import count
 from kip848_spark.runtime.replacing import replacing
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _print_table(result: Result) -> None:
         rows += batch
     more = len(rows) > MOST_ROWS
     print_rows(rows[:MOST_ROWS], list(dict.fromkeys(result.schema.names)))
-    err.print(f"[dim]{f'the first {MOST_ROWS:,}' if more else f'{len(rows):,}'} rows[/]")
+    err.print(f"[dim]{f'the first {MOST_ROWS:,} rows' if more else count(len(rows), 'row')}[/]")
 
 
 def _write_text(result: Result, format_: Format, file: Any, escape: bool = False) -> int:

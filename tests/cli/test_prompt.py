@@ -85,10 +85,10 @@ def test_the_prompt(lake: str, tmp_path: Path) -> None:
     assert "Did you mean SELECT" in terminal.until("Did you mean SELECT")
     terminal.until(PROMPT)
     terminal.type(f"SELECT TIMESTAMP'2026-01-01 10:00:00' AS t, count(*) AS n FROM groups{ENTER}")
-    assert "2026-01-01 10:00:00  2" in terminal.until("1 rows")
+    assert "2026-01-01 10:00:00  2" in terminal.until("1 row")
     terminal.until(PROMPT)
     terminal.type(UP + ENTER)  # the line before once more
-    assert "2026-01-01 10:00:00  2" in terminal.until("1 rows")
+    assert "2026-01-01 10:00:00  2" in terminal.until("1 row")
     terminal.until(PROMPT)
     terminal.type(rf"\d{ENTER}")
     assert "group_history" in terminal.until("durations_ms")
@@ -100,7 +100,7 @@ def test_the_prompt(lake: str, tmp_path: Path) -> None:
     assert "the columns of a table" in terminal.until("earlier queries")
     terminal.until(PROMPT)
     terminal.type(f"SELECT group_id FROM groups WHERE epoch = 1{ENTER}")
-    shown = terminal.until("1 rows")
+    shown = terminal.until("1 row")
     assert r"evil\x1b[2J\x00" in shown
     assert "evil\x1b" not in shown
     terminal.until(PROMPT)
@@ -116,15 +116,15 @@ def test_the_prompt_completes_and_remembers(lake: str, tmp_path: Path) -> None:
     terminal = Terminal("sql", "--lake", lake, KIP848_CACHE=str(tmp_path), **ON_TERMINAL)
     terminal.until(PROMPT)
     terminal.type(UP + ENTER)
-    assert "42" in terminal.until("1 rows")
+    assert "42" in terminal.until("1 row")
     terminal.until(PROMPT)
     terminal.type(f"SELECT max(epo{TAB}")
     terminal.until("ch", 30)  # the rest of the word
     terminal.type(f") AS m FROM group_hist{TAB}")
     terminal.until("ory", 30)
     terminal.type(ENTER)
-    shown = terminal.until("1 rows")
-    assert "1 rows" in shown, shown
+    shown = terminal.until("1 row")
+    assert "1 row" in shown, shown
     terminal.until(
         PROMPT
     )  # before it, the terminal itself would take the key for the end of a line
@@ -154,11 +154,11 @@ def test_the_prompt_starts_spark_once(kip848: Command, tmp_path: Path) -> None:
     terminal = Terminal("sql", "--lake", lake, **ON_TERMINAL)
     terminal.until(PROMPT)
     terminal.type(f"SELECT array_distinct(array(5, 5)) AS x{ENTER}")
-    first = terminal.until("1 rows", 300)
+    first = terminal.until("1 row", 300)
     assert "Spark is started: DuckDB does not answer the function array_distinct" in first
     terminal.until(PROMPT)
     terminal.type(f"SELECT array_distinct(array(6, 6)) AS x{ENTER}")
-    second = terminal.until("1 rows")
+    second = terminal.until("1 row")
     assert "Spark is started" not in second
     terminal.until(PROMPT)
     terminal.type(rf"\q{ENTER}")
