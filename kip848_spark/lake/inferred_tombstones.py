@@ -3,7 +3,7 @@
 A key that is in the lake and no longer in the topic was deleted: the log cleaner never removes the
 newest record of a key, but for a tombstone. Where the tombstone was is not known. It is given one
 of the offsets that are missing among the new records of its partition, and the time of the record
-after them, which is the latest at which it can have been written.
+after them.
 """
 
 from __future__ import annotations

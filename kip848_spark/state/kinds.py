@@ -10,9 +10,9 @@ COMMIT = "offset_commit"
 CLASSIC = "group_metadata"
 
 GAP = "gap"
-"""Missing offsets whose cause is not a transaction: records may have been deleted there. The offset
-of such a row is the last missing one, which an inferred tombstone may have, too; it has no group,
-and its timestamp may be null."""
+"""Missing offsets whose cause is not a transaction: records may have been deleted there. Such a row
+has the offset of the last missing one, or, before and after inferred tombstones, that of the record
+before it. It has no group, and its timestamp may be null."""
 KNOWN = "known"
 """A record of any kind behind which the log cleaner has not been, because its key had already
 occurred since the last gap. Such a row has the offset and the timestamp of that record, and no

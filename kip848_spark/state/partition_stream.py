@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.state import kinds
 from kip848_spark.state.assignments import ASSIGNMENT_FIELDS, assignments
 from kip848_spark.state.fold import ControlChunk, Fold
 from kip848_spark.state.groups import GROUP_FIELDS, groups
@@ -158,6 +159,8 @@ class _Partition:
                 self._unpack()
             rows = _decode(batch)  # carried and new ones at once: each call has a fixed cost
             carried = int(np.searchsorted(offsets, self._last, side="right"))
+            if carried and rows["kind"][carried - 1].as_py() == kinds.GAP:
+                carried -= 1  # a new gap, directly behind the last record
             if carried:
                 self._carried.append(rows.slice(0, carried))
                 rows = rows.slice(carried)

@@ -150,7 +150,30 @@ def test_the_state_is_that_of_the_whole_log(
         assert read < row["offset"] <= cleaned
         assert row["tombstone"]
 
+    assert_what_ended_was_gone(lake, truth)
     assert_from_scratch_is_the_same(lake)
+
+
+def assert_what_ended_was_gone(lake: LakeTables, truth: LakeTables) -> None:
+    """What has ended in the history of ``lake`` did not exist at that time, by that of the whole
+    log; unless the history says that its end was not seen."""
+    for table, key in (
+        ("group_history", ["group_id"]),
+        ("member_history", ["group_id", "member_id"]),
+    ):
+        history, whole = (one.read(table).toPandas() for one in (lake, truth))
+        places = history[["partition", "from_offset", *key]].itertuples(index=False)
+        begun = set(map(tuple, places))
+        ended = history[history["to_offset"].notna()]
+        assert ended["known_to"].notna().any()
+        assert (ended["known_to"].isna() | (ended["known_to"] == ended["valid_to"])).all()
+        for row in ended[ended["known_to"].isna()].to_dict("records"):
+            if (row["partition"], row["to_offset"], *(row[k] for k in key)) in begun:
+                continue
+            same = whole[(whole[key] == [row[k] for k in key]).all(axis="columns")]
+            there = same[(same["valid_from"] < row["valid_to"])]
+            there = there[there["valid_to"].isna() | (there["valid_to"] > row["valid_to"])]
+            assert there.empty, (row, there)
 
 
 def assert_from_scratch_is_the_same(lake: LakeTables) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -95,11 +95,7 @@ def test_two_runs_give_the_rows_of_one(
     monkeypatch.setattr(fold_module, "MIN_BUFFER", 40)
     monkeypatch.setattr(partition_fold, "MAX_CARRY_BYTES", 900)
     rows, closed, stored = _run(topic, size)
-    ends = {
-        p: sorted(o for q, o in zip(*_positions(topic), strict=True) if q == p)
-        for p in set(topic["partition"].to_pylist())
-    }
-    cut = {p: offsets[int((len(offsets) - 1) * share)] for p, offsets in ends.items()}
+    cut = _offsets_at(topic, share)
     early = pa.array([o <= cut[p] for p, o in zip(*_positions(topic), strict=True)])
     _, first_closed, first_stored = _run(topic.filter(early), size)
     rest = pa.concat_tables([first_stored, topic.filter(pc.invert(early))])
@@ -109,6 +105,50 @@ def test_two_runs_give_the_rows_of_one(
     assert _counts(_is_record(more_stored)) == _counts(_is_record(stored))
     assert rows["group_history"]
     assert _closed(closed)
+
+
+def _offsets_at(topic: pa.Table, share: float) -> dict[int, int]:
+    """An offset of each partition, with this share of its records up to it."""
+    offsets = {
+        p: sorted(o for q, o in zip(*_positions(topic), strict=True) if q == p)
+        for p in set(topic["partition"].to_pylist())
+    }
+    return {p: mine[int((len(mine) - 1) * share)] for p, mine in offsets.items()}
+
+
+@pytest.mark.parametrize("size", [1, 45, 1_000])
+def test_a_gap_directly_behind_the_last_record_of_a_run(
+    topic: pa.Table, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row has the offset of that record, and the next run is given it."""
+    monkeypatch.setattr(fold_module, "MIN_BUFFER", 40)
+    cut = _offsets_at(topic, 0.5)
+    gaps = _gaps(cut.items())
+    rows, closed, stored = _run(pa.concat_tables([topic, gaps]), size)
+    early = pa.array([o <= cut[p] for p, o in zip(*_positions(topic), strict=True)])
+    _, first_closed, first_stored = _run(topic.filter(early), size)
+    rest = pa.concat_tables([first_stored, topic.filter(pc.invert(early)), gaps])
+    more_rows, more_closed, more_stored = _run(rest, size)
+    assert more_rows == rows
+    assert _closed(first_closed, more_closed) == _closed(closed)
+    assert _counts(_is_record(more_stored)) == _counts(_is_record(stored))
+    unseen = [row for row in _closed(closed) if '"known_to": "' in row]
+    assert unseen
+
+
+def _gaps(places: Iterable[tuple[int, int]]) -> pa.Table:
+    """Rows of gaps in partitions at offsets."""
+    partition, offset = zip(*places, strict=True)
+    columns = {"partition": partition, "offset": offset, "kind": [kinds.GAP] * len(offset)}
+    return pa.table(
+        [
+            pa.array(columns[f.name], f.type)
+            if f.name in columns
+            else pa.nulls(len(offset), f.type)
+            for f in SCHEMA
+        ],
+        schema=SCHEMA,
+    )
 
 
 def _positions(topic: pa.Table) -> tuple[list[int], list[int]]:
@@ -158,14 +198,7 @@ def test_rows_with_the_same_offset_are_refused(topic: pa.Table) -> None:
 
 def test_a_gap_is_no_part_of_the_state(topic: pa.Table) -> None:
     partition, offset = topic["partition"][0].as_py(), topic["offset"][0].as_py()
-    gap = pa.table({"partition": [partition], "offset": [offset + 1_000_000], "kind": [kinds.GAP]})
-    gap = pa.table(
-        [
-            gap[f.name].cast(f.type) if f.name in gap.column_names else pa.nulls(1, f.type)
-            for f in SCHEMA
-        ],
-        schema=SCHEMA,
-    )
+    gap = _gaps([(partition, offset + 1_000_000)])
     rows, _, stored = _run(pa.concat_tables([topic, gap]), 1_000)
     expected, _, without = _run(topic, 1_000)
     assert _counts(_is_record(stored)) == _counts(_is_record(without))

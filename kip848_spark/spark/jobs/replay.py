@@ -108,8 +108,8 @@ def _gap_rows(lake: LakeTables, run: Run, runs: Sequence[TableRow], after: str |
     cleaner may have removed control records.
 
     A gap of unknown cause counts in the first run only, where it is near the beginning of the log,
-    and if it is longer than the marker of a transaction. An inferred tombstone proves that the log
-    cleaner has been there.
+    and if it is longer than the marker of a transaction. There is also a gap before and after the
+    inferred tombstones of a run: it is not known where the real ones were.
     """
     first = min(row["run_id"] for row in runs)
     length = F.col("last_offset") - F.col("first_offset") + 1
@@ -120,8 +120,10 @@ def _gap_rows(lake: LakeTables, run: Run, runs: Sequence[TableRow], after: str |
     places = found.select("partition", F.col("last_offset").alias("offset"))
     if any(row.get("inferred") for row in runs) or (run.counts is not None and run.counts.inferred):
         inferred = lake.read_later("records", after).where("inferred")
-        last = inferred.groupBy("partition", "run_id").agg(F.max("offset").alias("offset"))
-        places = places.union(last.select("partition", "offset")).distinct()
+        of_run = inferred.groupBy("partition", "run_id")
+        around = of_run.agg(F.array(F.min("offset") - 1, F.max("offset")).alias("offsets"))
+        around = around.select("partition", F.explode("offsets").alias("offset"))
+        places = places.union(around).distinct()
     return places.withColumn("kind", F.lit(kinds.GAP)).withColumns(
         {name: F.lit(None) for name in absent}
     )

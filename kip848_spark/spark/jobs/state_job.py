@@ -79,7 +79,7 @@ def _column_arrays(table: pa.Table) -> dict[str, pa.Array]:
 
 
 def sort_by_offset(rows: DataFrame) -> DataFrame:
-    """``rows`` with each partition of the topic in one task, in offset order. A gap follows an
-    inferred tombstone at its offset."""
+    """``rows`` with each partition of the topic in one task, in offset order. A gap follows a
+    record at its offset."""
     is_gap = F.col("kind") == kinds.GAP
     return rows.repartition("partition").sortWithinPartitions("partition", "offset", is_gap)
