@@ -16,6 +16,7 @@ from kip848_spark.insight.rebalance_fields import CAUSES, OUTCOMES, REBALANCE_FI
 from kip848_spark.insight.rebalance_rows import find_rebalances
 from kip848_spark.insight.rebalance_spans import MAX_EPOCHS, MAX_RECORDS, Surroundings
 from kip848_spark.state import kinds
+from kip848_spark.state.chunk_times import idle_commits
 from kip848_spark.state.codes import combine, factorize
 from kip848_spark.state.fold import ControlChunk, find_live_records
 from kip848_spark.state.partition_fold import Carry, RowsByTable
@@ -59,8 +60,12 @@ class RebalanceFold:
         self._seen = carry.get(_SEEN, _SCHEMA.empty_table().select(_KEY))
         """The keys of the records since the last gap, as long as the state is not known."""
         clock = carry.get(_CLOCK)
+        if clock is not None and "record_time" not in clock.column_names:
+            clock = clock.append_column("record_time", clock["time"])  # of an earlier version
         self._time = clock["time"][0].as_py() if clock else np.iinfo(np.int64).min
         """The newest time (us)."""
+        self._record_time = clock["record_time"][0].as_py() if clock else self._time
+        """The newest time (us) without those of `idle_commits`."""
         self._gap = clock["gap"][0].as_py() if clock else -1
         """The offset of the last gap; -1 without one."""
         self._known_from = clock["known_from"][0].as_py() if clock else -1
@@ -70,7 +75,7 @@ class RebalanceFold:
 
     def add(self, chunk: ControlChunk) -> RowsByTable:
         """See `PartitionFold`."""
-        new, around = self._new_rows(chunk.rows)
+        new, around = self._new_rows(chunk.rows, idle_commits(chunk) - chunk.first)
         earlier = self._earlier_rows(chunk, new)
         tail = _count_tail(earlier, new)
         held = np.arange(earlier.num_rows + new.num_rows) >= earlier.num_rows + new.num_rows - tail
@@ -123,19 +128,27 @@ class RebalanceFold:
     def carry(self) -> Carry:
         """See `PartitionFold`."""
         clock = pa.table(
-            {"time": [self._time], "gap": [self._gap], "known_from": [self._known_from]}
+            {
+                "time": [self._time],
+                "record_time": [self._record_time],
+                "gap": [self._gap],
+                "known_from": [self._known_from],
+            }
         )
         return {_OPEN: self._open, _SEEN: self._seen, _CLOCK: clock}
 
-    def _new_rows(self, rows: pa.Table) -> tuple[pa.Table, Surroundings]:
-        """The new records, and what is known beside them."""
+    def _new_rows(self, rows: pa.Table, idle: Int64Array) -> tuple[pa.Table, Surroundings]:
+        """The new records, and what is known beside them. ``idle`` are the rows of
+        `idle_commits`."""
         rows = rows.combine_chunks()
         stamp = rows["timestamp"].cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
         is_gap = pc.equal(rows["kind"], kinds.GAP).to_numpy()
         stamp = np.where(is_gap, np.iinfo(np.int64).min, stamp)
-        time = np.maximum(np.maximum.accumulate(stamp), self._time)
+        self._time = max(self._time, int(stamp.max(initial=self._time)))
+        stamp[idle] = np.iinfo(np.int64).min
+        time = np.maximum(np.maximum.accumulate(stamp), self._record_time)
         if len(time):
-            self._time = int(time[-1])
+            self._record_time = int(time[-1])
         offset = rows["offset"].to_numpy()
         gaps, gap_times = offset[is_gap], time[is_gap]
         known = self._find_known(rows, is_gap, gaps)

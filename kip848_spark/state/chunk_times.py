@@ -86,7 +86,7 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
         known_start = np.append(start, known_start)
         known_end = np.append(open_end, known_end)
         number = np.append(before.gaps, number)
-    idle = _idle_commits(chunk)
+    idle = idle_commits(chunk)
     cut_off = before.cut_off or (before.offset < 0 and bool(count) and bool(gap[0]))
     time = _times(chunk, before.time, known_start, idle)
     passes = ~gap
@@ -115,7 +115,7 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
     return times, after
 
 
-def _idle_commits(chunk: ControlChunk) -> Int64Array:
+def idle_commits(chunk: ControlChunk) -> Int64Array:
     """int64[m]: the new commits that create no group. Which of them are among the rows depends on
     how many runs have read them."""
     commits = chunk.lifetimes.rows(kinds.COMMIT)
