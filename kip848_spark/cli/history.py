@@ -230,6 +230,8 @@ def _at(found: Sequence[PartitionChronicle], time: datetime) -> list[PartitionCh
         first = min(own.start for one in found for own in one.owners).astimezone(UTC)
         raise NotFoundError(
             f"The owner at {time:%Y-%m-%d %H:%M:%S} UTC is not known.",
-            f"The first known owner is of {first:%Y-%m-%d %H:%M:%S} UTC.",
+            f"The first known owner is of {first:%Y-%m-%d %H:%M:%S} UTC."
+            if first > time
+            else "Records of that time are missing.",
         )
     return known

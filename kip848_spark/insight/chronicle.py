@@ -74,15 +74,13 @@ class Ownership:
     """A time in which a member owned a partition, or in which nobody did (``member_id`` None).
 
     ``end`` is None if it lasts. ``giving_up``: the member had been told to give up the partition
-    and had not confirmed it yet. ``known_from`` is set if the beginning was not seen, ``known_to``
-    if the end was not seen."""
+    and had not confirmed it yet. ``known_from`` is set if the beginning was not seen."""
 
     start: datetime
     end: datetime | None
     member_id: str | None
     giving_up: bool = False
     known_from: datetime | None = None
-    known_to: datetime | None = None
 
 
 def owners(rows: Iterable[Row]) -> list[Ownership]:
@@ -91,14 +89,13 @@ def owners(rows: Iterable[Row]) -> list[Ownership]:
 
     In a share group, several members may own it at the same time.
     """
+    held = [row for row in rows if row["role"] in (ASSIGNED, PENDING)]
+    unknown = {row["valid_to"] for row in held if row.get("known_to") is not None}
     joined: list[Ownership] = []
-    for row in lasting(rows):
-        if row["role"] not in (ASSIGNED, PENDING):
-            continue
+    for row in lasting(held):
         pending = row["role"] == PENDING
         times = row["valid_from"], row["valid_to"]
-        known = row["known_from"], row.get("known_to")
-        one = Ownership(*times, row["member_id"], pending, *known)
+        one = Ownership(*times, row["member_id"], pending, row["known_from"])
         same = next(
             (
                 number
@@ -111,10 +108,9 @@ def owners(rows: Iterable[Row]) -> list[Ownership]:
         if same is None:
             joined.append(one)
         else:
-            joined[same] = replace(joined[same], end=one.end, known_to=one.known_to)
+            joined[same] = replace(joined[same], end=one.end)
     found: list[Ownership] = []
     until: datetime | None = None
-    unknown: set[datetime | None] = {one.end for one in joined if one.known_to is not None}
     for one in joined:
         if until is not None and until < one.start and one.known_from is None:
             found.append(Ownership(until, one.start, None))

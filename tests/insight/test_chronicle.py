@@ -83,6 +83,13 @@ def test_nobody_is_said_to_own_a_partition_only_where_that_is_known() -> None:
     assert [one.member_id for one in owners(known)] == ["id-of-worker-1", None]
 
 
+def test_a_partition_may_get_its_owner_with_the_last_record() -> None:
+    """Then nobody is said to own it after that, though its last owner had it for no time."""
+    last = lost(part("worker-2", 0, "assigned", 30, 30, (20, 22)))
+    found = [(one.member_id, one.end) for one in owners([PARTITIONS[0], last])]
+    assert found == [("id-of-worker-1", at(30))]
+
+
 def test_the_time_of_missing_records_is_not_one_without_an_owner() -> None:
     later = [part("worker-3", 0, "assigned", 100, 200, (90, 120)) | {"known_from": at(100)}]
     rows = [*PARTITIONS[:2], *later, part("worker-2", 0, "assigned", 230, None, (130, None))]
