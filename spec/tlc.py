@@ -76,11 +76,16 @@ def run_tlc(
     workers: int,
     folder: Path = FOLDER,
 ) -> str:
-    """TLC's output; it is stopped after so many seconds."""
-    with tempfile.TemporaryDirectory(prefix="tlc-") as states:
+    """TLC's output; it is stopped after so many seconds.
+
+    Each run has its own temporary folder: TLC unpacks its standard modules there under their plain
+    names, and would read those that another run is just writing.
+    """
+    with tempfile.TemporaryDirectory(prefix="tlc-") as temporary:
         command = [
-            str(find_java()), "-XX:+UseParallelGC", "-Xmx1500m", "-cp", str(find_jar()), "tlc2.TLC",
-            "-nowarning", "-deadlock", "-workers", str(workers), "-metadir", states,
+            str(find_java()), "-XX:+UseParallelGC", "-Xmx1500m", f"-Djava.io.tmpdir={temporary}",
+            "-cp", str(find_jar()), "tlc2.TLC",
+            "-nowarning", "-deadlock", "-workers", str(workers), "-metadir", f"{temporary}/states",
             "-config", str(config), *options, f"{module}.tla",
         ]  # fmt: skip
         with subprocess.Popen(
