@@ -156,14 +156,22 @@ def _note_time(state: LakeSnapshot | StateAt, *, complete: bool) -> None:
     if not isinstance(state, StateAt):
         return
     err.print(f"[dim]State at {state.time:%Y-%m-%d %H:%M:%S} UTC[/]")
-    number, first = (0, None) if complete else state.unknown_groups()
-    if first is not None:
-        groups = "1 group is" if number == 1 else f"{number:,} groups are"
-        err.print(
-            f"[yellow]note[/] {groups} not known before {first:%Y-%m-%d %H:%M:%S} UTC or later: "
-            "the log cleaner had removed earlier records.",
-            soft_wrap=True,
-        )
+    if complete:
+        return
+    unknown = state.unknown_groups()
+    if unknown.first is not None:
+        first = f"{unknown.first:%Y-%m-%d %H:%M:%S} UTC"
+        number = unknown.first_known_later
+        _note_unknown(number, f"not known before {first} or later", "earlier records")
+    if unknown.last_known_before:
+        _note_unknown(unknown.last_known_before, "not known at this time", "records before it")
+
+
+def _note_unknown(number: int, what: str, removed: str) -> None:
+    groups = "1 group is" if number == 1 else f"{number:,} groups are"
+    err.print(
+        f"[yellow]note[/] {groups} {what}: the log cleaner had removed {removed}.", soft_wrap=True
+    )
 
 
 def _choices(text: str, names: Sequence[str], refusal: str) -> set[str]:

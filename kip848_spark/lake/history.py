@@ -8,6 +8,7 @@ still exist.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,6 +80,18 @@ def without_history(newest: LakeSnapshot, state: LakeSnapshot | StateAt) -> str 
     )
 
 
+@dataclass(frozen=True)
+class UnknownGroups:
+    """Groups that may have existed at a time of which the lake has not all records."""
+
+    first_known_later: int
+    """The number of groups of which only later records are known."""
+    first: datetime | None
+    """The time at which the first of these groups is known (UTC)."""
+    last_known_before: int
+    """The number of other groups, which existed when the known history of their partition ended."""
+
+
 class StateAt:
     """The state tables as they were at ``time`` (UTC): all records with that timestamp or an
     earlier one are applied, where time never goes backwards within a partition of the topic.
@@ -144,17 +157,20 @@ class StateAt:
             f"The group {name} did not exist at {when}.", f"It existed until {_text(gone)}{again}."
         )
 
-    def unknown_groups(self) -> tuple[int, datetime | None]:
-        """The number of groups that may have existed at this time, but of which the lake only knows
-        what came later; and the time at which the first of them is known (UTC). Groups that
-        `table` returns are not counted."""
+    def unknown_groups(self) -> UnknownGroups:
+        """The groups that may have existed at this time, although `table` does not return them."""
         columns = ["group_id", "valid_from"]
-        wanted = (pc.field("known_from") > self.time) & ~_at(self.time)
-        found = self.snapshot.select(GROUP_HISTORY, wanted, columns)
+        later = self.snapshot.select(GROUP_HISTORY, pc.field("known_from") > self.time, columns)
         known = self.group_ids("groups")
-        names = [name not in known for name in found["group_id"].to_pylist()]
-        found = found.filter(pa.array(names, pa.bool_()))
-        return len(pc.unique(found["group_id"])), _earliest(found)
+        later = _without(later, known)
+        names = set(later["group_id"].to_pylist())
+        ended = self._ended_unseen()
+        ended = _without(ended, known | names)
+        return UnknownGroups(
+            first_known_later=len(names),
+            first=_earliest(later),
+            last_known_before=len(pc.unique(ended["group_id"])),
+        )
 
     def first_known(self) -> datetime | None:
         """The earliest time of which anything is known (UTC): maintenance may have removed the
@@ -172,6 +188,20 @@ class StateAt:
         first = self._kept(_earliest(found))
         assert first is not None, "a group of the partition has an interval"
         return first
+
+    def _ended_unseen(self) -> pa.Table:
+        """The ``group_id`` of the intervals that ended before this time with the known history of
+        their partition, which has not begun again since."""
+        columns = ["group_id", "partition", "to_offset"]
+        wanted = pc.field("known_to") <= self.time
+        ended = self.snapshot.select(GROUP_HISTORY, wanted, columns)
+        begun = (pc.field("known_from").is_valid()) & (pc.field("valid_from") <= self.time)
+        again = self.snapshot.select(GROUP_HISTORY, begun, ["partition", "from_offset"])
+        again = again.group_by("partition").aggregate([("from_offset", "max")])
+        at = pc.index_in(ended["partition"], again["partition"].combine_chunks())
+        newest = again["from_offset_max"].combine_chunks().take(at)
+        still_unknown = pc.less(newest, ended["to_offset"].combine_chunks())
+        return ended.filter(pc.fill_null(still_unknown, True))
 
     def _known_again(self, row: dict[str, Any]) -> bool:
         """Whether the state of the partition was known at this time, after the end of ``row``."""
@@ -209,6 +239,12 @@ def newest_commits(commits: pa.Table) -> pa.Table:
         commits = commits.join(newest, keys, join_type="inner", use_threads=False)
         commits = commits.filter(pc.invert(commits["tombstone"]))
     return commits.select(list(TABLES["offsets"].fields))
+
+
+def _without(intervals: pa.Table, names: set[str]) -> pa.Table:
+    """The rows whose ``group_id`` is not one of ``names``."""
+    others = [name not in names for name in intervals["group_id"].to_pylist()]
+    return intervals.filter(pa.array(others, pa.bool_()))
 
 
 def _earliest(intervals: pa.Table) -> datetime | None:

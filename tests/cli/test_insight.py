@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.command import Command
 from tests.cli.test_terminal import UNFIT
-from tests.insight.story_rows import GROUP, group, member, rebalance
+from tests.insight.story_rows import GROUP, at, group, member, rebalance
 from tests.lake.billing_lake import write_billing_lake
 from tests.lake.written_lake import write_lake
 
@@ -195,6 +195,19 @@ def test_groups_at_a_time(kip848: Command, lake: Path) -> None:
     future = kip848("groups", "--as-of", "2999-01-01", *at)
     assert future.code == 2
     assert "--as-of '2999-01-01' is in the future" in future.err
+
+
+def test_groups_that_may_be_missing_at_a_time(kip848: Command, tmp_path: Path) -> None:
+    rows = [
+        group(7, 0, 60, (20, 40)) | {"group_id": "ends", "known_to": at(60)},
+        group(4, 100, None, (70, None)) | {"group_id": "begins", "known_from": at(100)},
+        group(1, 0, None, (2, None)) | {"group_id": "other", "partition": 1},
+    ]
+    write_lake(tmp_path / "lake", {"group_history": rows, "groups": rows[1:]})
+    ended = kip848("groups", "--as-of", "2026-11-20 02:15:17", "--lake", str(tmp_path / "lake"))
+    assert [line.split()[0] for line in ended.out.splitlines()[1:]] == ["other"]
+    assert "note 1 group is not known before 2026-11-20 02:15:47 UTC or later" in ended.err
+    assert "note 1 group is not known at this time" in ended.err
 
 
 def test_names_of_strangers_are_escaped(kip848: Command, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from kip848_spark import Lake
 from kip848_spark.errors import LakeError, NotFoundError, UsageError
+from kip848_spark.lake.history import StateAt, UnknownGroups, state_at
 from kip848_spark.lake.tables import TABLES
 from tests.insight.story_rows import GROUP, at, group
 from tests.lake.billing_lake import BACK, write_billing_lake
@@ -110,6 +111,12 @@ def test_before_the_first_record_nothing_is_known(lake: Lake) -> None:
     assert raised.value.hint == "The lake's history begins at 2026-11-20 01:24:07 UTC."
 
 
+def unknown(lake: Lake, seconds: float) -> UnknownGroups:
+    state = state_at(lake.snapshot(), at(seconds))
+    assert isinstance(state, StateAt)
+    return state.unknown_groups()
+
+
 def test_what_precedes_a_known_point_is_not_denied(tmp_path: Path) -> None:
     """The log cleaner had removed the records of `late` before they were read."""
     rows = [
@@ -136,6 +143,9 @@ def test_what_follows_a_gap_is_not_denied(tmp_path: Path) -> None:
     write_lake(tmp_path / "lake", {"group_history": rows, "groups": rows[2:]})
     lake = Lake(tmp_path / "lake")
     assert lake.describe(["ends"], as_of=at(50))[0]["epoch"] == 7
+    assert unknown(lake, 50) == UnknownGroups(0, None, 0)
+    assert unknown(lake, 70) == UnknownGroups(1, at(100), 1)
+    assert unknown(lake, 120) == UnknownGroups(0, None, 0)
     with pytest.raises(NotFoundError, match=r"history of the group ends is not known at .*:15:17"):
         lake.describe(["ends"], as_of=at(70))
     with pytest.raises(NotFoundError, match=r"ends did not exist at 2026-11-20 02:16:07"):
