@@ -16,7 +16,6 @@ from kip848_spark.insight.rebalance_fields import CAUSES, OUTCOMES, REBALANCE_FI
 from kip848_spark.insight.rebalance_rows import find_rebalances
 from kip848_spark.insight.rebalance_spans import MAX_EPOCHS, MAX_RECORDS, Surroundings
 from kip848_spark.state import kinds
-from kip848_spark.state.chunk_times import idle_commits
 from kip848_spark.state.codes import combine, factorize
 from kip848_spark.state.fold import ControlChunk, find_live_records
 from kip848_spark.state.partition_fold import Carry, RowsByTable
@@ -65,7 +64,7 @@ class RebalanceFold:
         self._time = clock["time"][0].as_py() if clock else np.iinfo(np.int64).min
         """The newest time (us)."""
         self._record_time = clock["record_time"][0].as_py() if clock else self._time
-        """The newest time (us) without those of `idle_commits`."""
+        """The newest time (us) without those of `ControlChunk.idle_commits`."""
         self._gap = clock["gap"][0].as_py() if clock else -1
         """The offset of the last gap; -1 without one."""
         self._known_from = clock["known_from"][0].as_py() if clock else -1
@@ -75,7 +74,7 @@ class RebalanceFold:
 
     def add(self, chunk: ControlChunk) -> RowsByTable:
         """See `PartitionFold`."""
-        new, around = self._new_rows(chunk.rows, idle_commits(chunk) - chunk.first)
+        new, around = self._new_rows(chunk.rows, chunk.idle_commits - chunk.first)
         earlier = self._earlier_rows(chunk, new)
         tail = _count_tail(earlier, new)
         held = np.arange(earlier.num_rows + new.num_rows) >= earlier.num_rows + new.num_rows - tail
@@ -139,7 +138,7 @@ class RebalanceFold:
 
     def _new_rows(self, rows: pa.Table, idle: Int64Array) -> tuple[pa.Table, Surroundings]:
         """The new records, and what is known beside them. ``idle`` are the rows of
-        `idle_commits`."""
+        `ControlChunk.idle_commits`."""
         rows = rows.combine_chunks()
         stamp = rows["timestamp"].cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
         is_gap = pc.equal(rows["kind"], kinds.GAP).to_numpy()

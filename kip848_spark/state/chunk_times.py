@@ -21,7 +21,6 @@ from kip848_spark.state import kinds
 from kip848_spark.state.codes import combine, factorize
 from kip848_spark.state.fold import ControlChunk
 from kip848_spark.state.intervals import ChunkTimes
-from kip848_spark.state.lifetimes import count_intervals
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 _KEY = ("kind", "group_id", "member_id", "regular_expression")
@@ -86,7 +85,7 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
         known_start = np.append(start, known_start)
         known_end = np.append(open_end, known_end)
         number = np.append(before.gaps, number)
-    idle = idle_commits(chunk)
+    idle = chunk.idle_commits
     cut_off = before.cut_off or (before.offset < 0 and bool(count) and bool(gap[0]))
     time = _times(chunk, before.time, known_start, idle)
     passes = ~gap
@@ -113,22 +112,6 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
         seen=seen.slice(0, 0) if known else seen,
     )
     return times, after
-
-
-def idle_commits(chunk: ControlChunk) -> Int64Array:
-    """int64[m]: the new commits that create no group. Which of them are among the rows depends on
-    how many runs have read them."""
-    commits = chunk.lifetimes.rows(kinds.COMMIT)
-    commits = commits[commits >= chunk.first]
-    if not len(commits):
-        return commits
-    lifetimes = chunk.lifetimes
-    rows = np.flatnonzero(lifetimes.end > np.arange(lifetimes.count))
-    group = lifetimes.group
-    present = count_intervals(
-        group[rows], rows, lifetimes.end[rows], group[commits], commits - 1, lifetimes.count
-    )
-    return commits[present > 0]
 
 
 def _times(

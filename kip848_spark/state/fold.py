@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
 from kip848_spark.state.codes import factorize, factorize_pairs, last_rows
-from kip848_spark.state.lifetimes import Lifetimes
-from kip848_spark.wire.array_types import BoolArray
+from kip848_spark.state.lifetimes import Lifetimes, count_intervals
+from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 MIN_BUFFER = 1 << 16
 """New rows are folded in batches of at least this size."""
@@ -53,6 +53,22 @@ class ControlChunk:
     def lifetimes(self) -> Lifetimes:
         """Until when each row belongs to the control state."""
         return Lifetimes(self.table)
+
+    @cached_property
+    def idle_commits(self) -> Int64Array:
+        """int64[m]: the rows of new commits that create no group. Which commits are among the rows
+        depends on how many runs have read them."""
+        lifetimes = self.lifetimes
+        commits = lifetimes.rows(kinds.COMMIT)
+        commits = commits[commits >= self.first]
+        if not len(commits):
+            return commits
+        rows = np.flatnonzero(lifetimes.end > np.arange(lifetimes.count))
+        group = lifetimes.group
+        present = count_intervals(
+            group[rows], rows, lifetimes.end[rows], group[commits], commits - 1, lifetimes.count
+        )
+        return commits[present > 0]
 
 
 class Fold:
