@@ -200,7 +200,7 @@ def _rows(found: PartitionChronicle, *, named: bool) -> Sequence[dict[str, Any]]
 
 def _owner(one: Ownership, names: MemberNames) -> str:
     if one.member_id is None:
-        return "nobody"
+        return "nobody" if one.known else "not known"
     return names.name(one.member_id) + (" (giving it up)" if one.giving_up else "")
 
 
@@ -220,7 +220,7 @@ def _at(found: Sequence[PartitionChronicle], time: datetime) -> list[PartitionCh
             owners=[
                 own
                 for own in one.owners
-                if own.start <= time and (own.end is None or own.end > time)
+                if own.known and own.start <= time and (own.end is None or own.end > time)
             ],
         )
         for one in found

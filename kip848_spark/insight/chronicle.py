@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import zip_longest
 
 from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, TopicPartition, place
 from kip848_spark.wire.tables import Row
@@ -71,31 +72,30 @@ def events(
 
 @dataclass(frozen=True)
 class Ownership:
-    """A time in which a member owned a partition, or in which nobody did (``member_id`` None).
+    """A time in which a member owned a partition, or in which nobody did (``member_id`` None), or
+    of which records are missing (also None, and not ``known``).
 
     ``end`` is None if it lasts. ``giving_up``: the member had been told to give up the partition
-    and had not confirmed it yet. ``known_from`` is set if the beginning was not seen."""
+    and had not confirmed it yet."""
 
     start: datetime
     end: datetime | None
     member_id: str | None
     giving_up: bool = False
-    known_from: datetime | None = None
+    known: bool = True
 
 
-def owners(rows: Iterable[Row]) -> list[Ownership]:
-    """The owners of one partition in one group, in order, and the times between them without one.
-    ``rows`` are of `assignment_history`, of that group and partition.
+def owners(rows: Iterable[Row], groups: Iterable[Row]) -> list[Ownership]:
+    """The owners of one partition in one group, in order, and the times between them: without an
+    owner, or not known. ``rows`` are of `assignment_history`, of that group and partition;
+    ``groups`` are all rows of that group in `group_history`.
 
     In a share group, several members may own it at the same time.
     """
-    held = [row for row in rows if row["role"] in (ASSIGNED, PENDING)]
-    unknown = {row["valid_to"] for row in held if row.get("known_to") is not None}
     joined: list[Ownership] = []
-    for row in lasting(held):
+    for row in lasting(row for row in rows if row["role"] in (ASSIGNED, PENDING)):
         pending = row["role"] == PENDING
-        times = row["valid_from"], row["valid_to"]
-        one = Ownership(*times, row["member_id"], pending, row["known_from"])
+        one = Ownership(row["valid_from"], row["valid_to"], row["member_id"], pending)
         same = next(
             (
                 number
@@ -109,16 +109,46 @@ def owners(rows: Iterable[Row]) -> list[Ownership]:
             joined.append(one)
         else:
             joined[same] = replace(joined[same], end=one.end)
+    unknown = _unknown_times(groups)
     found: list[Ownership] = []
     until: datetime | None = None
     for one in joined:
-        if until is not None and until < one.start and one.known_from is None:
-            found.append(Ownership(until, one.start, None))
+        if until is not None:
+            found.extend(_without_owner(until, one.start, unknown))
         found.append(one)
-        until = None if one.end in unknown else max(until or one.start, one.end or END)
-    if until is not None and until != END:
-        found.append(Ownership(until, None, None))
+        until = max(until or one.start, one.end or END)
+    if until is not None:
+        found.extend(_without_owner(until, END, unknown))
     return found
+
+
+def _unknown_times(groups: Iterable[Row]) -> list[tuple[datetime, datetime]]:
+    """From when until when records of a group are missing (`END`: until now), in order."""
+    rows = sorted(groups, key=lambda row: row["from_offset"])
+    found = []
+    for row, following in zip_longest(rows, rows[1:]):
+        again = following is not None and following["known_from"] is not None
+        if again or row.get("known_to") is not None:
+            found.append((row["valid_to"], following["valid_from"] if following else END))
+    return found
+
+
+def _without_owner(
+    start: datetime, end: datetime, unknown: Iterable[tuple[datetime, datetime]]
+) -> Iterator[Ownership]:
+    """The parts of a time in which no member is known to own a partition."""
+    for first, last in unknown:
+        if first < end and last > start:
+            if start < first:
+                yield Ownership(start, first, None)
+            start, begin = min(last, end), max(start, first)
+            yield Ownership(begin, _or_none(start), None, known=False)
+    if start < end:
+        yield Ownership(start, _or_none(end), None)
+
+
+def _or_none(end: datetime) -> datetime | None:
+    return None if end == END else end
 
 
 def lasting(rows: Iterable[Row]) -> list[Row]:

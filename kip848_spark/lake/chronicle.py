@@ -63,7 +63,8 @@ class PartitionChronicle:
     names: MemberNames
 
     def described(self) -> list[dict[str, Any]]:
-        """The times as plain values; ``member_id`` is null where nobody owned the partition."""
+        """The known times as plain values; ``member_id`` is null where nobody owned the
+        partition."""
         return [
             {
                 "group_id": self.group_id,
@@ -75,6 +76,7 @@ class PartitionChronicle:
                 **_member(self.names, one.member_id),
             }
             for one in self.owners
+            if one.known
         ]
 
 
@@ -148,11 +150,16 @@ def partition_chronicles(
         "member_id", {row["member_id"] for row in found}
     )
     members = plain(snapshot.select(MEMBER_HISTORY, of_members))
+    groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", by_group)))
     return [
         PartitionChronicle(
             group,
             place,
-            [one for one in owners(rows) if _within(one, since, until)],
+            [
+                one
+                for one in owners(rows, [row for row in groups if row["group_id"] == group])
+                if _within(one, since, until)
+            ],
             MemberNames(row for row in members if row["group_id"] == group),
         )
         for group, rows in sorted(by_group.items())

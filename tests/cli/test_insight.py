@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.command import Command
 from tests.cli.test_terminal import UNFIT
-from tests.insight.story_rows import GROUP, at, group, member, rebalance
+from tests.insight.story_rows import GROUP, at, group, member, part, rebalance
 from tests.lake.billing_lake import write_billing_lake
 from tests.lake.written_lake import write_lake
 
@@ -208,6 +208,32 @@ def test_groups_that_may_be_missing_at_a_time(kip848: Command, tmp_path: Path) -
     assert [line.split()[0] for line in ended.out.splitlines()[1:]] == ["other"]
     assert "note 1 group is not known before 2026-11-20 02:15:47 UTC or later" in ended.err
     assert "note 1 group is not known at this time" in ended.err
+
+
+def test_the_owner_while_records_are_missing(kip848: Command, tmp_path: Path) -> None:
+    groups = [
+        group(1, 0, 60, (1, 40)) | {"known_to": at(60)},
+        group(2, 100, None, (70, None)) | {"known_from": at(100)},
+    ]
+    tables = {
+        "groups": groups[1:],
+        "group_history": groups,
+        "assignment_history": [part("worker-1", 0, "assigned", 0, 30, (2, 20))],
+    }
+    write_lake(tmp_path / "lake", tables)
+    given = ("history", "--partition", "orders-0", "--lake", str(tmp_path / "lake"))
+    lines = kip848(*given).out.splitlines()[1:]
+    owner = [re.split(" {2,}", line)[4] for line in lines]
+    assert owner == ["id-of-worker-1", "nobody", "not known", "nobody"], lines
+    rows = json.loads(kip848(*given, "--json").out)
+    assert [(row["from"][11:19], row["member_id"]) for row in rows[1:]] == [
+        ("02:14:37", None),
+        ("02:15:47", None),
+    ]
+    ended = kip848(*given, "--at", "2026-11-20 02:15:17")
+    assert ended.code == 1
+    assert "The owner at 2026-11-20 02:15:17 UTC is not known." in ended.err
+    assert "Records of that time are missing." in ended.err
 
 
 def test_names_of_strangers_are_escaped(kip848: Command, tmp_path: Path) -> None:

@@ -72,22 +72,43 @@ def test_a_group_that_ends_without_missing_records_was_deleted() -> None:
     assert (created.kind, deleted.kind) == (chronicle.CREATED, chronicle.DELETED)
 
 
+def owned(rows: list[Row], groups: list[Row]) -> list[tuple[str, object, object]]:
+    return [
+        (one.member_id or ("nobody" if one.known else "not known"), one.start, one.end)
+        for one in owners(rows, groups)
+    ]
+
+
 def test_nobody_is_said_to_own_a_partition_only_where_that_is_known() -> None:
-    worker = [(one.member_id, one.start, one.end) for one in owners(PARTITIONS)]
-    assert worker == [
+    assert owned(PARTITIONS, GROUPS) == [
         ("id-of-worker-1", at(0), at(30)),
         ("id-of-worker-2", at(30), at(60)),
+        ("not known", at(60), at(100)),
         ("id-of-worker-3", at(100), None),
     ]
-    known = [part("worker-1", 0, "assigned", 0, 30, (1, 20))]
-    assert [one.member_id for one in owners(known)] == ["id-of-worker-1", None]
+    assert owned(PARTITIONS[:1], GROUPS[:1]) == [
+        ("id-of-worker-1", at(0), at(30)),
+        ("nobody", at(30), None),
+    ]
+
+
+def test_missing_records_end_the_time_in_which_nobody_owned_a_partition() -> None:
+    nobody = ("nobody", at(30), at(60))
+    unknown = ("not known", at(60), at(100))
+    assert owned(PARTITIONS[:1], GROUPS)[1:] == [nobody, unknown, ("nobody", at(100), None)]
+    assert owned(PARTITIONS[::2], GROUPS)[1:3] == [nobody, unknown]
+    ended = GROUPS[:2]
+    assert owned(PARTITIONS[:1], ended)[1:] == [nobody, ("not known", at(60), None)]
 
 
 def test_a_partition_may_get_its_owner_with_the_last_record() -> None:
     """Then nobody is said to own it after that, though its last owner had it for no time."""
+    groups = [group(1, 0, 30, (0, 20)), lost(group(2, 30, 30, (20, 22)))]
     last = lost(part("worker-2", 0, "assigned", 30, 30, (20, 22)))
-    found = [(one.member_id, one.end) for one in owners([PARTITIONS[0], last])]
-    assert found == [("id-of-worker-1", at(30))]
+    assert owned([PARTITIONS[0], last], groups) == [
+        ("id-of-worker-1", at(0), at(30)),
+        ("not known", at(30), None),
+    ]
 
 
 def test_the_time_of_missing_records_is_not_one_without_an_owner() -> None:

@@ -221,7 +221,11 @@ def test_nothing_is_claimed_between_two_known_times(tmp_path: Path) -> None:
         part("worker-1", 0, "assigned", -100, 0, (1, 5)),
         part("worker-2", 0, "assigned", 60, None, (50, None)) | {"known_from": at(60)},
     ]
-    tables = {"groups": [group(1, -100, None, (1, None))], "assignment_history": rows}
+    groups = [
+        group(1, -100, 0, (1, 5)) | {"known_to": at(0)},
+        group(1, 60, None, (50, None)) | {"known_from": at(60)},
+    ]
+    tables = {"groups": groups[1:], "group_history": groups, "assignment_history": rows}
     write_lake(tmp_path / "lake", tables)
     found = Lake(tmp_path / "lake").owners("orders", 0)
     assert [row["member_id"] for row in found] == ["id-of-worker-1", "id-of-worker-2"]
