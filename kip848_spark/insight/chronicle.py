@@ -11,9 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import zip_longest
 
-from kip848_spark.insight.ownership import ASSIGNED, END, PENDING, TopicPartition, place
+from kip848_spark.insight.ownership import (
+    ASSIGNED,
+    END,
+    PENDING,
+    TopicPartition,
+    place,
+    unknown_times,
+)
 from kip848_spark.wire.tables import Row
 
 KNOWN, CREATED, DELETED, EPOCH = "known", "created", "deleted", "epoch"
@@ -109,7 +115,7 @@ def owners(rows: Iterable[Row], groups: Iterable[Row]) -> list[Ownership]:
             joined.append(one)
         else:
             joined[same] = replace(joined[same], end=one.end)
-    unknown = _unknown_times(groups)
+    unknown = unknown_times(groups)
     found: list[Ownership] = []
     until: datetime | None = None
     for one in joined:
@@ -119,17 +125,6 @@ def owners(rows: Iterable[Row], groups: Iterable[Row]) -> list[Ownership]:
         until = max(until or one.start, one.end or END)
     if until is not None:
         found.extend(_without_owner(until, END, unknown))
-    return found
-
-
-def _unknown_times(groups: Iterable[Row]) -> list[tuple[datetime, datetime]]:
-    """From when until when records of a group are missing (`END`: until now), in order."""
-    rows = sorted(groups, key=lambda row: row["from_offset"])
-    found = []
-    for row, following in zip_longest(rows, rows[1:]):
-        again = following is not None and following["known_from"] is not None
-        if again or row.get("known_to") is not None:
-            found.append((row["valid_to"], following["valid_from"] if following else END))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 from kip848_spark.wire.tables import Row
 
@@ -71,12 +72,26 @@ def given_up(
     )
 
 
+def unknown_times(groups: Iterable[Row]) -> list[tuple[datetime, datetime]]:
+    """From when until when records of a group are missing (`END`: until now), in order.
+    ``groups`` are its rows of `group_history`."""
+    rows = sorted(groups, key=lambda row: row["from_offset"])
+    found = []
+    for row, following in zip_longest(rows, rows[1:]):
+        again = following is not None and following["known_from"] is not None
+        if again or row.get("known_to") is not None:
+            found.append((row["valid_to"], following["valid_from"] if following else END))
+    return found
+
+
 def times_without_owner(
-    rows: Iterable[Row], start: datetime, end: datetime | None
+    rows: Iterable[Row], groups: Iterable[Row], start: datetime, end: datetime | None
 ) -> list[Unowned]:
     """The times within ``start`` and ``end`` (None: no end) in which a partition had no owner after
-    it had one, the longest first, but for times of which records are missing. As in ``unowned_ms``
-    of the table `rebalances`, a member does not own a partition that it was told to give up."""
+    it had one, the longest first, but for those of which records are missing. ``rows`` are of
+    `assignment_history`, ``groups`` of `group_history`. As in ``unowned_ms`` of the table
+    `rebalances`, a member does not own a partition that it was told to give up."""
+    unknown = unknown_times(groups)
     owners: dict[TopicPartition, list[Row]] = {}
     for row in rows:
         if row["role"] == ASSIGNED:
@@ -85,14 +100,12 @@ def times_without_owner(
     for where, intervals in owners.items():
         intervals.sort(key=lambda row: row["from_offset"])
         until: datetime | None = intervals[0]["valid_to"]
-        unseen = {row["valid_to"] for row in intervals if row.get("known_to") is not None}
         for row in intervals[1:]:
             if until is None:
                 break
-            if until not in unseen:
-                found.append(Unowned(where, until, row["valid_from"]))
+            found.append(Unowned(where, until, row["valid_from"]))
             until = None if row["valid_to"] is None else max(until, row["valid_to"])
-        if until is not None and until not in unseen:
+        if until is not None:
             found.append(Unowned(where, until, None))
     last = end or END
     cut = [
@@ -103,4 +116,9 @@ def times_without_owner(
         if one.start <= last and (one.end or END) > start
     ]
     lasting = [one for one in cut if one.end is None or one.end > one.start]
-    return sorted(lasting, key=lambda one: (one.start - (one.end or END), one.place))
+    known = [
+        one
+        for one in lasting
+        if not any(lost < (one.end or END) and one.start < again for lost, again in unknown)
+    ]
+    return sorted(known, key=lambda one: (one.start - (one.end or END), one.place))

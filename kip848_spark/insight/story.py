@@ -119,7 +119,9 @@ class _StoryWriter:
         )
         exclusive = row["type"] not in (CLASSIC, SHARE)
         self.unowned = (
-            tuple(times_without_owner(evidence.assignments, self.started, end)) if exclusive else ()
+            tuple(times_without_owner(evidence.assignments, evidence.groups, self.started, end))
+            if exclusive
+            else ()
         )
 
     def story(self) -> RebalanceStory:

@@ -114,8 +114,15 @@ def test_a_partition_may_get_its_owner_with_the_last_record() -> None:
 def test_the_time_of_missing_records_is_not_one_without_an_owner() -> None:
     later = [part("worker-3", 0, "assigned", 100, 200, (90, 120)) | {"known_from": at(100)}]
     rows = [*PARTITIONS[:2], *later, part("worker-2", 0, "assigned", 230, None, (130, None))]
-    found = [(one.start, one.end) for one in times_without_owner(rows, at(0), None)]
+    found = [(one.start, one.end) for one in times_without_owner(rows, GROUPS, at(0), None)]
     assert found == [(at(200), at(230))]
+
+
+def test_a_partition_given_up_before_the_missing_records_may_have_an_owner_after_them() -> None:
+    given_up = PARTITIONS[:1]
+    assert times_without_owner(given_up, GROUPS, at(0), None) == []
+    (before,) = times_without_owner(given_up, GROUPS, at(0), at(50))
+    assert (before.start, before.end) == (at(30), at(50))
 
 
 def test_rows_of_an_earlier_version_have_no_such_column() -> None:
