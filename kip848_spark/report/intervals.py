@@ -67,14 +67,15 @@ def without(found: Intervals, until: Int64Array) -> Intervals:
     )
 
 
-def begin_with(found: Intervals, subject: Int64Array, start: Int64Array) -> BoolArray:
-    """bool[n]: whether an interval has one of the pairs of ``subject`` and ``start`` (int64[m])."""
-    pairs = np.column_stack(
-        [np.concatenate([found.subject, subject]), np.concatenate([found.start, start])]
-    )
-    code = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
-    count = len(found.subject)
-    return np.isin(code[:count], code[count:])
+def outside(found: Intervals, start: Int64Array, end: Int64Array) -> Intervals:
+    """The parts of the intervals outside the times from each of ``start`` to before ``end``
+    (int64[m], ms)."""
+    for first, last in zip(start, end, strict=True):
+        before = found._replace(end=np.minimum(found.end, first))
+        after = found._replace(start=np.maximum(found.start, last))
+        parts = Intervals(*map(np.concatenate, zip(before, after, strict=True)))
+        found = parts.take(np.flatnonzero(parts.end > parts.start))
+    return found
 
 
 def _running_maximum(values: Int64Array, begins: BoolArray) -> Int64Array:

@@ -22,7 +22,7 @@ from kip848_spark.report.columns import (
     values,
 )
 from kip848_spark.report.history_rows import GroupRows, History, times
-from kip848_spark.report.intervals import STILL, Intervals, begin_with, merge, without
+from kip848_spark.report.intervals import STILL, Intervals, merge, outside, without
 from kip848_spark.state.codes import factorize
 from kip848_spark.wire.array_types import Int64Array
 
@@ -129,12 +129,17 @@ class _Timeline:
                 [int(STILL) if one in wanted_now else 0 for one in self._place_names()], np.int64
             )
             lasting = owned.take(np.flatnonzero(owned.end > owned.start))
-            nobody = without(lasting, until)
-            # Where records are missing, it is not known whether somebody owned it.
-            unseen = np.flatnonzero(held["known_to"].is_valid())
-            seen = ~begin_with(nobody, place[unseen], end[unseen])
-            unowned = self._latest(merge(nobody.take(np.flatnonzero(seen))))
+            nobody = outside(without(lasting, until), *self._unknown_times())
+            unowned = self._latest(merge(nobody))
         return self._latest(merge(owned)), unowned
+
+    def _unknown_times(self) -> tuple[Int64Array, Int64Array]:
+        """int64[m] each: from when until when (ms) records of the group are missing."""
+        start, end = times(self.groups)
+        follows = np.append(start[1:], STILL)
+        again = np.append(self.groups["known_from"].is_valid().to_numpy()[1:], False)
+        unknown = self.groups["known_to"].is_valid().to_numpy() | again
+        return end[unknown], follows[unknown]
 
     def _place_names(self) -> list[tuple[str, int]]:
         return list(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kip848_spark.report.intervals import STILL, Intervals, begin_with, merge, without
+from kip848_spark.report.intervals import STILL, Intervals, merge, outside, without
 
 END = 30
 ROWS = st.lists(
@@ -60,10 +60,13 @@ def test_the_times_between_are_those_at_which_nothing_was_true(
         assert found.get((subject, 0), set()) == expected
 
 
-@given(ROWS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, END)), max_size=6))
-def test_the_intervals_that_begin_at_given_places(
-    rows: list[tuple[int, int, int, int | None]], pairs: list[tuple[int, int]]
+@given(ROWS, st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4))
+def test_the_parts_outside_given_times(
+    rows: list[tuple[int, int, int, int | None]], cuts: list[tuple[int, int]]
 ) -> None:
-    columns = np.array(pairs, np.int64).reshape(-1, 2).T
-    found = begin_with(intervals(rows), columns[0], columns[1])
-    assert found.tolist() == [(subject, start) in pairs for subject, _, start, _ in rows]
+    cuts = [(min(cut), max(cut)) for cut in cuts]
+    start, end = np.array(cuts, np.int64).reshape(-1, 2).T
+    lost = {moment for first, last in cuts for moment in range(first, last)}
+    held = moments(intervals(rows)).items()
+    expected = {key: true - lost for key, true in held if true - lost}
+    assert moments(outside(intervals(rows), start, end)) == expected

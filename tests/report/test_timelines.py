@@ -126,7 +126,8 @@ def test_commits_that_came_to_a_stop(tmp_path: Path) -> None:
 
 def test_a_partition_is_not_without_owner_where_records_are_missing(tmp_path: Path) -> None:
     """Records are missing after 60 s. The state is known again from 100 s on, then without an owner
-    of partition 1, and the owner of partition 0 leaves at 200 s."""
+    of partition 1, and the owner of partition 0 leaves at 200 s. Partition 2 lost its owner at
+    30 s and gets the next one at 110 s."""
     unseen = {"known_to": at(60)}
     histories = {
         "group_history": [
@@ -138,6 +139,8 @@ def test_a_partition_is_not_without_owner_where_records_are_missing(tmp_path: Pa
             *(part("worker-1", n, "assigned", 0, 60, (0, 40)) | unseen for n in (0, 1)),
             part("worker-2", 0, "assigned", 100, 200, (90, 120)) | {"known_from": at(100)},
             part("worker-2", 0, "assigned", 230, None, (130, None)),
+            part("worker-1", 2, "assigned", 0, 30, (0, 20)),
+            part("worker-2", 2, "assigned", 110, None, (100, None)),
         ],
     }
     present = [
@@ -152,4 +155,8 @@ def test_a_partition_is_not_without_owner_where_records_are_missing(tmp_path: Pa
         (partitions[row["partition"]]["partition"], row["from"], row["to"])
         for row in rows_of(drawn["unowned"])
     ]
-    assert unowned == [(0, round(at(200).timestamp() * 1000), round(at(230).timestamp() * 1000))]
+    expected = [(0, 200, 230), (2, 30, 60), (2, 100, 110)]
+    assert unowned == [
+        (number, round(at(start).timestamp() * 1000), round(at(end).timestamp() * 1000))
+        for number, start, end in expected
+    ]
