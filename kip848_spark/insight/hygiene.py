@@ -1,8 +1,8 @@
 """What makes `__consumer_offsets` grow, and which of its committed offsets nobody needs.
 
-Every function takes rows of the lake's tables as Arrow tables and returns plain rows, in the order
-in which they are shown. Times are in UTC; ``now`` is the time of the lake's newest record, not that
-of the clock, so that a capture gives the same report on every day."""
+Every function takes rows of the lake's tables as Arrow tables and returns rows in the order in
+which they are shown. Times are in UTC; ``now`` is the time of the lake's newest record, not that of
+the clock, so that a capture gives the same report on every day."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.insight.table_rows import TableRows
 from kip848_spark.wire.tables import TIMESTAMP, Row
 
 RETENTION = timedelta(days=7)
@@ -29,16 +30,23 @@ TOPIC_ID_BYTES = 2 + 16
 """Bytes of a topic id in a commit's value (version 4)."""
 
 _PLACE = ["group_id", "topic"]
+_COUNTS = ["commits", "tombstones", "bytes"]
+SUMMARY_COLUMNS = [
+    *_PLACE, "topic_partition", *_COUNTS, "first_commit_timestamp", "last_commit_timestamp",
+]  # fmt: skip
+"""The columns of `commit_summaries` that `growth` reads."""
+ACTIVITY_COLUMNS = ["day", *_PLACE, *_COUNTS, "rewinds"]
+"""The columns of `offset_activity` that `growth_by_day` reads."""
 _DAY_US = 86_400_000_000
 
 
-def growth(summaries: pa.Table, interval: timedelta = INTERVAL) -> list[Row]:
+def growth(summaries: pa.Table, interval: timedelta = INTERVAL) -> TableRows:
     """Who commits how much: a row for each group and topic, the most bytes first.
 
-    ``summaries`` has rows of `commit_summaries`. ``saved`` and ``saved_bytes`` are the commits and
-    bytes that a commit interval of ``interval`` would have saved, from the time between the first
-    and the last commit of each row; ``interval_s`` is the mean time between commits of a partition,
-    null if no partition has two."""
+    ``summaries`` has rows of `commit_summaries` with `SUMMARY_COLUMNS`. ``saved`` and
+    ``saved_bytes`` are the commits and bytes that a commit interval of ``interval`` would have
+    saved, from the time between the first and the last commit of each row; ``interval_s`` is the
+    mean time between commits of a partition, null if no partition has two."""
     first, last = summaries["first_commit_timestamp"], summaries["last_commit_timestamp"]
     span = pc.fill_null(pc.subtract(last.cast(pa.int64()), first.cast(pa.int64())), 0)
     commits = summaries["commits"].to_numpy()
@@ -47,7 +55,7 @@ def growth(summaries: pa.Table, interval: timedelta = INTERVAL) -> list[Row]:
     saved = commits - needed
     records = commits + summaries["tombstones"].to_numpy()
     saved_bytes = saved * summaries["bytes"].to_numpy() // np.maximum(records, 1)
-    measured = summaries.select([*_PLACE, "topic_partition", "commits", "tombstones", "bytes"])
+    measured = summaries.select([*_PLACE, "topic_partition", *_COUNTS])
     for name, values in (
         ("saved", saved),
         ("saved_bytes", saved_bytes),
@@ -55,36 +63,37 @@ def growth(summaries: pa.Table, interval: timedelta = INTERVAL) -> list[Row]:
         ("steps", np.maximum(commits - 1, 0)),
     ):
         measured = measured.append_column(name, pa.array(values))
-    sums = ["commits", "tombstones", "bytes", "saved", "saved_bytes", "span_us", "steps"]
+    sums = [*_COUNTS, "saved", "saved_bytes", "span_us", "steps"]
     found = measured.group_by(_PLACE).aggregate(
         [*((name, "sum") for name in sums), ("topic_partition", "count_distinct")]
     )
     names = {f"{name}_sum": name for name in sums} | {
         "topic_partition_count_distinct": "partitions"
     }
-    total = int(summaries["bytes"].to_numpy().sum())
-    rows = []
-    for row in _renamed(found, names).to_pylist():
-        steps, span_sum = row.pop("steps"), row.pop("span_us")
-        row["interval_s"] = span_sum / steps / 1e6 if steps else None
-        row["share"] = row["bytes"] / total if total else 0.0
-        rows.append(row)
-    return sorted(rows, key=lambda row: (-row["bytes"], row["group_id"], row["topic"]))
+    named = _renamed(found, names)
+    steps, total = named["steps"], pc.sum(named["bytes"]).as_py() or 0
+    measurable = pc.if_else(pc.greater(steps, 0), steps, None)
+    interval_s = pc.divide(pc.divide(named["span_us"].cast(pa.float64()), measurable), 1e6)
+    share = pc.divide(named["bytes"].cast(pa.float64()), float(total or 1))
+    shown = named.drop_columns(["steps", "span_us"])
+    shown = shown.append_column("interval_s", interval_s).append_column("share", share)
+    order = [("bytes", "descending"), ("group_id", "ascending"), ("topic", "ascending")]
+    return TableRows(shown.sort_by(order))
 
 
-def growth_by_day(activity: pa.Table, by: Sequence[str] = ()) -> list[Row]:
+def growth_by_day(activity: pa.Table, by: Sequence[str] = ()) -> TableRows:
     """Commits, tombstones, bytes and rewinds of each day, and of each value of the columns ``by``.
-    ``activity`` has rows of `offset_activity`."""
+    ``activity`` has rows of `offset_activity` with `ACTIVITY_COLUMNS`."""
     key = ["day", *by]
-    sums = ["commits", "tombstones", "bytes", "rewinds"]
+    sums = [*_COUNTS, "rewinds"]
     found = activity.group_by(key).aggregate([(name, "sum") for name in sums])
     named = _renamed(found, {f"{name}_sum": name for name in sums})
-    return list(named.select([*key, *sums]).sort_by([(n, "ascending") for n in key]).to_pylist())
+    return TableRows(named.select([*key, *sums]).sort_by([(n, "ascending") for n in key]))
 
 
 def dead_groups(
     groups: pa.Table, offsets: pa.Table, now: datetime, silence: timedelta
-) -> list[Row]:
+) -> TableRows:
     """Groups without a member whose last record and last commit are older than ``silence``: the
     longest silent first."""
     last = _last_commits(offsets)
@@ -94,10 +103,10 @@ def dead_groups(
     found = joined.append_column("last_activity", active).filter(dead)
     columns = ["group_id", "type", "last_activity", "last_commit", "offsets", "topics"]
     order = [("last_activity", "ascending"), ("group_id", "ascending")]
-    return list(found.select(columns).sort_by(order).to_pylist())
+    return TableRows(found.select(columns).sort_by(order))
 
 
-def offsets_of_deleted_topics(offsets: pa.Table, topics: pa.Table) -> list[Row]:
+def offsets_of_deleted_topics(offsets: pa.Table, topics: pa.Table) -> TableRows:
     """Committed offsets of topics that the cluster no longer has, or that were created again since
     (``recreated``), by group and topic. ``topics`` are the rows of the last run that asked the
     cluster. Internal topics are left out: the lake does not list them."""
@@ -114,7 +123,7 @@ def offsets_of_deleted_topics(offsets: pa.Table, topics: pa.Table) -> list[Row]:
 
 def offsets_no_longer_read(
     groups: pa.Table, members: pa.Table, assignments: pa.Table, offsets: pa.Table
-) -> list[Row]:
+) -> TableRows:
     """Committed offsets of topics that no member of the group subscribes to or has partitions of,
     by group and topic. Groups without members and groups whose subscription is not known are left
     out."""
@@ -145,7 +154,7 @@ def expiring_offsets(
     now: datetime,
     within: timedelta,
     retention: timedelta = RETENTION,
-) -> list[Row]:
+) -> TableRows:
     """Groups without members whose committed offsets expire before ``now`` + ``within``: the first
     to expire first. ``expires_at`` is the earliest time of an offset of the group.
 
@@ -176,7 +185,7 @@ def expiring_offsets(
     )
     order = [("expires_at", "ascending"), ("group_id", "ascending")]
     columns = ["group_id", "type", "expires_at", "offsets", "topics"]
-    return list(renamed.select(columns).sort_by(order).to_pylist())
+    return TableRows(renamed.select(columns).sort_by(order))
 
 
 def compacted_size(offsets: pa.Table, control_state: pa.Table) -> Row:
@@ -230,7 +239,7 @@ def open_transactions(runs: Sequence[Mapping[str, Any]]) -> list[Row]:
     return sorted(found, key=lambda row: -row["open_offsets"])
 
 
-def rewind_rows(rewinds: pa.Table) -> list[Row]:
+def rewind_rows(rewinds: pa.Table) -> TableRows:
     """Rows of `rewinds` with their ``distance`` (at most the largest int64), the newest first."""
     distance = pc.subtract(rewinds["from_committed"], rewinds["to_committed"])
     too_far = pc.less(distance, 0)  # the difference of a rewind is positive, or it did not fit
@@ -241,7 +250,7 @@ def rewind_rows(rewinds: pa.Table) -> list[Row]:
         "at", "group_id", "topic", "topic_partition", "from_committed", "to_committed", "distance",
         "owner", "partition", "offset",
     ]  # fmt: skip
-    return list(found.sort_by(order).select(columns).to_pylist())
+    return TableRows(found.sort_by(order).select(columns))
 
 
 def _last_commits(offsets: pa.Table) -> pa.Table:
@@ -258,12 +267,12 @@ def _last_commits(offsets: pa.Table) -> pa.Table:
     )
 
 
-def _by_group_and_topic(offsets: pa.Table, further: Sequence[str]) -> list[Row]:
+def _by_group_and_topic(offsets: pa.Table, further: Sequence[str]) -> TableRows:
     key = [*_PLACE, *further]
     found = offsets.group_by(key).aggregate([("commit_timestamp", "max"), ("offset", "count")])
     named = _renamed(found, {"commit_timestamp_max": "last_commit", "offset_count": "offsets"})
     columns = [*key, "offsets", "last_commit"]
-    return list(named.select(columns).sort_by([(name, "ascending") for name in key]).to_pylist())
+    return TableRows(named.select(columns).sort_by([(name, "ascending") for name in key]))
 
 
 def _renamed(table: pa.Table, names: Mapping[str, str]) -> pa.Table:

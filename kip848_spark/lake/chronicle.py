@@ -150,7 +150,8 @@ def partition_chronicles(
         "member_id", {row["member_id"] for row in found}
     )
     members = plain(snapshot.select(MEMBER_HISTORY, of_members))
-    groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", by_group)))
+    columns = ["group_id", "from_offset", "valid_from", "valid_to", "known_from", "known_to"]
+    groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", by_group), columns))
     return [
         PartitionChronicle(
             group,

@@ -19,11 +19,17 @@ from kip848_spark.wire.tables import Row
 
 SOON = timedelta(days=2)
 """Offsets that expire within this time are shown."""
+ASSUMPTIONS = {
+    "offsets_retention_s": hygiene.RETENTION.total_seconds(),
+    "commit_interval_s": hygiene.INTERVAL.total_seconds(),
+    "expires_within_s": SOON.total_seconds(),
+}
+"""What the sections assume about brokers and clients, in seconds."""
 
 
 @dataclass(frozen=True)
 class Hygiene:
-    """The sections of the report, each a list of rows; see the functions of `insight.hygiene`.
+    """The sections of the report, each a sequence of rows; see the functions of `insight.hygiene`.
 
     ``as_of`` is the time of the newest record that is still in effect, None if the lake has no
     group. The period are ``days`` days (UTC), of which the last one is that of ``as_of``. A group
@@ -32,38 +38,38 @@ class Hygiene:
 
     as_of: datetime | None
     days: int
-    growth: list[Row]
-    growth_by_day: list[Row]
-    growth_by_day_and_group: list[Row]
-    dead_groups: list[Row]
-    deleted_topics: list[Row] | None
-    no_longer_read: list[Row]
-    expiring: list[Row]
+    growth: Sequence[Row]
+    growth_by_day: Sequence[Row]
+    growth_by_day_and_group: Sequence[Row]
+    dead_groups: Sequence[Row]
+    deleted_topics: Sequence[Row] | None
+    no_longer_read: Sequence[Row]
+    expiring: Sequence[Row]
     size: Row
-    open_transactions: list[Row] | None
-    rewinds: list[Row]
+    open_transactions: Sequence[Row] | None
+    rewinds: Sequence[Row]
 
     def described(self) -> dict[str, Any]:
         """The sections as plain values, with the assumptions behind them."""
         return {
             "as_of": self.as_of,
             "days": self.days,
-            "assumptions": {
-                "offsets_retention_s": hygiene.RETENTION.total_seconds(),
-                "commit_interval_s": hygiene.INTERVAL.total_seconds(),
-                "expires_within_s": SOON.total_seconds(),
-            },
-            "growth": self.growth,
-            "growth_by_day": self.growth_by_day,
-            "growth_by_day_and_group": self.growth_by_day_and_group,
-            "dead_groups": self.dead_groups,
-            "offsets_of_deleted_topics": self.deleted_topics,
-            "offsets_no_longer_read": self.no_longer_read,
-            "expiring_groups": self.expiring,
+            "assumptions": ASSUMPTIONS,
+            "growth": list(self.growth),
+            "growth_by_day": list(self.growth_by_day),
+            "growth_by_day_and_group": list(self.growth_by_day_and_group),
+            "dead_groups": list(self.dead_groups),
+            "offsets_of_deleted_topics": _list(self.deleted_topics),
+            "offsets_no_longer_read": list(self.no_longer_read),
+            "expiring_groups": list(self.expiring),
             "size": self.size,
-            "open_transactions": self.open_transactions,
-            "rewinds": self.rewinds,
+            "open_transactions": _list(self.open_transactions),
+            "rewinds": list(self.rewinds),
         }
+
+
+def _list(rows: Sequence[Row] | None) -> list[Row] | None:
+    return None if rows is None else list(rows)
 
 
 def read_hygiene(snapshot: LakeSnapshot, group: str | None = None, days: int = 7) -> Hygiene:
@@ -78,13 +84,13 @@ def read_hygiene(snapshot: LakeSnapshot, group: str | None = None, days: int = 7
     since = datetime.combine(first, time.min, UTC)
     recent = pc.field("day") >= since.date()
     recent = recent if wanted is None else recent & wanted
-    activity = snapshot.select("offset_activity", recent)
+    activity = snapshot.select("offset_activity", recent, hygiene.ACTIVITY_COLUMNS)
     rewinds = pc.field("at") >= since
     rewinds = rewinds if wanted is None else rewinds & wanted
     return Hygiene(
         as_of=now,
         days=days,
-        growth=hygiene.growth(snapshot.select("commit_summaries", recent)),
+        growth=hygiene.growth(snapshot.select("commit_summaries", recent, hygiene.SUMMARY_COLUMNS)),
         growth_by_day=hygiene.growth_by_day(activity),
         growth_by_day_and_group=hygiene.growth_by_day(activity, ("group_id", "topic")),
         dead_groups=[]
@@ -105,7 +111,7 @@ def _assignments(snapshot: LakeSnapshot, wanted: pc.Expression | None) -> pa.Tab
     return snapshot.select("assignments", wanted, ["group_id", "topic"])
 
 
-def _deleted_topics(snapshot: LakeSnapshot, offsets: pa.Table) -> list[Row] | None:
+def _deleted_topics(snapshot: LakeSnapshot, offsets: pa.Table) -> Sequence[Row] | None:
     topics = snapshot.select("topics", None, ["run_id", "topic", "topic_id"])
     if not topics.num_rows:
         return None

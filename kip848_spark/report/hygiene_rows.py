@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kip848_spark.lake.hygiene import Hygiene, owner_names
+from kip848_spark.lake.hygiene import ASSUMPTIONS, Hygiene, owner_names
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.columns import (
     GroupNumbers,
@@ -65,11 +65,10 @@ def hygiene_section(
     snapshot: LakeSnapshot, found: Hygiene, numbers: GroupNumbers, left_out: LeftOut
 ) -> dict[str, Any]:
     """The section `hygiene` (docs/report.md)."""
-    described = found.described()
     section: dict[str, Any] = {
         "as_of": None if found.as_of is None else _moment(found.as_of),
         "days": found.days,
-        "assumptions": described["assumptions"],
+        "assumptions": ASSUMPTIONS,
     }
     for name in _FIELDS:
         rows = getattr(found, name)
