@@ -140,6 +140,8 @@ class StateAt:
         later = next((row for row in intervals if row["valid_from"] > self.time), None)
         if later is not None and later["known_from"] is not None:
             return _unknown(name, self.time, later["valid_from"])
+        if intervals[0]["partition"] in self._unknown_partitions():
+            return _unknown(name, self.time, None)
         if later is intervals[0]:
             first = self._first_known(later["partition"])
             if first > self.time:
@@ -148,9 +150,6 @@ class StateAt:
                 f"The group {name} did not exist at {when}.",
                 f"Its first record is of {_text(later['valid_from'])}.",
             )
-        ended = [row for row in intervals if row["valid_to"] and row["valid_to"] <= self.time]
-        if ended and ended[-1].get("known_to") and not self._known_again(ended[-1]):
-            return _unknown(name, self.time, None)
         gone = max(row["valid_to"] for row in intervals if row["valid_to"] is not None)
         again = f", and it existed again from {_text(later['valid_from'])}" if later else ""
         return NotFoundError(
@@ -164,8 +163,7 @@ class StateAt:
         known = self.group_ids("groups")
         later = _without(later, known)
         names = set(later["group_id"].to_pylist())
-        ended = self._ended_unseen()
-        ended = _without(ended, known | names)
+        ended = _without(self._last_known(), known | names)
         return UnknownGroups(
             first_known_later=len(names),
             first=_earliest(later),
@@ -189,26 +187,29 @@ class StateAt:
         assert first is not None, "a group of the partition has an interval"
         return first
 
-    def _ended_unseen(self) -> pa.Table:
-        """The ``group_id`` of the intervals that ended before this time with the known history of
-        their partition, which has not begun again since."""
-        columns = ["group_id", "partition", "to_offset"]
-        wanted = pc.field("known_to") <= self.time
-        ended = self.snapshot.select(GROUP_HISTORY, wanted, columns)
-        begun = (pc.field("known_from").is_valid()) & (pc.field("valid_from") <= self.time)
-        again = self.snapshot.select(GROUP_HISTORY, begun, ["partition", "from_offset"])
-        again = again.group_by("partition").aggregate([("from_offset", "max")])
-        at = pc.index_in(ended["partition"], again["partition"].combine_chunks())
-        newest = again["from_offset_max"].combine_chunks().take(at)
-        still_unknown = pc.less(newest, ended["to_offset"].combine_chunks())
-        return ended.filter(pc.fill_null(still_unknown, True))
+    def _unknown_partitions(self) -> dict[int, int]:
+        """The partitions of the topic whose known history had ended before this time and not begun
+        again, each with the offset of the end."""
+        ended = self._newest(pc.field("known_to") <= self.time, "to_offset")
+        begun = pc.field("known_from").is_valid() & (pc.field("valid_from") <= self.time)
+        again = self._newest(begun, "from_offset")
+        return {number: end for number, end in ended.items() if again.get(number, -1) < end}
 
-    def _known_again(self, row: dict[str, Any]) -> bool:
-        """Whether the state of the partition was known at this time, after the end of ``row``."""
-        here = (pc.field("partition") == row["partition"]) & pc.field("known_from").is_valid()
-        here &= pc.field("from_offset") >= row["to_offset"]
-        here &= pc.field("valid_from") <= self.time
-        return len(self.snapshot.select(GROUP_HISTORY, here, ["partition"])) > 0
+    def _last_known(self) -> pa.Table:
+        """The ``group_id`` of the groups that existed at these ends."""
+        columns = ["group_id", "partition", "to_offset"]
+        found = self.snapshot.select(GROUP_HISTORY, pc.field("known_to") <= self.time, columns)
+        ends = self._unknown_partitions()
+        places = zip(found["partition"].to_pylist(), found["to_offset"].to_pylist(), strict=True)
+        last = [ends.get(partition) == offset for partition, offset in places]
+        return found.filter(pa.array(last, pa.bool_()))
+
+    def _newest(self, wanted: pc.Expression, offset: str) -> dict[int, int]:
+        """The largest ``offset`` of the wanted intervals, by partition of the topic."""
+        found = self.snapshot.select(GROUP_HISTORY, wanted, ["partition", offset])
+        newest = found.group_by("partition").aggregate([(offset, "max")])
+        values = (newest[name].to_pylist() for name in ("partition", f"{offset}_max"))
+        return dict(zip(*values, strict=True))
 
     def _offsets(self, groups: Sequence[str] | None) -> pa.Table:
         """The newest commit of each group, topic and partition, unless it is a tombstone."""

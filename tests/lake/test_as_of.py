@@ -139,9 +139,18 @@ def test_what_follows_a_gap_is_not_denied(tmp_path: Path) -> None:
         group(3, 0, 60, (10, 40)) | {"group_id": "stays", "known_to": at(60)},
         group(4, 100, None, (70, None)) | {"group_id": "stays", "known_from": at(100)},
         group(1, 0, None, (2, None)) | {"group_id": "other", "partition": 1},
+        group(2, -50, -20, (1, 5)) | {"group_id": "deleted"},
+        group(0, 130, None, (90, None)) | {"group_id": "created"},
     ]
-    write_lake(tmp_path / "lake", {"group_history": rows, "groups": rows[2:]})
+    present = [rows[2], rows[3], rows[5]]
+    write_lake(tmp_path / "lake", {"group_history": rows, "groups": present})
     lake = Lake(tmp_path / "lake")
+    for name in ("deleted", "created"):
+        for seconds in (-10, 50, 110):
+            with pytest.raises(NotFoundError, match=f"{name} did not exist"):
+                lake.describe([name], as_of=at(seconds))
+        with pytest.raises(NotFoundError, match=f"history of the group {name} is not known"):
+            lake.describe([name], as_of=at(70))
     assert lake.describe(["ends"], as_of=at(50))[0]["epoch"] == 7
     assert unknown(lake, 50) == UnknownGroups(0, None, 0)
     assert unknown(lake, 70) == UnknownGroups(1, at(100), 1)
