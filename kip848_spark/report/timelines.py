@@ -79,6 +79,8 @@ class _Timeline:
     ) -> None:
         self.group, self.period, self.cut = group, period, cut
         self.groups, self.history = rows.groups, rows.members
+        self.group_times = times(rows.groups)
+        """From when until when each row of ``groups`` was true (ms)."""
         held = pc.is_in(rows.assignments["role"], value_set=pa.array([ASSIGNED, PENDING]))
         held_rows = rows.assignments.filter(held)
         self.places, place = self._places(held_rows)
@@ -135,7 +137,7 @@ class _Timeline:
 
     def _unknown_times(self) -> tuple[Int64Array, Int64Array]:
         """int64[m] each: from when until when (ms) records of the group are missing."""
-        start, end = times(self.groups)
+        start, end = self.group_times
         follows = np.append(start[1:], STILL)
         again = np.append(self.groups["known_from"].is_valid().to_numpy()[1:], False)
         unknown = self.groups["known_to"].is_valid().to_numpy() | again
@@ -213,7 +215,7 @@ class _Timeline:
 
     def _first_times(self) -> int:
         """The beginning of the time that is covered: where all kinds of intervals are complete."""
-        begins = milliseconds_of(self.groups)
+        begins = self.group_times[0]
         first = max(int(begins.min(initial=self.period.end)), self.period.start)
         for found in (self.owned, self.states, self.unowned):
             if len(found.start) == MOST_ROWS:
@@ -254,18 +256,13 @@ class _Timeline:
         return plain_table(len(numbers), {"topic": topic, "partition": numbers}, topic=entries)
 
     def _epochs(self) -> ReportTable:
-        start, end = times(self.groups)
+        start, end = self.group_times
         rows = np.flatnonzero((end > start) & (end > self.period.start))[-MOST_ROWS:]
         found = self.groups.take(pa.array(rows)).select(["epoch", "state", "members"])
         table = report_table(found, ["state"])
         ends = Intervals(start[rows], start[rows], start[rows], end[rows])
         table["columns"] = {**_ends(ends), **table["columns"]}
         return table
-
-
-def milliseconds_of(rows: pa.Table) -> Int64Array:
-    """int64[n]: when the rows began to be true (ms)."""
-    return times(rows)[0]
 
 
 def _ends(found: Intervals) -> dict[str, list[Any]]:
