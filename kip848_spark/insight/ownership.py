@@ -89,8 +89,8 @@ def times_without_owner(
 ) -> list[Unowned]:
     """The times within ``start`` and ``end`` (None: no end) in which a partition had no owner after
     it had one, the longest first, but for those of which records are missing. ``rows`` are of
-    `assignment_history`, ``groups`` of `group_history`. As in ``unowned_ms`` of the table
-    `rebalances`, a member does not own a partition that it was told to give up."""
+    `assignment_history`, ``groups`` of `group_history` around that time. As in ``unowned_ms`` of
+    the table `rebalances`, a member does not own a partition that it was told to give up."""
     unknown = unknown_times(groups)
     owners: dict[TopicPartition, list[Row]] = {}
     for row in rows:
@@ -100,12 +100,15 @@ def times_without_owner(
     for where, intervals in owners.items():
         intervals.sort(key=lambda row: row["from_offset"])
         until: datetime | None = intervals[0]["valid_to"]
+        # ``groups`` may lack the rows of a later time, so an unseen end of an owner counts as well.
+        unseen = {row["valid_to"] for row in intervals if row.get("known_to") is not None}
         for row in intervals[1:]:
             if until is None:
                 break
-            found.append(Unowned(where, until, row["valid_from"]))
+            if until not in unseen:
+                found.append(Unowned(where, until, row["valid_from"]))
             until = None if row["valid_to"] is None else max(until, row["valid_to"])
-        if until is not None:
+        if until is not None and until not in unseen:
             found.append(Unowned(where, until, None))
     last = end or END
     cut = [

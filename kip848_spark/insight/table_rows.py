@@ -13,8 +13,8 @@ _BATCH = 10_000
 
 
 class TableRows(Sequence[Row]):
-    """The rows of ``table`` as dicts, which are made when they are read: a dict takes ten times the
-    memory of its row, and a list that is shown may be the beginning of a million rows."""
+    """The rows of ``table`` as dicts, which are made when they are read: dicts take much more
+    memory than the table, and often only the first of a million rows are shown."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table

@@ -140,7 +140,7 @@ class StateAt:
         later = next((row for row in intervals if row["valid_from"] > self.time), None)
         if later is not None and later["known_from"] is not None:
             return _unknown(name, self.time, later["valid_from"])
-        if intervals[0]["partition"] in self._unknown_partitions():
+        if intervals[0]["partition"] in self._ended_unseen()["partition"].to_pylist():
             return _unknown(name, self.time, None)
         if later is intervals[0]:
             first = self._first_known(later["partition"])
@@ -163,7 +163,7 @@ class StateAt:
         known = self.group_ids("groups")
         later = _without(later, known)
         names = set(later["group_id"].to_pylist())
-        ended = _without(self._last_known(), known | names)
+        ended = _without(self._ended_unseen(), known | names)
         return UnknownGroups(
             first_known_later=len(names),
             first=_earliest(later),
@@ -187,29 +187,18 @@ class StateAt:
         assert first is not None, "a group of the partition has an interval"
         return first
 
-    def _unknown_partitions(self) -> dict[int, int]:
-        """The partitions of the topic whose known history had ended before this time and not begun
-        again, each with the offset of the end."""
-        ended = self._newest(pc.field("known_to") <= self.time, "to_offset")
-        begun = pc.field("known_from").is_valid() & (pc.field("valid_from") <= self.time)
-        again = self._newest(begun, "from_offset")
-        return {number: end for number, end in ended.items() if again.get(number, -1) < end}
-
-    def _last_known(self) -> pa.Table:
-        """The ``group_id`` of the groups that existed at these ends."""
+    def _ended_unseen(self) -> pa.Table:
+        """``group_id`` and ``partition`` of the intervals that ended with the known history of
+        their partition, if it had not begun again by this time."""
         columns = ["group_id", "partition", "to_offset"]
-        found = self.snapshot.select(GROUP_HISTORY, pc.field("known_to") <= self.time, columns)
-        ends = self._unknown_partitions()
-        places = zip(found["partition"].to_pylist(), found["to_offset"].to_pylist(), strict=True)
-        last = [ends.get(partition) == offset for partition, offset in places]
-        return found.filter(pa.array(last, pa.bool_()))
-
-    def _newest(self, wanted: pc.Expression, offset: str) -> dict[int, int]:
-        """The largest ``offset`` of the wanted intervals, by partition of the topic."""
-        found = self.snapshot.select(GROUP_HISTORY, wanted, ["partition", offset])
-        newest = found.group_by("partition").aggregate([(offset, "max")])
-        values = (newest[name].to_pylist() for name in ("partition", f"{offset}_max"))
-        return dict(zip(*values, strict=True))
+        ended = self.snapshot.select(GROUP_HISTORY, pc.field("known_to") <= self.time, columns)
+        begun = pc.field("known_from").is_valid() & (pc.field("valid_from") <= self.time)
+        begun_rows = self.snapshot.select(GROUP_HISTORY, begun, ["partition", "from_offset"])
+        newest = begun_rows.group_by("partition").aggregate([("from_offset", "max")])
+        place = pc.index_in(ended["partition"], newest["partition"].combine_chunks())
+        again = newest["from_offset_max"].combine_chunks().take(place.combine_chunks())
+        unknown = pc.fill_null(pc.less(again, ended["to_offset"].combine_chunks()), True)
+        return ended.filter(unknown).select(["group_id", "partition"])
 
     def _offsets(self, groups: Sequence[str] | None) -> pa.Table:
         """The newest commit of each group, topic and partition, unless it is a tombstone."""

@@ -54,7 +54,7 @@ class Hygiene:
         return {
             "as_of": self.as_of,
             "days": self.days,
-            "assumptions": ASSUMPTIONS,
+            "assumptions": dict(ASSUMPTIONS),
             "growth": list(self.growth),
             "growth_by_day": list(self.growth_by_day),
             "growth_by_day_and_group": list(self.growth_by_day_and_group),

@@ -136,7 +136,8 @@ class _Timeline:
         return self._latest(merge(owned)), unowned
 
     def _unknown_times(self) -> tuple[Int64Array, Int64Array]:
-        """int64[m] each: from when until when (ms) records of the group are missing."""
+        """int64[m] each: from when until when (ms) records of the group are missing, as
+        `insight.ownership.unknown_times` says."""
         start, end = self.group_times
         follows = np.append(start[1:], STILL)
         again = np.append(self.groups["known_from"].is_valid().to_numpy()[1:], False)

@@ -286,6 +286,14 @@ def test_a_partition_that_still_has_no_owner() -> None:
     ]
 
 
+def test_missing_records_may_hide_the_next_owner() -> None:
+    lost = part("worker-3", 3, "assigned", -3000, 0, (12, 99))
+    cut = group(42, 0, 60, (101, 130)) | {"known_to": at(60)}
+    row = rebalance(42, ["left_or_expired"], 0, None, 101, outcome="cut_by_gap")
+    reported = story(row, assignments=[lost], groups=[EPOCHS[0], cut])
+    assert texts(reported, "moved") == ["no partition"]
+
+
 def test_a_share_group_has_no_owners() -> None:
     lost = part("worker-3", 3, "assigned", -3000, 0, (12, 99))
     row = rebalance(42, ["left_or_expired"], 0, 5, 101, type="share", left=["worker-3"])

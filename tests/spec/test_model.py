@@ -47,6 +47,16 @@ def test_states_of_a_trace() -> None:
     assert list(read_trace(text)) == [{"a": 1, "b": {"c": 2}}, {"a": 2, "b": frozenset()}]
 
 
+def test_runs_side_by_side_do_not_share_the_modules_that_tlc_unpacks() -> None:
+    config = FOLDER / "EarlyReport.cfg"
+    read = [
+        set(re.findall(r"Parsing file (\S+/(?:Integers|TLC)\.tla)", output))
+        for output in (run_tlc(module(config), config, (), 600, 1) for _ in range(2))
+    ]
+    assert len(read[0]) == len(read[1]) == 2
+    assert not read[0] & read[1]
+
+
 def test_every_mutant_of_the_reference_is_one_of_the_model() -> None:
     assert MUTANTS.keys() == REFERENCE_MUTANTS.keys()
 
