@@ -36,6 +36,9 @@ KEEP_VERSIONS = {"delta.enableExpiredLogCleanup": "false"}
 """The table property by which every writer keeps all versions of a table. By default Spark's writer
 deletes log entries that are older than 30 days; a reader with `--as-of`, and a run that restores
 the versions of an unfinished one, need them."""
+COMMON_PROPERTIES = {**KEEP_VERSIONS, "delta.checkpointInterval": "10"}
+"""The properties of every table. delta-rs would add a checkpoint to Delta's log after 100 commits.
+Whoever opens a table reads all commits after the last checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class TableDefinition:
     def properties(self) -> dict[str, str]:
         """Delta's table properties."""
         stats = {"delta.dataSkippingStatsColumns": ",".join(self.stats)} if self.stats else {}
-        return {**KEEP_VERSIONS, **stats}
+        return {**COMMON_PROPERTIES, **stats}
 
     @property
     def comments(self) -> dict[str, str]:

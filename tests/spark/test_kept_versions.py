@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from kip848_spark.lake.ledger import Ledger
-from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES
+from kip848_spark.lake.tables import COMMON_PROPERTIES, KEEP_VERSIONS, TABLES
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
@@ -53,7 +53,7 @@ def test_both_writers_set_the_same_properties(lake: LakeTables) -> None:
     lake.create()
     for name, table in TABLES.items():
         assert properties(lake, name) == table.properties == lake.table_properties(name), name
-        assert table.properties.items() >= KEEP_VERSIONS.items()
+        assert table.properties.items() >= COMMON_PROPERTIES.items()
 
 
 def test_expired_versions_stay_readable(lake: LakeTables) -> None:
@@ -72,7 +72,32 @@ def test_expired_versions_stay_readable(lake: LakeTables) -> None:
     assert lake.read("topics", 2).count() == 1
 
 
-def test_a_run_sets_the_property_in_a_lake_of_an_earlier_version(
+def test_readers_need_few_log_entries(lake: LakeTables) -> None:
+    lake.create()
+    for _ in range(12):
+        lake.append_rows("topics", [TOPIC], "run", None)
+    log = Path(folder(lake, "topics"), "_delta_log")
+    assert {int(file.name[:20]) for file in log.glob("*.checkpoint*.parquet")} & {9, 10}
+    assert lake.count("topics") == lake.read("topics").count() == 12
+    assert DeltaTable(folder(lake, "topics"), version=4).to_pyarrow_table().num_rows == 4
+
+
+def test_a_users_interval_of_checkpoints_stays(lake: LakeTables) -> None:
+    lake.create()
+    name = "delta.checkpointInterval"
+    for table in ("topics", "runs"):
+        place = f"delta.`{lake.location(table)}`"
+        lake.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('{name}' = '50')")
+        lake.spark.sql(
+            f"ALTER TABLE {place} UNSET TBLPROPERTIES ('{next(iter(KEEP_VERSIONS))}')"
+        )
+    with lake.hold_lease():
+        lake.upgrade()
+    for table in ("topics", "runs"):
+        assert properties(lake, table).items() >= {name: "50", **KEEP_VERSIONS}.items()
+
+
+def test_a_run_sets_the_properties_in_a_lake_of_an_earlier_version(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"))
@@ -80,7 +105,8 @@ def test_a_run_sets_the_property_in_a_lake_of_an_earlier_version(
     run_ingest(source(CAPTURE), lake)
     for name in ("gaps", "runs"):
         place = f"delta.`{lake.location(name)}`"
-        spark.sql(f"ALTER TABLE {place} UNSET TBLPROPERTIES ('{next(iter(KEEP_VERSIONS))}')")
+        names = ", ".join(f"'{name}'" for name in COMMON_PROPERTIES)
+        spark.sql(f"ALTER TABLE {place} UNSET TBLPROPERTIES ({names})")
         assert not properties(lake, name)
     before = lake.versions()
 

@@ -3,6 +3,7 @@ source is read once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ from kip848_spark.wire.offset_gaps import COMPACTION, TRANSACTION, begin_of_rang
 from kip848_spark.wire.record_stream import POSITION_FIELDS, control_decoder
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
+OFFSETS_PER_TASK = 100_000
+"""Partitions of a topic with few new records share a task of about so many offsets."""
 _MOST = 2**63 - 1
 """The largest number in a column of the ledger."""
 
@@ -56,6 +59,8 @@ def ingest(
         splits = split_partitions(source, lake.spark, run.ranges)
     ranges = split_ranges(run.ranges, splits)
     raw = source.read(lake.spark, ranges)
+    if isinstance(source, KafkaSource) and not splits:
+        raw = raw.coalesce(_tasks(ranges))
     raw = raw.observe(seen, F.count(F.lit(1)).alias("records"))
     starts = {r.partition: r.start for r in run.ranges}
     plan = control_plan(run.dialect)
@@ -70,6 +75,12 @@ def ingest(
     return _check_and_count(
         source, written.reports, run, int(seen.get["records"]), written.rows.get("records")
     )
+
+
+def _tasks(ranges: Sequence[OffsetRange]) -> int:
+    """How many tasks read ``ranges`` at most, each whole partitions. A night of few records must
+    not leave a file of each table for each partition, since every later run opens them all."""
+    return max(1, math.ceil(sum(r.end - r.start for r in ranges) / OFFSETS_PER_TASK))
 
 
 @dataclass(frozen=True)

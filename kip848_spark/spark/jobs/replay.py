@@ -47,31 +47,26 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     before = lake.read("offsets")
     # A lake of an earlier version of this program has no history yet: it is made of all records.
     from_scratch = after is None or not run.table_versions.get(GROUP_HISTORY)
-    with ThreadPoolExecutor(2) as pool:  # Spark plans a job while it runs others
+    with ThreadPoolExecutor(3) as pool:  # Spark plans a job while it runs others
+        names = pool.submit(_known_names, lake, after)
         activity = pool.submit(write_activity, lake, unseen, before, cluster_id)
         if not lake.pins_reads:
             activity.result()
-        offsets = fold_offsets(before, new, cluster_id)
-        naming = pool.submit(_update_offsets, lake, offsets, after, from_scratch)
-        rows = _rows_to_fold(lake, run, new, after, from_scratch)
-        names = naming.result()
-        job = StateJob(names, from_scratch, FOLDS)
-        lake.run_job(job, sort_by_offset(rows), run.run_id, cluster_id)
-        add_owners(lake, activity.result(), names)
+        offsets = pool.submit(lake.overwrite, "offsets", fold_offsets(before, new, cluster_id))
+        rows = sort_by_offset(_rows_to_fold(lake, run, new, after, from_scratch))
+        if not from_scratch:
+            _add_new_names(lake, names.result())
+        job = StateJob(names.result(), from_scratch, FOLDS)
+        lake.run_job(job, rows, run.run_id, cluster_id)
+        offsets.result()
+        add_owners(lake, activity.result(), names.result())
 
 
-def _update_offsets(
-    lake: LakeTables, offsets: DataFrame, after: str | None, from_scratch: bool
-) -> Mapping[str, str]:
-    """Replaces the rows of `offsets`, and adds the names of topics that are known from then on to
-    the history of earlier runs, unless it is made ``from_scratch``. Returns `topic_names`, also of
-    topics that commits of runs later than ``after`` name, although they were deleted since."""
-    lake.overwrite("offsets", offsets)
+def _known_names(lake: LakeTables, after: str | None) -> Mapping[str, str]:
+    """`topic_names`, also of topics that commits of runs later than ``after`` name: these are not
+    in `offsets` yet, or were deleted since."""
     later = [] if after is None else [Condition("run_id", "above", after)]
-    names = topic_names(lake, lake.distinct(SUMMARIES, _NAMED, later))
-    if not from_scratch:
-        _add_new_names(lake, names)
-    return names
+    return topic_names(lake, lake.distinct(SUMMARIES, _NAMED, later))
 
 
 def _rows_to_fold(

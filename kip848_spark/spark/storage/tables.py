@@ -22,7 +22,7 @@ from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.folders import NO_LAKE_HINT, folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
-from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
+from kip848_spark.lake.tables import COMMON_PROPERTIES, KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.catalog import CatalogSchema
 from kip848_spark.spark.error_messages import jvm_has_ended
 from kip848_spark.spark.hadoop import folder_of
@@ -196,10 +196,10 @@ class LakeTables(Upkeep):
 
     def upgrade(self) -> None:
         """Brings a lake of an earlier version of this program up to date: tables and columns that
-        it did not have, the statistics of files, and the property `KEEP_VERSIONS`.
+        it did not have, the statistics of files, and the properties `COMMON_PROPERTIES`.
 
-        `runs` gets the property last: if it has the property, all tables have it. Raises LakeError
-        if a table is missing that a run has written.
+        `runs` gets the properties last: if it has them, all tables have them. Raises LakeError if a
+        table is missing that a run has written.
         """
         self._create_new_tables()
         if self.schema is not None:
@@ -208,9 +208,9 @@ class LakeTables(Upkeep):
         with ThreadPoolExecutor(len(TABLES)) as pool:  # Spark takes a while to open a table
             for name, missing in zip(TABLES, pool.map(self._missing_columns, TABLES), strict=True):
                 self._complete(name, missing)
-        if not self._keeps_versions("runs"):
+        if self._missing_properties("runs"):
             for name in sorted(TABLES, key=lambda name: name == "runs"):
-                self._keep_versions(name)
+                self._complete_properties(name)
 
     def _create_new_tables(self) -> None:
         missing = [table for table in TABLES.values() if not self._commits(table.name)]
@@ -238,13 +238,17 @@ class LakeTables(Upkeep):
             with self._commit(table):
                 self._add_columns(table, missing)
 
-    def _keeps_versions(self, table: str) -> bool:
-        return KEEP_VERSIONS.items() <= self.table_properties(table).items()
+    def _missing_properties(self, table: str) -> dict[str, str]:
+        """Those of `COMMON_PROPERTIES` that the table lacks. A user's own interval of checkpoints
+        stays."""
+        found = self.table_properties(table)
+        wanted = {**COMMON_PROPERTIES, **found, **KEEP_VERSIONS}
+        return {name: wanted[name] for name in COMMON_PROPERTIES if found.get(name) != wanted[name]}
 
-    def _keep_versions(self, table: str) -> None:
-        if not self._keeps_versions(table):
+    def _complete_properties(self, table: str) -> None:
+        if missing := self._missing_properties(table):
             with self._commit(table):
-                self._set_properties(table, KEEP_VERSIONS)
+                self._set_properties(table, missing)
 
     # -- lease and versions --------------------------------------------------------------------
 
@@ -322,7 +326,7 @@ class LakeTables(Upkeep):
                     self._restore(name, version)
                 # This also restores the columns and the properties of that version.
                 self._complete(name, self._missing_columns(name))
-                self._keep_versions(name)
+                self._complete_properties(name)
 
     # -- reading -------------------------------------------------------------------------------
 
