@@ -47,6 +47,7 @@ bench: install ## ingest and a night beside writing the raw bytes, the audit bes
 	$(BIN)/python -m benchmarks.report
 	$(BIN)/python -m benchmarks.night
 	$(BIN)/python -m benchmarks.night --s3 --records 1000000
+	$(BIN)/python -m benchmarks.many_nights
 	$(BIN)/python -m benchmarks.simulate
 
 bench-decode: install ## the decoder beside others, one core, the same records

@@ -143,10 +143,10 @@ class Nights:
         filler.send(records)
         raw = {RAW: self._raw(topic, f"{place}-raw", {})}
         found = {RAW: raw | {PLAIN: self._raw(topic, f"{place}-plain", KAFKAS)}}
-        found[FIRST] = self._night(topic, place)
+        found[FIRST] = self.night(topic, place)
         filler.send(new)
-        found[SECOND] = self._night(topic, place)
-        found[THIRD] = self._night(topic, place)
+        found[SECOND] = self.night(topic, place)
+        found[THIRD] = self.night(topic, place)
         whole = {night: took.get(ALL, took.get(RAW, 0.0)) for night, took in found.items()}
         print(topic, *(f"{night}: {took:.1f} s" for night, took in whole.items()), sep="  ")
         return found
@@ -159,7 +159,7 @@ class Nights:
         frame.write.format("delta").save(place)
         return time.perf_counter() - started
 
-    def _night(self, topic: str, place: str) -> Seconds:
+    def night(self, topic: str, place: str) -> Seconds:
         """Seconds by step. ``other`` is what belongs to no step: the plan, the lease, the tables'
         versions, the ledger."""
         started = time.perf_counter()

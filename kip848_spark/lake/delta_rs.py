@@ -26,6 +26,7 @@ from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.conditions import Condition, all_of
 from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
 from kip848_spark.lake.encodings import DIFFERENCES, columns_of_large_numbers
+from kip848_spark.lake.merging import merge_closed
 from kip848_spark.lake.replacement import ReplacedRows, replace_files
 from kip848_spark.lake.tables import TableDefinition
 
@@ -115,20 +116,27 @@ def commit_replacement(
 
 
 def commit_rewrite(
-    place: TableFolder, version: int, names: Sequence[str], files: Sequence[DataFile]
+    place: TableFolder,
+    version: int,
+    names: Sequence[str],
+    files: Sequence[DataFile],
+    rows_change: bool = True,
 ) -> None:
     """Replaces the data files ``names`` by ``files``, in the commit that follows ``version``.
-    Raises DeltaError if another commit follows ``version`` already."""
+    Unless ``rows_change``, the new files have the rows of the old ones, which readers of changes
+    need not read. Raises DeltaError if another commit follows ``version`` already."""
     found = pa.table(DeltaFolder.at(place).open(version).get_add_actions())
     old = found.filter(pc.is_in(found["path"], value_set=pa.array(names, pa.string())))
     now = round(time.time() * 1000)
-    removed = [RemoveAction(row["path"], True, now, row["size_bytes"]) for row in old.to_pylist()]
-    commit_actions(place, version, [*removed, *_add_actions(files)])
+    removed = [
+        RemoveAction(row["path"], rows_change, now, row["size_bytes"]) for row in old.to_pylist()
+    ]
+    commit_actions(place, version, [*removed, *_add_actions(files, rows_change)])
 
 
-def _add_actions(files: Sequence[DataFile]) -> list[AddAction]:
+def _add_actions(files: Sequence[DataFile], rows_change: bool = True) -> list[AddAction]:
     return [
-        AddAction(quote(file.name), file.size, {}, file.modified_ms, True, file.stats)
+        AddAction(quote(file.name), file.size, {}, file.modified_ms, rows_change, file.stats)
         for file in files
     ]
 
@@ -163,6 +171,15 @@ def compact(place: TableFolder) -> int:
         commit_properties=CommitProperties(max_commit_retries=0),
     )
     return int(metrics["numFilesRemoved"])
+
+
+def compact_closed(target: WriteTarget, version: int) -> int:
+    """Merges small files without open rows (`lake.merging`), in the commit that follows
+    ``version``, and returns how many were merged. Raises DeltaError."""
+    names, files = merge_closed(version, target)
+    if names:
+        commit_rewrite(target.folder, version, names, files, rows_change=False)
+    return len(names)
 
 
 def vacuum(place: TableFolder, hours: int, keep: Sequence[int]) -> int:

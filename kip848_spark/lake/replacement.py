@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -68,7 +69,7 @@ def replace_files(
     """What a commit after ``version`` of the table of ``target`` needs to delete the rows
     ``replaced``: the files to remove, and new files with those of their rows that stay."""
     files = pa.table(DeltaFolder.at(target.folder).open(version).get_add_actions(flatten=True))
-    some, all_ = _matches(files, replaced)
+    some, all_ = replaceable_files(files, replaced)
     now = round(time.time() * 1000)
     removed = [
         RemoveAction(row["path"], True, now, row["size_bytes"])
@@ -84,22 +85,30 @@ def replace_files(
 
 
 def _write_remaining(name: str, replaced: ReplacedRows, target: WriteTarget, write: Any) -> None:
+    for batch in read_file(name, target):
+        rows = batch.filter(pc.invert(replaced.mask(batch.column(replaced.column))))
+        write(dict(zip(rows.schema.names, rows.columns, strict=True)))
+
+
+def read_file(name: str, target: WriteTarget) -> Iterator[pa.RecordBatch]:
+    """The rows of the file ``name`` of a table, with all columns of ``target``: those that the file
+    lacks are null. Raises OSError."""
     schema = pa.schema(list(target.fields.items()))
     with pq.ParquetFile(name, filesystem=DeltaFolder.at(target.folder).files()) as file:
-        for batch in file.iter_batches():
-            rows = batch.filter(pc.invert(replaced.mask(batch.column(replaced.column))))
-            known = {
-                name: rows.column(name).cast(schema.field(name).type)
-                if name in rows.schema.names
-                else pa.nulls(rows.num_rows, schema.field(name).type)
-                for name in schema.names
-            }
-            write(known)
+        for rows in file.iter_batches():
+            known = [
+                rows.column(field.name).cast(field.type)
+                if field.name in rows.schema.names
+                else pa.nulls(rows.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(known, schema=schema)
 
 
-def _matches(files: pa.Table, replaced: ReplacedRows) -> tuple[BoolArray, BoolArray]:
-    """bool[files] each: whether some rows of a file may be replaced, and whether all are. A file
-    without statistics of the column may have any rows."""
+def replaceable_files(files: pa.Table, replaced: ReplacedRows) -> tuple[BoolArray, BoolArray]:
+    """Of the ``files`` of a table (its actions in Delta's log, flattened), bool[files] each:
+    whether some rows of a file may be replaced, and whether all are. A file without statistics of
+    the column may have any rows."""
     nulls = _statistic(files, "null_count", replaced, pa.int64())
     if replaced.is_null:
         some, all_ = pc.not_equal(nulls, 0), pc.equal(nulls, files["num_records"])

@@ -88,9 +88,7 @@ def test_a_users_interval_of_checkpoints_stays(lake: LakeTables) -> None:
     for table in ("topics", "runs"):
         place = f"delta.`{lake.location(table)}`"
         lake.spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('{name}' = '50')")
-        lake.spark.sql(
-            f"ALTER TABLE {place} UNSET TBLPROPERTIES ('{next(iter(KEEP_VERSIONS))}')"
-        )
+        lake.spark.sql(f"ALTER TABLE {place} UNSET TBLPROPERTIES ('{next(iter(KEEP_VERSIONS))}')")
     with lake.hold_lease():
         lake.upgrade()
     for table in ("topics", "runs"):

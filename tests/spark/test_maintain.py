@@ -65,6 +65,7 @@ def test_maintenance_between_two_nights(
 
     assert done.merged["records"] == count
     assert len(DeltaTable(f"{lake.path}/records").file_uris()) == 1
+    assert done.merged["member_history"] > 1
     assert {name: rows_of_files(f"{lake.path}/{name}") for name in DATA_TABLES} == before
     assert not old.exists()
     assert young.exists()

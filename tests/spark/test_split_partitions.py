@@ -1,4 +1,5 @@
-"""A large partition is read by several tasks, and the tables are those of one task."""
+"""A large partition is read by several tasks, several small ones by one task, and the tables are
+those of a task for each partition."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -41,11 +44,11 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_partitions, "_TOLERATED", 0.1)
 
 
-def fill(broker: Broker, topic: str, records: pa.Table) -> None:
+def fill(broker: Broker, topic: str, records: pa.Table, partitions: int = PARTITIONS) -> None:
     """Sends keys and values to ``topic``: most plainly, every 20th in a transaction of its own, of
     which every fourth is aborted."""
     admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
     plain = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-test"}
     transactional = Producer(settings)
@@ -103,6 +106,31 @@ def test_a_split_topic_gives_the_tables_of_one_that_is_read_whole(
     assert_same_rows(cut, whole, tables=["gaps"], leave_out=(*OF_THE_RUN, "cause"))
     found = cut.read("gaps").where(f"partition = 0 AND first_offset = {removed['first_offset']}")
     assert [row["cause"] for row in found.collect()] == ["compaction"]
+
+
+@pytest.mark.slow
+def test_small_partitions_share_a_task_and_its_files(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    simulate(plan_cluster("chaos", 3_000, 6, partitions=4), tmp_path / "capture")
+    files = sorted((tmp_path / "capture").glob("partition-*.parquet"))
+    records = pa.concat_tables(map(pq.read_table, files))
+    fill(broker, "small", records, partitions=4)
+    source = KafkaSource(broker.bootstrap, "small")
+    shared = open_lake(spark, str(tmp_path / "shared"))
+    read = run_ingest(source, shared, then_replay=True).run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ingest, "OFFSETS_PER_TASK", 1)
+        apart = open_lake(spark, str(tmp_path / "apart"))
+        expected = run_ingest(source, apart, then_replay=True).run
+    assert read is not None
+    assert expected is not None
+    assert read.counts == expected.counts
+    assert_same_rows(shared, apart, tables=[t for t in TABLES_OF_RECORDS if t != "topics"])
+    for table in ("records", "group_records", "commit_summaries"):
+        counts = [len(DeltaTable(f"{lake.path}/{table}").file_uris()) for lake in (shared, apart)]
+        assert counts == [1, pc.count_distinct(records["partition"]).as_py()], table
+        assert counts[1] > 1
 
 
 @pytest.mark.slow

@@ -7,20 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip848_spark.errors import LakeError
-from kip848_spark.lake.arrow_files import OPEN_COLUMN
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.steps import Steps
 from kip848_spark.spark.storage.tables import LakeTables
 
 _BY_DAY = ("offset_activity",)
 """Tables of which a run replaces whole files, each with one value."""
-COMPACTED = tuple(
-    name
-    for name, table in TABLES.items()
-    if OPEN_COLUMN not in table.fields and name not in _BY_DAY
-)
-"""The tables whose files are merged. Those with open rows are left out: a run replaces the files of
-open rows, and would have to write merged ones again."""
+COMPACTED = tuple(name for name in TABLES if name not in _BY_DAY)
+"""The tables whose files are merged."""
 
 _LOG_FILE = re.compile(r"\.?(\d{20})\.")
 

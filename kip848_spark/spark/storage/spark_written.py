@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from kip848_spark.lake.arrow_files import WriteTarget, parquet_codec
+from kip848_spark.lake.arrow_files import OPEN_COLUMN, WriteTarget, parquet_codec
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
@@ -206,6 +206,10 @@ class SparkWrittenTables(LakeTables):
             DeltaTable.forPath(self.spark, self.location(table)).delete(OPEN_ROWS.sql)
 
     def compact(self, table: str) -> int:
+        """As in `Upkeep`. Spark's command would put open and closed rows into one file, which each
+        run would then write again."""
+        if OPEN_COLUMN in TABLES[table].fields:
+            return 0
         with self._commit(table):
             found = DeltaTable.forPath(self.spark, self.location(table)).optimize()
             metrics = found.executeCompaction().select("metrics.numFilesRemoved").head()

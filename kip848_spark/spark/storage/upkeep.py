@@ -58,8 +58,9 @@ class Upkeep(ABC):
 
     @abstractmethod
     def compact(self, table: str) -> int:
-        """Merges small files of ``table`` into larger ones, in one commit. Returns the number of
-        files that were replaced. Raises LakeError."""
+        """Merges small files of ``table`` into larger ones, in one commit; of a table with open
+        rows, at most those files that have none. Returns the number of files that were replaced.
+        Raises LakeError."""
 
     @abstractmethod
     def vacuum(self, table: str, hours: int, keep: Sequence[int]) -> int | None:

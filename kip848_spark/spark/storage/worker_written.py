@@ -24,6 +24,7 @@ from kip848_spark.errors import LakeError
 from kip848_spark.lake import delta_rs
 from kip848_spark.lake.arrow_files import (
     DATA_FILE_TYPE,
+    OPEN_COLUMN,
     DataFile,
     WriteTarget,
     open_writers,
@@ -205,7 +206,9 @@ class WorkerWrittenTables(LakeTables):
                     delta_rs.commit(self._folder(name), version, own, mode)
 
     def compact(self, table: str) -> int:
-        with self._commit(table):
+        with self._commit(table) as version:
+            if OPEN_COLUMN in TABLES[table].fields:
+                return delta_rs.compact_closed(self._target(table), version)
             return delta_rs.compact(self._folder(table))
 
     def vacuum(self, table: str, hours: int, keep: Sequence[int]) -> int | None:
