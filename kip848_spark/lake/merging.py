@@ -25,7 +25,7 @@ GROUP_ROWS = 200_000
 
 def merge_closed(version: int, target: WriteTarget) -> tuple[list[str], list[DataFile]]:
     """The names of the small files without open rows in ``version`` of the table of ``target``, and
-    new files with their rows, the oldest rows first. Nothing if there are less than two small
+    new files with their rows, the oldest rows first. Nothing if there are fewer than two small
     files; commits nothing. Raises DeltaError or OSError."""
     files = pa.table(DeltaFolder.at(target.folder).open(version).get_add_actions(flatten=True))
     some_open, _ = replaceable_files(files, OPEN_ROWS)
@@ -36,10 +36,9 @@ def merge_closed(version: int, target: WriteTarget) -> tuple[list[str], list[Dat
     names = chosen.sort_by("modification_time")["path"].to_pylist()
     with open_writers([target]) as writers:
         for rows in _row_groups(names, target):
-            columns = rows.combine_chunks()
-            writers[target.table].write(
-                {name: columns[name].chunk(0) for name in columns.column_names}
-            )
+            for batch in rows.combine_chunks().to_batches():  # more than one if a text is huge
+                columns = zip(batch.schema.names, batch.columns, strict=True)
+                writers[target.table].write(dict(columns))
         return names, writers[target.table].close()
 
 
