@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from kip848_spark.errors import LakeError
+from kip848_spark.lake import delta_rs
 from kip848_spark.lake.ledger import Ledger
 from kip848_spark.lake.tables import COMMON_PROPERTIES, KEEP_VERSIONS, TABLES
 from kip848_spark.spark.pipeline import run_ingest
@@ -18,7 +21,7 @@ from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
 from tests.captures import COMMITTED
 from tests.conftest import DATA
-from tests.spark.lakes import source
+from tests.spark.lakes import assert_same_rows, halves, source, write_part
 
 pytestmark = pytest.mark.slow
 
@@ -133,3 +136,31 @@ def test_a_restored_table_keeps_the_property(lake: LakeTables) -> None:
     assert lake.count("topics") == 0
     assert properties(lake, "topics")[name] == value
     assert Ledger(lake).last() is None
+
+
+@pytest.mark.parametrize("table", ["records", "offsets", "member_history"])
+def test_a_run_whose_checkpoint_fails_is_repeated(
+    spark: SparkSession, tmp_path: Path, table: str
+) -> None:
+    """delta-rs writes the checkpoint after the commit, so the commit stays."""
+    half = write_part(CAPTURE, tmp_path / "half.parquet", halves(CAPTURE))
+    lakes = [open_lake(spark, str(tmp_path / name)) for name in ("disturbed", "expected")]
+    for lake in lakes:
+        run_ingest(source(half), lake, then_replay=True)
+    disturbed, expected = lakes
+    delta_rs.set_properties(folder(disturbed, table), {"delta.checkpointInterval": "1"})
+    before = disturbed.versions()[table]
+    log = Path(folder(disturbed, table), "_delta_log")
+    blocks = [log / f"{before + n:020}.checkpoint.parquet" for n in range(1, 9)]
+    for block in blocks:
+        (block / "in the way").mkdir(parents=True)
+
+    with pytest.raises(LakeError):
+        run_ingest(source(CAPTURE), disturbed, then_replay=True)
+
+    assert disturbed.versions()[table] > before
+    for block in blocks:
+        shutil.rmtree(block)
+    assert run_ingest(source(CAPTURE), disturbed, then_replay=True).recovered
+    run_ingest(source(CAPTURE), expected, then_replay=True)
+    assert_same_rows(disturbed, expected)
