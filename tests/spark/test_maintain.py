@@ -17,6 +17,7 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.maintenance import run_maintenance
 from kip848_spark.spark.pipeline import run_ingest
+from kip848_spark.spark.schemas import spark_schema
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
 from tests.captures import COMMITTED
@@ -114,3 +115,18 @@ def test_a_table_that_spark_writes(spark: SparkSession, tmp_path: Path) -> None:
     assert lake.vacuum("gaps", 24, []) is None
     assert rows_of_files(f"{lake.path}/gaps") == before
     assert len(files(lake, "gaps")) == 4
+
+
+@pytest.mark.slow
+def test_spark_merges_no_files_of_tables_with_open_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=True)
+    lake._create(TABLES["rebalances"])
+    schema = spark_schema(TABLES["rebalances"])
+    for _ in range(2):
+        lake.append("rebalances", spark.createDataFrame([(None,) * len(schema)], schema))
+    before = set(DeltaTable(f"{lake.path}/rebalances").file_uris())
+    assert len(before) == 2
+    assert lake.compact("rebalances") == 0
+    assert set(DeltaTable(f"{lake.path}/rebalances").file_uris()) == before

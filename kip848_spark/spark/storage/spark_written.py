@@ -206,7 +206,7 @@ class SparkWrittenTables(LakeTables):
             DeltaTable.forPath(self.spark, self.location(table)).delete(OPEN_ROWS.sql)
 
     def compact(self, table: str) -> int:
-        """As in `Upkeep`, but leaves tables with open rows as they are: `OPTIMIZE` would put open and
+        """As in `Upkeep`, but tables with open rows stay as they are: `OPTIMIZE` would put open and
         closed rows into one file, which each run would then write again."""
         if OPEN_COLUMN in TABLES[table].fields:
             return 0
