@@ -22,12 +22,11 @@ from pyarrow import fs
 
 from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
 from kip848_spark.lake.encodings import pyarrow_options
+from kip848_spark.lake.rows_with import RowsWith
 from kip848_spark.lake.statistics import file_statistics
 
 FILE_ROWS = 5_000_000
 """The largest number of rows in a file, about 100 MB; further rows go to another file."""
-OPEN_COLUMN = "to_offset"
-"""The column that is null in the *open* rows of a table: those that a later run may change."""
 _CODECS = {"snappy": "snappy", "gzip": "gzip", "zstd": "zstd", "none": "none"}
 
 
@@ -62,8 +61,9 @@ class WriteTarget:
     """Where rows are written: the ``folder`` of a table, its ``fields`` (Arrow types by column),
     and the text columns that have the same value in all rows (``constants``).
 
-    ``stats`` names the columns with statistics, ``codec`` is Parquet's compression codec. With
-    ``file_bytes``, a file of a folder of this machine ends when it has that size.
+    ``stats`` names the columns with statistics, ``codec`` is Parquet's compression codec. The rows
+    ``apart`` go to files of their own. With ``file_bytes``, a file of a folder of this machine ends
+    when it has that size.
     """
 
     table: str
@@ -72,6 +72,7 @@ class WriteTarget:
     constants: Mapping[str, str | None]
     stats: Sequence[str]
     codec: str = "snappy"
+    apart: RowsWith | None = None
     file_bytes: int | None = None
 
 
@@ -194,29 +195,39 @@ class TableWriter:
         )
 
 
-class IntervalWriter(TableWriter):
-    """As `TableWriter`, but rows whose column `OPEN_COLUMN` is null go to files of their own."""
+class SeparatingWriter(TableWriter):
+    """As `TableWriter`, but the rows ``apart`` of the target go to files of their own."""
 
-    def __init__(self, target: WriteTarget) -> None:
+    def __init__(self, target: WriteTarget, apart: RowsWith) -> None:
         super().__init__(target)
-        self._open_rows = TableWriter(target)
+        self._rows_apart = apart
+        self._apart = TableWriter(target)
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
-        is_open = pc.is_null(columns[OPEN_COLUMN])
-        closed = pc.invert(is_open)
-        super().write({name: array.filter(closed) for name, array in columns.items()})
-        self._open_rows.write({name: array.filter(is_open) for name, array in columns.items()})
+        rows = pa.RecordBatch.from_pydict(dict(columns))
+        mask = self._rows_apart.mask(columns[self._rows_apart.column])
+        super().write(_some_rows(rows, pc.invert(mask)))
+        self._apart.write(_some_rows(rows, mask))
+
+    def start_file(self) -> None:
+        super().start_file()
+        self._apart.start_file()
 
     def close(self) -> list[DataFile]:
-        return [*super().close(), *self._open_rows.close()]
+        return [*super().close(), *self._apart.close()]
 
     def discard(self) -> None:
         super().discard()
-        self._open_rows.discard()
+        self._apart.discard()
+
+
+def _some_rows(rows: pa.RecordBatch, mask: pa.Array) -> dict[str, pa.Array]:
+    found = rows.filter(mask)
+    return dict(zip(found.schema.names, found.columns, strict=True))
 
 
 def _new_writer(target: WriteTarget) -> TableWriter:
-    return (IntervalWriter if OPEN_COLUMN in target.fields else TableWriter)(target)
+    return TableWriter(target) if target.apart is None else SeparatingWriter(target, target.apart)
 
 
 @contextmanager

@@ -26,8 +26,9 @@ from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.conditions import Condition, all_of
 from kip848_spark.lake.delta_folder import DeltaFolder, TableFolder
 from kip848_spark.lake.encodings import DIFFERENCES, columns_of_large_numbers
-from kip848_spark.lake.merging import merge_closed
-from kip848_spark.lake.replacement import ReplacedRows, replace_files
+from kip848_spark.lake.merging import merge_apart
+from kip848_spark.lake.replacement import replace_files
+from kip848_spark.lake.rows_with import RowsWith, matching_files
 from kip848_spark.lake.tables import TableDefinition
 
 _PLAIN = (1, 2)
@@ -106,7 +107,7 @@ def commit(
 
 
 def commit_replacement(
-    target: WriteTarget, version: int, files: Sequence[DataFile], replaced: ReplacedRows
+    target: WriteTarget, version: int, files: Sequence[DataFile], replaced: RowsWith
 ) -> None:
     """Deletes the rows ``replaced`` and adds ``files``, in the commit that follows ``version``.
     Raises DeltaError if another commit follows ``version`` already."""
@@ -173,10 +174,11 @@ def compact(place: TableFolder) -> int:
     return int(metrics["numFilesRemoved"])
 
 
-def compact_closed(target: WriteTarget, version: int) -> int:
-    """Merges small files without open rows (`lake.merging`), in the commit that follows
-    ``version``, and returns how many were merged. Raises DeltaError."""
-    names, files = merge_closed(version, target)
+def compact_apart(target: WriteTarget, version: int, apart: RowsWith) -> int:
+    """Merges small files of a table that has the rows ``apart`` in files of their own
+    (`lake.merging`), in the commit that follows ``version``, and returns how many were merged.
+    Raises DeltaError."""
+    names, files = merge_apart(version, target, apart)
     if names:
         commit_rewrite(target.folder, version, names, files, rows_change=False)
     return len(names)
@@ -209,15 +211,35 @@ def statistics_corrections(place: TableFolder, table: TableDefinition) -> list[A
     return statistics.statistics_corrections(DeltaFolder.at(place).open(), table.stats_columns)
 
 
-def file_paths(place: TableFolder, later_than: str | None = None) -> list[str]:
-    """The URIs of the data files of the newest version, for Spark. With ``later_than``, the id of a
-    run, files are left out that by their statistics have no row of a later run."""
+def file_paths(
+    place: TableFolder, later_than: str | None = None, without: RowsWith | None = None
+) -> list[str]:
+    """The URIs of the data files of the newest version, for Spark: those that `_files_with`
+    leaves."""
     folder = DeltaFolder.at(place)
+    names = _files_with(folder, later_than, without)["path"]
+    return [folder.spark_path(name) for name in names.to_pylist()]
+
+
+def rows_in_files(
+    place: TableFolder, later_than: str | None = None, without: RowsWith | None = None
+) -> int:
+    """The number of rows in the files that `file_paths` names, by their statistics."""
+    files = _files_with(DeltaFolder.at(place), later_than, without)
+    return int(pc.sum(files["num_records"]).as_py() or 0)
+
+
+def _files_with(folder: DeltaFolder, later_than: str | None, without: RowsWith | None) -> pa.Table:
+    """The actions of the newest version's data files, flattened. Files are left out that by their
+    statistics have no row of a later run than ``later_than`` (a run id), or none but the rows
+    ``without``."""
     files = pa.table(folder.open().get_add_actions(flatten=True))
     if later_than is not None and "max.run_id" in files.column_names:
         later = pc.greater(files["max.run_id"], later_than)
         files = files.filter(pc.fill_null(later, True))  # without statistics it may have some
-    return [folder.spark_path(name) for name in files["path"].to_pylist()]
+    if without is not None:
+        files = files.filter(pa.array(~matching_files(files, without)[1]))
+    return files
 
 
 def read_rows(place: TableFolder, table: TableDefinition) -> list[dict[str, Any]]:

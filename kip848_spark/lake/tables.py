@@ -15,6 +15,7 @@ from kip848_spark.insight.commit_summary import COMMIT_SUMMARY_FIELDS
 from kip848_spark.insight.readiness import READINESS_FIELDS
 from kip848_spark.insight.rebalance_fields import REBALANCE_FIELDS
 from kip848_spark.lake.comments import COMMENTS
+from kip848_spark.lake.rows_with import COMMITS, OPEN_ROWS, RowsWith
 from kip848_spark.state.assignments import ASSIGNMENT_FIELDS
 from kip848_spark.state.groups import GROUP_FIELDS
 from kip848_spark.state.history_fields import HISTORY_FIELDS
@@ -46,12 +47,14 @@ class TableDefinition:
     """A table's name and columns (Arrow types by name).
 
     ``stats`` names the columns for which Delta keeps the minimum and maximum of each file, so that
-    readers skip files. If it is empty, Delta's default applies: the first 32 columns.
+    readers skip files. If it is empty, Delta's default applies: the first 32 columns. The rows
+    ``apart`` go to files of their own.
     """
 
     name: str
     fields: Mapping[str, pa.DataType]
     stats: tuple[str, ...] = ()
+    apart: RowsWith | None = None
 
     @property
     def stats_columns(self) -> tuple[str, ...]:
@@ -112,7 +115,8 @@ TABLES: dict[str, TableDefinition] = {
             "records",
             {**STREAM_FIELDS, "inferred": pa.bool_(), **_RUN, **_CLUSTER},
             # Every file has records of all groups and topics: their bounds would skip no file.
-            stats=("partition", "offset", "timestamp", "run_id"),
+            stats=("partition", "offset", "timestamp", "kind", "run_id"),
+            apart=COMMITS,
         ),
         TableDefinition("group_records", {**POSITION_FIELDS, **CONTROL_FIELDS, **_RUN, **_CLUSTER}),
         TableDefinition("control_state", CONTROL_STATE_FIELDS),
@@ -131,13 +135,14 @@ TABLES: dict[str, TableDefinition] = {
         TableDefinition("offset_activity", {**OFFSET_ACTIVITY_FIELDS, **_CLUSTER}),
         TableDefinition("rewinds", {**REWIND_FIELDS, **_RUN, **_CLUSTER}),
         *(
-            TableDefinition(name, {**fields, **_CLUSTER}, stats=_INTERVAL_STATS)
+            TableDefinition(name, {**fields, **_CLUSTER}, stats=_INTERVAL_STATS, apart=OPEN_ROWS)
             for name, fields in HISTORY_FIELDS.items()
         ),
         TableDefinition(
             "rebalances",
             {**REBALANCE_FIELDS, **_CLUSTER},
             stats=("partition", "group_id", "started_at", "from_offset", "to_offset"),
+            apart=OPEN_ROWS,
         ),
         TableDefinition("readiness", {**_RUN, **READINESS_FIELDS, **_CLUSTER}),
         TableDefinition("groups", {**GROUP_FIELDS, **_CLUSTER}),

@@ -27,6 +27,7 @@ from kip848_spark.lake.ledger import (
     plan_ranges,
 )
 from kip848_spark.lake.readiness import LakeReadiness
+from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.spark.jobs.audit import AuditRequest, audit
 from kip848_spark.spark.jobs.decode_again import decode_unknown_records
 from kip848_spark.spark.jobs.detect_dialect import detect_dialect
@@ -41,7 +42,7 @@ from kip848_spark.spark.jobs.live_check import try_live, write_live
 from kip848_spark.spark.jobs.lost_tombstones import Survey, add_lost_tombstones, survey_if_late
 from kip848_spark.spark.jobs.readiness import cluster_facts, judge_readiness
 from kip848_spark.spark.jobs.repair import RepairResult, repair, replay_from_scratch
-from kip848_spark.spark.jobs.replay import SCANS, replay
+from kip848_spark.spark.jobs.replay import replay
 from kip848_spark.spark.jobs.same_source import check_same_source, new_partitions
 from kip848_spark.spark.plans import (
     finish_run,
@@ -274,12 +275,14 @@ def _new_offsets(run: Run) -> int:
     return sum(part.end - part.start for part in run.ranges)
 
 
-def _new_records(lake: LakeTables, run: Run, after: str | None) -> int:
-    """The number of records that ``run`` and the runs later than ``after`` have read."""
+def _records_to_read(lake: LakeTables, run: Run, after: str | None) -> int:
+    """About the number of records of ``run`` and the runs later than ``after`` that a replay reads,
+    to find the control records."""
     done = (row for row in lake.rows("runs") if row["outcome"] == DONE)
     later = (row for row in done if after is None or row["run_id"] > after)
     new = 0 if run.counts is None else run.counts.records_read
-    return new + sum(row["records_read"] or 0 for row in later)
+    new += sum(row["records_read"] or 0 for row in later)
+    return min(new, lake.rows_to_read("records", after, COMMITS))
 
 
 def _recover(
@@ -355,7 +358,7 @@ def _replay(lake: LakeTables, plan: Run, last: Run | None, steps: Steps) -> Run:
     with (
         steps.step(REPLAY, "replaying control records"),
         show_read_progress(
-            lake.spark, steps.progress, "records", lambda: _new_records(lake, plan, after), SCANS
+            lake.spark, steps.progress, "records", lambda: _records_to_read(lake, plan, after)
         ),
     ):
         replay(lake, plan, after)

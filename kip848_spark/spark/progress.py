@@ -204,10 +204,10 @@ def show_worker_progress(
 
 @contextmanager
 def show_read_progress(
-    spark: SparkSession, progress: object, unit: str, planned: Callable[[], int], scans: int
+    spark: SparkSession, progress: object, unit: str, planned: Callable[[], int]
 ) -> Iterator[None]:
     """Shows how many records Spark has read until the block ends, if ``progress`` is a
-    `RecordProgress`. The block reads ``planned()`` records, each of them ``scans`` times."""
+    `RecordProgress`. The block reads ``planned()`` records."""
     if not isinstance(progress, RecordProgress):
         yield
         return
@@ -215,7 +215,7 @@ def show_read_progress(
 
     def report() -> None:
         stages.refresh()
-        progress.records(min(total, stages.read // scans), total, unit)
+        progress.records(min(total, stages.read), total, unit)
 
     with _repeated(report):
         yield

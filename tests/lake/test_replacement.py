@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from kip848_spark.lake import delta_rs, merging
 from kip848_spark.lake.arrow_files import WriteTarget, open_writers
-from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
+from kip848_spark.lake.rows_with import OPEN_ROWS, RowsWith
 from kip848_spark.lake.tables import TableDefinition
 
 FIELDS = {"key": pa.string(), "day": pa.date32(), "to_offset": pa.int64()}
@@ -27,10 +27,10 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteTarget:
     folder = str(tmp_path / "table")
     monkeypatch.setattr(TableDefinition, "comments", dict.fromkeys([*FIELDS, "added"], "a comment"))
     delta_rs.create_table(folder, TABLE)
-    return WriteTarget("findings", folder, FIELDS, {}, TABLE.stats_columns)
+    return WriteTarget("findings", folder, FIELDS, {}, TABLE.stats_columns, apart=OPEN_ROWS)
 
 
-def write(target: WriteTarget, rows: list[Row], replaced: ReplacedRows | None = None) -> None:
+def write(target: WriteTarget, rows: list[Row], replaced: RowsWith | None = None) -> None:
     columns: dict[str, Any] = {
         "key": pa.array([row[0] for row in rows], pa.string()),
         "day": pa.array([date(2026, 11, row[1]) for row in rows], pa.date32()),
@@ -77,7 +77,7 @@ def test_a_file_that_was_merged_loses_only_its_open_rows(target: WriteTarget) ->
 def test_files_without_statistics_lose_only_open_rows(
     target: WriteTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bare = WriteTarget(target.table, target.folder, FIELDS, {}, ("key",))
+    bare = replace(target, stats=("key",))
     write(bare, [("a", 1, 5), ("b", 1, None)])
     write(target, [("c", 2, None)], OPEN_ROWS)
     assert read(target) == [("a", 1, 5), ("c", 2, None)]
@@ -87,15 +87,9 @@ def test_rows_of_some_days_are_replaced(target: WriteTarget) -> None:
     write(target, [("a", 1, 1)])
     write(target, [("b", 2, 1)])
     write(target, [("c", 1, 1), ("d", 3, 1)])  # a file of two days
-    days = ReplacedRows("day", (date(2026, 11, 1), date(2026, 11, 2)))
+    days = RowsWith("day", (date(2026, 11, 1), date(2026, 11, 2)))
     write(target, [("e", 1, 1)], days)
     assert read(target) == [("d", 3, 1), ("e", 1, 1)]
-
-
-def test_conditions_in_spark_sql() -> None:
-    assert OPEN_ROWS.sql == "to_offset IS NULL"
-    assert ReplacedRows("day", (date(2026, 11, 1),)).sql == "day IN (DATE'2026-11-01')"
-    assert ReplacedRows("name", ("it's", "b")).sql == "name IN ('it\\'s', 'b')"
 
 
 def test_files_of_closed_rows_are_merged(target: WriteTarget) -> None:
@@ -153,4 +147,4 @@ def test_merged_files_have_few_row_groups_and_the_columns_that_were_added(
 
 
 def merge(target: WriteTarget) -> int:
-    return delta_rs.compact_closed(target, DeltaTable(target.folder).version())
+    return delta_rs.compact_apart(target, DeltaTable(target.folder).version(), OPEN_ROWS)

@@ -17,13 +17,15 @@ from kip848_spark.errors import LakeError
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.location import Location
+from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.storage import staged_files, worker_written
 from kip848_spark.spark.storage.opening import WRITER, open_lake
 from kip848_spark.spark.storage.spark_written import SparkWrittenTables
 from kip848_spark.spark.storage.table_job import WriteMode
+from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
-from kip848_spark.state.kinds import PARTITIONS
+from kip848_spark.state.kinds import COMMIT, PARTITIONS
 from kip848_spark.wire.batches import Batches
 
 
@@ -179,3 +181,27 @@ def test_distinct_values_are_the_same_whoever_reads(
 
 def _described(topic_id: str, name: str) -> dict[str, Any]:
     return {"topic_id": topic_id, "topic_name": name}
+
+
+@pytest.mark.slow
+def test_records_without_commits_are_read_without_their_files(
+    capture_lake: LakeTables, spark_written_lake: LakeTables
+) -> None:
+    """Of both writers: the other records are complete, and no file of commits is opened."""
+    expected: list[Row] | None = None
+    for lake in (capture_lake, spark_written_lake):
+        others = lake.read_later("records", None, COMMITS)
+        place = ("partition", "offset", "kind")
+        found = sorted(others.select(*place).collect())
+        all_rows = lake.read("records").select(*place).collect()
+        assert found == sorted(row for row in all_rows if row["kind"] != COMMIT)
+        assert 0 < len(found) < len(all_rows)
+        expected = expected or found
+        assert found == expected
+        assert lake.rows_to_read("records", None, COMMITS) >= len(found)
+    assert capture_lake.rows_to_read("records", None, COMMITS) == len(expected or ())
+    opened = capture_lake.read_later("records", None, COMMITS).inputFiles()
+    assert 0 < len(opened) < len(capture_lake.read("records").inputFiles())
+
+    run = "20991128T020000.000000Z-abcd"
+    assert capture_lake.read_later("records", run, COMMITS).count() == 0

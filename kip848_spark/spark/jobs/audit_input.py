@@ -21,6 +21,7 @@ from kip848_spark.checks.log_entries import KINDS
 from kip848_spark.checks.row_packing import PACKED_ROWS, packer
 from kip848_spark.checks.state import ASSIGNMENTS, COMPARED, GROUPS, KEYS, MEMBERS, OFFSETS
 from kip848_spark.lake.ledger import Run
+from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.jobs.sampling import PartitionSample
 from kip848_spark.spark.map_in_arrow import map_in_arrow
@@ -56,20 +57,19 @@ def audit_input(
             rows = rows.where(F.col("group_id").isin(list(groups)))
         return rows if changed is None else rows.join(changed, "group_id", "left_semi")
 
-    records = lake.read("records")
-    decoded = wanted(records.where(F.col("error").isNull()))
+    control = wanted(lake.read_later("records", None, COMMITS))
     parts = [
-        _control_records(control_bytes(run, runs, decoded)),
+        _control_records(control_bytes(run, runs, control.where(F.col("error").isNull()))),
         _newest_commits(wanted(lake.read("control_state"))),
     ]
     if _has_unreadable(run, runs):
-        parts.append(_unreadable(wanted(records)))
+        parts.append(_unreadable(control))
     state = [GROUPS, MEMBERS, ASSIGNMENTS]
     parts += [_state_table(table, wanted(lake.read(table))) for table in state]
     number = _record_count(run, runs)
     if after is None or number <= COMMITS_REPLAYED:
         keys = _sampled_keys(run, number)
-        parts.append(_full_commits(wanted(records.where(keys))))
+        parts.append(_full_commits(wanted(lake.read("records").where(keys))))
         parts.append(_state_table(OFFSETS, wanted(lake.read(OFFSETS).where(keys))))
     if state_at_point is not None:
         parts.append(_packed_rows(wanted(state_at_point), STATE_AT_POINT_IN_TIME))
@@ -188,6 +188,6 @@ def _sampled_keys(run: Run, records: int) -> str:
 def _changed_groups(lake: LakeTables, after: str) -> DataFrame:
     """Ids of groups with control records of later runs than ``after``, and of simple groups, which
     have no control records."""
-    new = _of_groups(lake.read_later("records", after)).select("group_id")
+    new = _of_groups(lake.read_later("records", after, COMMITS)).select("group_id")
     simple = lake.read(GROUPS).where(F.coalesce("protocol_type", F.lit("")) == "")
     return new.union(simple.where(F.col("type") == "classic").select("group_id")).distinct()

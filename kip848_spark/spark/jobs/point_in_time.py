@@ -14,6 +14,7 @@ from kip848_spark.checks.context import BUCKETS
 from kip848_spark.checks.row_packing import PACKED_ROWS, pack
 from kip848_spark.checks.state import ASSIGNMENTS, GROUPS, MEMBERS
 from kip848_spark.lake.ledger import Run
+from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.jobs.sampling import PartitionSample, choose, in_sample
 from kip848_spark.spark.jobs.state_job import sort_by_offset
@@ -49,7 +50,7 @@ def state_at(lake: LakeTables, run: Run, offsets: Mapping[int, int], buckets: in
     """Rows of `PACKED_ROWS`: the state tables as they would have been after ``offsets``, of the
     groups in the first ``buckets``."""
     last = F.create_map(*(F.lit(n) for pair in offsets.items() for n in pair))
-    records = lake.read("records").where(
+    records = lake.read_later("records", None, COMMITS).where(
         F.col("partition").isin(*offsets)
         & F.col("raw_key").isNotNull()
         & F.col("error").isNull()

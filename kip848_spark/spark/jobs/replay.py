@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import Run
+from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.commit_activity import add_owners, names_frame, write_activity
 from kip848_spark.spark.jobs.commit_summaries import (
@@ -30,8 +31,6 @@ from kip848_spark.state.partition_stream import CONTROL_STATE
 from kip848_spark.wire.offset_gaps import COMPACTION, UNDECIDED
 
 _NAMED = ("topic_id", "topic")
-SCANS = 1
-"""How often a replay reads all new records: for the control records among them."""
 
 
 def replay(lake: LakeTables, run: Run, after: str | None) -> None:
@@ -76,7 +75,7 @@ def _rows_to_fold(
     later than ``after``."""
     since = None if from_scratch else after
     runs = lake.rows("runs")
-    records = lake.read_later("records", since).where(F.col("error").isNull())
+    records = lake.read_later("records", since, COMMITS).where(F.col("error").isNull())
     summaries = new if since == after else lake.read(SUMMARIES)
     rows = (
         control_bytes(run, runs, records)

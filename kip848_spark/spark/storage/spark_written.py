@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from kip848_spark.lake.arrow_files import OPEN_COLUMN, WriteTarget, parquet_codec
+from kip848_spark.lake.arrow_files import WriteTarget, parquet_codec
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.location import Location
-from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
+from kip848_spark.lake.rows_with import OPEN_ROWS, RowsWith
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.hadoop import HadoopFolder
@@ -83,6 +83,7 @@ class SparkWrittenTables(LakeTables):
             constants={"run_id": run_id, "cluster_id": cluster_id},
             stats=TABLES[table].stats_columns,
             codec=parquet_codec(codec or ""),
+            apart=TABLES[table].apart,
         )
 
     def _take_over(self, table: str, staged: StagedFiles, mode: WriteMode) -> None:
@@ -142,7 +143,7 @@ class SparkWrittenTables(LakeTables):
     def replace_values(
         self, table: str, rows: DataFrame, column: str, values: Sequence[Any]
     ) -> None:
-        condition = ReplacedRows(column, tuple(values)).sql
+        condition = RowsWith(column, tuple(values)).sql
         self._write(table, rows, "overwrite", {"replaceWhere": condition})
 
     def table_properties(self, table: str) -> dict[str, str]:
@@ -208,7 +209,7 @@ class SparkWrittenTables(LakeTables):
     def compact(self, table: str) -> int:
         """As in `Upkeep`, but tables with open rows stay as they are: `OPTIMIZE` would put open and
         closed rows into one file, which each run would then write again."""
-        if OPEN_COLUMN in TABLES[table].fields:
+        if TABLES[table].apart == OPEN_ROWS:
             return 0
         with self._commit(table):
             found = DeltaTable.forPath(self.spark, self.location(table)).optimize()

@@ -22,6 +22,7 @@ from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.folders import NO_LAKE_HINT, folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
+from kip848_spark.lake.rows_with import RowsWith
 from kip848_spark.lake.tables import COMMON_PROPERTIES, KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.catalog import CatalogSchema
 from kip848_spark.spark.error_messages import jvm_has_ended
@@ -347,10 +348,23 @@ class LakeTables(Upkeep):
             *(name for name in found.columns if name not in own.names),
         )
 
-    def read_later(self, table: str, after: str | None) -> DataFrame:
-        """The rows of runs later than ``after`` (of all runs if None). Raises LakeError."""
-        rows = self.read(table)
-        return rows if after is None else rows.where(F.col("run_id") > after)
+    def read_later(
+        self, table: str, after: str | None, without: RowsWith | None = None
+    ) -> DataFrame:
+        """The rows of runs later than ``after`` (of all runs if None), except ``without``. Raises
+        LakeError."""
+        rows = self._read_some(table, after, without)
+        if after is not None:
+            rows = rows.where(F.col("run_id") > after)
+        return rows if without is None else rows.where(without.other_sql)
+
+    def _read_some(self, table: str, after: str | None, without: RowsWith | None) -> DataFrame:
+        """At least the rows that `read_later` needs."""
+        return self.read(table)
+
+    def rows_to_read(self, table: str, after: str | None, without: RowsWith | None = None) -> int:
+        """The number of rows that `read_later` reads to find its own, or more. Raises LakeError."""
+        return self.count(table)
 
     def _read_version(self, table: str, version: int | None = None) -> DataFrame:
         reader = self.spark.read.format("delta")

@@ -24,7 +24,6 @@ from kip848_spark.errors import LakeError
 from kip848_spark.lake import delta_rs
 from kip848_spark.lake.arrow_files import (
     DATA_FILE_TYPE,
-    OPEN_COLUMN,
     DataFile,
     WriteTarget,
     open_writers,
@@ -33,7 +32,7 @@ from kip848_spark.lake.arrow_files import (
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.delta_folder import DeltaFolder
 from kip848_spark.lake.location import Location
-from kip848_spark.lake.replacement import OPEN_ROWS, ReplacedRows
+from kip848_spark.lake.rows_with import OPEN_ROWS, RowsWith
 from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.schemas import spark_schema
@@ -111,7 +110,7 @@ class WorkerWrittenTables(LakeTables):
             sent = map_in_arrow(rows.sortWithinPartitions(column), writer, _REPORT).collect()
             files = self._written(sent)
         with self._commit(table) as version:
-            replaced = ReplacedRows(column, tuple(values))
+            replaced = RowsWith(column, tuple(values))
             delta_rs.commit_replacement(target, version, files, replaced)
 
     def append_rows(
@@ -176,6 +175,7 @@ class WorkerWrittenTables(LakeTables):
             constants=constants,
             stats=TABLES[table].stats_columns,
             codec=parquet_codec(codec or ""),
+            apart=TABLES[table].apart,
         )
 
     def _written(self, sent: Sequence[Row]) -> list[DataFile]:
@@ -207,8 +207,8 @@ class WorkerWrittenTables(LakeTables):
 
     def compact(self, table: str) -> int:
         with self._commit(table) as version:
-            if OPEN_COLUMN in TABLES[table].fields:
-                return delta_rs.compact_closed(self._target(table), version)
+            if (apart := TABLES[table].apart) is not None:
+                return delta_rs.compact_apart(self._target(table), version, apart)
             return delta_rs.compact(self._folder(table))
 
     def vacuum(self, table: str, hours: int, keep: Sequence[int]) -> int | None:
@@ -294,16 +294,22 @@ class WorkerWrittenTables(LakeTables):
             return super().read(table, version)
         return self._read_files(table)
 
-    def read_later(self, table: str, after: str | None) -> DataFrame:
+    def _read_some(self, table: str, after: str | None, without: RowsWith | None) -> DataFrame:
         """As in `LakeTables`. Spark sees only the files that may have such rows: it would open each
         file of each night to find that out."""
-        if after is None or _GLOB.search(self.place.uri):
-            return super().read_later(table, after)
-        return self._read_files(table, after).where(F.col("run_id") > after)
+        if _GLOB.search(self.place.uri):
+            return super()._read_some(table, after, without)
+        return self._read_files(table, after, without)
 
-    def _read_files(self, table: str, later_than: str | None = None) -> DataFrame:
+    def rows_to_read(self, table: str, after: str | None, without: RowsWith | None = None) -> int:
         with self._translate_errors("read"):
-            files = delta_rs.file_paths(self._folder(table), later_than)
+            return delta_rs.rows_in_files(self._folder(table), after, without)
+
+    def _read_files(
+        self, table: str, later_than: str | None = None, without: RowsWith | None = None
+    ) -> DataFrame:
+        with self._translate_errors("read"):
+            files = delta_rs.file_paths(self._folder(table), later_than, without)
             schema = spark_schema(TABLES[table])
             if not files:
                 nothing = pa.schema(list(TABLES[table].fields.items())).empty_table()
