@@ -108,13 +108,15 @@ def test_brokers_of_one_line_give_a_line() -> None:
 
 
 def test_only_equal_answers_before_and_after_count() -> None:
-    def run(number: int, end: int, line: str | None, source: str = "kafka:one:9092") -> Run:
+    def run(
+        number: int, end: int, line: str | None, source: str = "kafka:one:9092", more: int = 0
+    ) -> Run:
         return Run(
             run_id=f"run-{number}",
             source=source,
             identity=TopicIdentity("__consumer_offsets", "cluster", None),
             dialect="shipped",
-            ranges=(OffsetRange(0, 0, end),),
+            ranges=(OffsetRange(0, 0, end), *([OffsetRange(1, 0, more)] if more else [])),
             table_versions={},
             started_at=datetime(2026, 1, 1, tzinfo=UTC),
             broker_line=line,
@@ -124,16 +126,14 @@ def test_only_equal_answers_before_and_after_count() -> None:
         run(1, 10, "4.2"),
         run(2, 20, "4.2"),
         run(3, 20, None, "lake"),  # an audit asks nobody
-        run(4, 30, "4.2"),
-        run(5, 40, None),  # the brokers differ: they are being upgraded
-        run(6, 50, "4.2"),
-        run(7, 60, "4.3"),
+        run(4, 30, "4.2", more=5),  # the topic has a partition more
+        run(5, 35, "4.2", more=6),
+        run(6, 40, None),  # the brokers differ: they are being upgraded
+        run(7, 50, "4.2"),
+        run(8, 60, "4.3"),
     ]
-    assert known_lines(runs[::-1]) == (
-        KnownLine("4.2", {0: 10}, {0: 20}),
-        KnownLine("4.2", {0: 20}, {0: 30}),
-    )
+    assert known_lines(runs[::-1]) == (KnownLine("4.2", {0: 10, 1: 5}, {0: 35, 1: 6}),)
     context = AuditContext(Coverage(), KnownTopics(), known_lines=known_lines(runs))
-    found = [context.line_at(0, offset) for offset in (9, 10, 29, 30, 55)]
+    found = [context.line_at(0, offset) for offset in (9, 10, 34, 35, 55)]
     assert found == [None, "4.2", "4.2", None, None]
-    assert context.line_at(1, 15) is None
+    assert [context.line_at(1, offset) for offset in (4, 5, 6)] == [None, "4.2", None]

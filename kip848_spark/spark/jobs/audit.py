@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -154,15 +155,15 @@ def known_lines(runs: Sequence[Run]) -> tuple[KnownLine, ...]:
     asked = sorted(
         (run for run in runs if run.source.startswith(_KAFKA)), key=lambda run: run.run_id
     )
-    return tuple(
-        KnownLine(
-            before.broker_line,
-            {part.partition: part.end for part in before.ranges},
-            {part.partition: part.end for part in after.ranges},
-        )
-        for before, after in itertools.pairwise(asked)
-        if before.broker_line is not None and before.broker_line == after.broker_line
-    )
+    found: list[KnownLine] = []
+    for line, answers in itertools.groupby(asked, key=lambda run: run.broker_line):
+        ends = [{part.partition: part.end for part in run.ranges} for run in answers]
+        if line is not None and len(ends) > 1:
+            starts = {
+                **ChainMap(*ends[:-1])
+            }  # of a partition: the end of the first run that has it
+            found.append(KnownLine(line, starts, {**ChainMap(*ends[::-1])}))
+    return tuple(found)
 
 
 def known_topics(lake: LakeTables) -> KnownTopics:
