@@ -215,10 +215,10 @@ class GroupAudit:
         if not self.context.known_lines:
             return releases.narrow(before, entries, complete=self.audited.complete)
         # What a check has ruled out since stays ruled out; what the answer ruled out does not.
-        ruled_out = [release for release in self._judged_by if release not in before]
-        kept = tuple(release for release in self._by_log if release not in ruled_out)
+        if before != self._judged_by:
+            self._by_log = releases.without(self._by_log, self._judged_by, before) or before
         complete = self.audited.complete
-        self._by_log = releases.narrow(kept or before, entries, complete=complete)
+        self._by_log = releases.narrow(self._by_log, entries, complete=complete)
         line = self.context.line_at(self.partition, entries[-1].offset)
         of_line = None if line is None else releases.of_line(self._by_log, entries, line)
         if of_line is not None and self.context.counts(entries[-1]):

@@ -73,10 +73,23 @@ def of_line(
     """Those of ``line`` that could have written ``entries``, by what was known before or, if the
     brokers were up- or downgraded since, by the entries alone. None if the log contradicts.
     """
-    found = tuple(release for release in before if release.line == line)
-    if found:
-        return before if len(found) == len(before) else found
-    return tuple(r for r in narrow(ALL, entries) if r.line == line) or None
+    found = _those_of_line(before, line)
+    return found or _those_of_line(narrow(ALL, entries), line) or None
+
+
+@lru_cache(1024)
+def _those_of_line(releases: PossibleReleases, line: str) -> PossibleReleases:
+    found = tuple(release for release in releases if release.line == line)
+    return releases if len(found) == len(releases) else found
+
+
+def without(
+    releases: PossibleReleases, before: PossibleReleases, left: PossibleReleases
+) -> PossibleReleases:
+    """``releases`` without those that a check has ruled out: they were among ``before``, and are
+    not among those that are ``left``."""
+    ruled_out = [release for release in before if release not in left]
+    return tuple(release for release in releases if release not in ruled_out)
 
 
 def _writers(entry: LogEntry) -> frozenset[str]:
