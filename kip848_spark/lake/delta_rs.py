@@ -242,9 +242,12 @@ def _files_with(folder: DeltaFolder, later_than: str | None, without: RowsWith |
     return files
 
 
-def read_rows(place: TableFolder, table: TableDefinition) -> list[dict[str, Any]]:
-    """All rows of a small table as plain values. Columns of ``table`` that it lacks are null."""
-    dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
+def read_rows(
+    place: TableFolder, table: TableDefinition, version: int | None = None
+) -> list[dict[str, Any]]:
+    """All rows of a small table as plain values, of its newest version or of ``version``. Columns
+    of ``table`` that it lacks are null."""
+    dataset = DeltaFolder.at(place).open(version).to_pyarrow_dataset()
     schema = table.complete(dataset.schema)
     found = dataset.replace_schema(schema).to_table(use_threads=False)
     return list(found.to_pylist(maps_as_pydicts="strict"))

@@ -18,6 +18,8 @@ CARRY = "history"
 """The kind of rows of `control_state` that are no records but the carry of folds."""
 MAX_CARRY_BYTES = 1 << 20
 """A row holds about this many bytes of a carry, before compression."""
+_SMALL_BYTES = 1 << 16
+"""A table of up to this many bytes is not compressed."""
 
 RowsByTable = Mapping[str, pa.Table]
 """Rows by the name of their table."""
@@ -101,7 +103,9 @@ def _slices(table: pa.Table) -> Iterator[pa.Table]:
 
 def _to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    # Each buffer is compressed on its own, which takes ten times as long as to write a small one.
+    compression = "zstd" if table.nbytes > _SMALL_BYTES else None
+    options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())

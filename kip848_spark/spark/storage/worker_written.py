@@ -60,6 +60,7 @@ class WorkerWrittenTables(LakeTables):
     ) -> None:
         super().__init__(spark, place)
         self._options = dict(options or {})
+        self._rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}
 
     def _create(self, table: TableDefinition) -> None:
         delta_rs.create_table(self._folder(table.name), table)
@@ -220,8 +221,15 @@ class WorkerWrittenTables(LakeTables):
     # -- reading -------------------------------------------------------------------------------
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        with self._translate_errors("read"):
-            return delta_rs.read_rows(self._folder(table), TABLES[table])
+        """As in `LakeTables`. The rows of a version are read once: a run looks many times into its
+        ledger."""
+        version = self._version(table)
+        known = self._rows.get(table)
+        if known is None or known[0] != version:
+            with self._translate_errors("read"):
+                found = delta_rs.read_rows(self._folder(table), TABLES[table], version)
+            self._rows[table] = known = version, found
+        return [dict(row) for row in known[1]]
 
     def columns(
         self, table: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
