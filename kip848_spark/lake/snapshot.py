@@ -7,7 +7,8 @@ Spark. Both choose the run by `finished_run`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from kip848_spark.lake.folders import (
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.location import Location, scheme_of
 from kip848_spark.lake.tables import TABLES, TableDefinition
+
+_TABLES_AT_ONCE = 8
 
 
 class OnlySparkReads(LakeError):
@@ -89,6 +92,16 @@ class LakeSnapshot:
             )
         with self._translate_errors(table):
             return self._dataset(table, self.run.table_versions[table])
+
+    def open_tables(self) -> None:
+        """Opens all tables at the same time, for who reads most of them: to open one takes some
+        milliseconds, or several requests to an object store. A table that can't be opened raises
+        its error when it is read."""
+        names = [name for name in self.run.table_versions if name in TABLES]
+        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+            for opened in [pool.submit(self.dataset, name) for name in names]:
+                with suppress(LakeError):
+                    opened.result()
 
     def table(
         self,

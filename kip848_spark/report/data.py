@@ -74,6 +74,7 @@ class _Report:
     """Reads the tables that several sections need, once."""
 
     def __init__(self, snapshot: LakeSnapshot, options: ReportOptions) -> None:
+        snapshot.open_tables()
         self.snapshot = snapshot
         self.left_out = LeftOut()
         self.missing: dict[str, str] = {}
