@@ -212,15 +212,12 @@ def _dataset_without_statistics(table: DeltaTable, definition: TableDefinition) 
     """A dataset of ``table`` with all columns of its ``definition``.
 
     It ignores Delta's statistics of the files: those that earlier versions of this program wrote
-    make readers skip rows that exist.
+    make readers skip rows that exist. Without a schema, delta-rs does not even read them.
     """
-    dataset = table.to_pyarrow_dataset()
-    fragments = [
-        dataset.format.make_fragment(fragment.path, fragment.filesystem)
-        for fragment in dataset.get_fragments()
-    ]
-    schema = definition.complete(dataset.schema)
-    return ds.FileSystemDataset(fragments, schema, dataset.format, dataset.filesystem)
+    found = table.to_pyarrow_dataset(schema=pa.schema([]))
+    schema = definition.complete(pa.schema(table.schema().to_arrow()))
+    fragments = list(found.get_fragments())
+    return ds.FileSystemDataset(fragments, schema, found.format, found.filesystem)
 
 
 def finished_run(

@@ -43,7 +43,8 @@ from kip848_spark.spark.jobs.point_in_time import points_in_time, sampled_bucket
 from kip848_spark.spark.jobs.replay import topic_names
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import WorkerCount, counted
-from kip848_spark.spark.storage.tables import LakeTables, TableRow, with_constants
+from kip848_spark.spark.schemas import with_constants
+from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.wire.offset_gaps import TRANSACTION
 
 _COLLECTED = 10_000

@@ -22,11 +22,11 @@ from kip848_spark.lake.tables import KEEP_VERSIONS, TABLES, TableDefinition
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.hadoop import HadoopFolder
 from kip848_spark.spark.own_files import require_own_spark_files
-from kip848_spark.spark.schemas import spark_schema
+from kip848_spark.spark.schemas import spark_schema, with_constants
 from kip848_spark.spark.storage.delta_transactions import DeltaTransactions
 from kip848_spark.spark.storage.staged_files import StagedFiles, stage_files
 from kip848_spark.spark.storage.table_job import TableJob, TableJobResult, WriteMode
-from kip848_spark.spark.storage.tables import LakeTables, TableRow, with_constants
+from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.spark.storage.upkeep import Rewrite
 
 _STAGED = "_kip848_staged"

@@ -390,15 +390,3 @@ class LakeTables(Upkeep):
                 first = text.splitlines()[0] if text else type(cause).__name__
                 raise LakeError(f"The lake {self.path} can't be {verb}: {first}") from None
             raise
-
-
-def with_constants(table: str, rows: DataFrame, run_id: str, cluster_id: str | None) -> DataFrame:
-    """``rows`` with the columns ``run_id`` and ``cluster_id``, as far as ``table`` has them."""
-    constants = {"run_id": run_id, "cluster_id": cluster_id}
-    return rows.withColumns(
-        {
-            name: F.lit(value).cast("string")
-            for name, value in constants.items()
-            if name in TABLES[table].fields
-        }
-    )
