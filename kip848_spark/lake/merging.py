@@ -22,8 +22,8 @@ from kip848_spark.wire.array_types import BoolArray
 
 MERGED_BYTES = 100_000_000
 """Files of this size or more, or of `FILE_ROWS` rows, are not merged."""
-GROUP_ROWS = 200_000
-"""About so many rows are in memory at once, and in a row group of a merged file."""
+GROUP_ROWS, GROUP_BYTES = 200_000, 64_000_000
+"""A row group of a merged file ends after about so many rows, or bytes in memory."""
 
 
 def merge_apart(
@@ -65,11 +65,13 @@ def _to_merge(files: pa.Table, apart: RowsWith) -> BoolArray:
 
 def _row_groups(names: list[str], target: WriteTarget) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
+    rows = size = 0
     for name in names:
         for batch in read_file(name, target):
             waiting.append(batch)
-            if sum(each.num_rows for each in waiting) >= GROUP_ROWS:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= GROUP_ROWS or size >= GROUP_BYTES:
                 yield pa.Table.from_batches(waiting)
-                waiting = []
+                waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting)

@@ -20,6 +20,10 @@ from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
 from kip848_spark.lake.delta_folder import DeltaFolder
 from kip848_spark.lake.rows_with import RowsWith, matching_files
 
+BATCH_BYTES = 16_000_000
+"""Of the rows of a file, about so many bytes (not compressed) are read at once."""
+_MOST_ROWS = 65_536
+
 
 def replace_files(
     version: int, replaced: RowsWith, target: WriteTarget
@@ -50,10 +54,10 @@ def _write_remaining(name: str, replaced: RowsWith, target: WriteTarget, write: 
 
 def read_file(name: str, target: WriteTarget) -> Iterator[pa.RecordBatch]:
     """The rows of the file ``name`` of a table, with all columns of ``target``: those that the file
-    lacks are null. Raises OSError."""
+    lacks are null. A batch has about `BATCH_BYTES` or less. Raises OSError."""
     schema = pa.schema(list(target.fields.items()))
     with pq.ParquetFile(name, filesystem=DeltaFolder.at(target.folder).files()) as file:
-        for rows in file.iter_batches():
+        for rows in file.iter_batches(_rows_at_once(file.metadata)):
             known = [
                 rows.column(field.name).cast(field.type)
                 if field.name in rows.schema.names
@@ -61,3 +65,10 @@ def read_file(name: str, target: WriteTarget) -> Iterator[pa.RecordBatch]:
                 for field in schema
             ]
             yield pa.RecordBatch.from_arrays(known, schema=schema)
+
+
+def _rows_at_once(footer: pq.FileMetaData) -> int:
+    groups = map(footer.row_group, range(footer.num_row_groups))
+    size: int = sum(group.total_byte_size for group in groups)
+    rows: int = footer.num_rows
+    return max(1, min(_MOST_ROWS, BATCH_BYTES * rows // max(1, size)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip848_spark.lake import delta_rs, merging
-from kip848_spark.lake.arrow_files import DataFile, WriteTarget, open_writers
+from kip848_spark.lake import delta_rs, merging, replacement
+from kip848_spark.lake.arrow_files import DataFile, TableWriter, WriteTarget, open_writers
 from kip848_spark.lake.rows_with import COMMITS, OPEN_ROWS, RowsWith
 from kip848_spark.lake.tables import TABLES
 
@@ -31,8 +32,13 @@ def target(tmp_path: Path) -> WriteTarget:
     return WriteTarget("records", folder, RECORDS.fields, run, RECORDS.stats_columns, apart=COMMITS)
 
 
-def write_files(target: WriteTarget, *batches: Kinds, encode: bool = False) -> list[DataFile]:
-    """Rows of `records` with these kinds, and offsets from 0 on."""
+def write_files(
+    target: WriteTarget,
+    *batches: Kinds,
+    encode: bool = False,
+    values: Sequence[bytes] | None = None,
+) -> list[DataFile]:
+    """Rows of `records` with these kinds, raw ``values``, and offsets from 0 on."""
     offset = 0
     with open_writers([target]) as writers:
         for batch in batches:
@@ -44,13 +50,15 @@ def write_files(target: WriteTarget, *batches: Kinds, encode: bool = False) -> l
                 if name not in target.constants
             }
             rows |= {"kind": kind.dictionary_encode() if encode else kind, "offset": offsets}
+            if values is not None:
+                rows["raw_value"] = pa.array(values, pa.binary())
             writers["records"].write(rows)
             offset += len(batch)
         return writers["records"].close()
 
 
-def write(target: WriteTarget, *batches: Kinds) -> None:
-    files = write_files(target, *batches)
+def write(target: WriteTarget, *batches: Kinds, values: Sequence[bytes] | None = None) -> None:
+    files = write_files(target, *batches, values=values)
     delta_rs.commit(target.folder, DeltaTable(target.folder).version(), files)
 
 
@@ -161,3 +169,27 @@ def test_conditions_in_spark_sql() -> None:
 
 def merge(target: WriteTarget) -> int:
     return delta_rs.compact_apart(target, DeltaTable(target.folder).version(), COMMITS)
+
+
+def test_a_merge_reads_and_writes_large_records_in_small_parts(
+    target: WriteTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the memory of a merge would grow with the size of the records."""
+    monkeypatch.setattr(merging, "GROUP_BYTES", 1_500_000)
+    monkeypatch.setattr(replacement, "BATCH_BYTES", 500_000)
+    sizes: list[int] = []
+    write_batch = TableWriter.write
+
+    def spied(writer: TableWriter, columns: Mapping[str, pa.Array]) -> None:
+        sizes.append(pa.table(dict(columns)).nbytes)
+        write_batch(writer, columns)
+
+    large = [os.urandom(100_000) for _ in range(40)]
+    for part in (large[:38], large[38:]):
+        write(target, [GROUP] * len(part), values=part)
+    monkeypatch.setattr(TableWriter, "write", spied)
+    assert merge(target) == 2
+    assert max(sizes) < 2_300_000
+    (path,) = delta_rs.file_paths(target.folder)
+    table = pq.read_table(path.removeprefix("file:"))
+    assert table["raw_value"].to_pylist() == large
