@@ -40,6 +40,8 @@ the versions of an unfinished one, need them."""
 COMMON_PROPERTIES = {**KEEP_VERSIONS, "delta.checkpointInterval": "10"}
 """The properties of every table. delta-rs would add a checkpoint to Delta's log after 100 commits.
 Whoever opens a table reads all commits after the last checkpoint."""
+STATS = "delta.dataSkippingStatsColumns"
+"""The property that names the columns with statistics."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,18 @@ class TableDefinition:
     @property
     def properties(self) -> dict[str, str]:
         """Delta's table properties."""
-        stats = {"delta.dataSkippingStatsColumns": ",".join(self.stats)} if self.stats else {}
-        return {**COMMON_PROPERTIES, **stats}
+        return {**COMMON_PROPERTIES, **({STATS: ",".join(self.stats)} if self.stats else {})}
+
+    def missing_properties(self, found: Mapping[str, str]) -> dict[str, str]:
+        """The properties that a table with the properties ``found`` lacks. A user's own interval of
+        checkpoints stays, and so do further columns with statistics. Readers ignore the statistics
+        of other columns than those that the property names."""
+        wanted = {**COMMON_PROPERTIES, **found, **KEEP_VERSIONS}
+        if STATS in found:
+            there = [name.strip(" `") for name in found[STATS].split(",")]
+            if lacking := [name for name in self.stats if name not in there]:
+                wanted[STATS] = ",".join([found[STATS], *lacking])
+        return {name: value for name, value in wanted.items() if found.get(name) != value}
 
     @property
     def comments(self) -> dict[str, str]:

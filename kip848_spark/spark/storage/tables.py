@@ -23,7 +23,7 @@ from kip848_spark.lake.folders import NO_LAKE_HINT, folder_fault, is_lake
 from kip848_spark.lake.lease import Lease
 from kip848_spark.lake.location import Location
 from kip848_spark.lake.rows_with import RowsWith
-from kip848_spark.lake.tables import COMMON_PROPERTIES, KEEP_VERSIONS, TABLES, TableDefinition
+from kip848_spark.lake.tables import TABLES, TableDefinition
 from kip848_spark.spark.catalog import CatalogSchema
 from kip848_spark.spark.error_messages import jvm_has_ended
 from kip848_spark.spark.hadoop import folder_of
@@ -197,9 +197,10 @@ class LakeTables(Upkeep):
 
     def upgrade(self) -> None:
         """Brings a lake of an earlier version of this program up to date: tables and columns that
-        it did not have, the statistics of files, and the properties `COMMON_PROPERTIES`.
+        it did not have, the statistics of files, and the properties of tables.
 
-        `runs` gets the properties last: if it has them, all tables have them. Raises LakeError if a
+        `runs` gets the properties last: if it has them, all tables have those that tables share;
+        `records` got one of its own later. Raises LakeError if a
         table is missing that a run has written.
         """
         self._create_new_tables()
@@ -209,7 +210,7 @@ class LakeTables(Upkeep):
         with ThreadPoolExecutor(len(TABLES)) as pool:  # Spark takes a while to open a table
             for name, missing in zip(TABLES, pool.map(self._missing_columns, TABLES), strict=True):
                 self._complete(name, missing)
-        if self._missing_properties("runs"):
+        if any(map(self._missing_properties, ("records", "runs"))):
             for name in sorted(TABLES, key=lambda name: name == "runs"):
                 self._complete_properties(name)
 
@@ -240,11 +241,7 @@ class LakeTables(Upkeep):
                 self._add_columns(table, missing)
 
     def _missing_properties(self, table: str) -> dict[str, str]:
-        """Those of `COMMON_PROPERTIES` that the table lacks. A user's own interval of checkpoints
-        stays."""
-        found = self.table_properties(table)
-        wanted = {**COMMON_PROPERTIES, **found, **KEEP_VERSIONS}
-        return {name: wanted[name] for name in COMMON_PROPERTIES if found.get(name) != wanted[name]}
+        return TABLES[table].missing_properties(self.table_properties(table))
 
     def _complete_properties(self, table: str) -> None:
         if missing := self._missing_properties(table):
