@@ -94,9 +94,9 @@ class LakeSnapshot:
             return self._dataset(table, self.run.table_versions[table])
 
     def open_tables(self) -> None:
-        """Opens all tables at the same time, for who reads most of them: to open one takes some
-        milliseconds, or several requests to an object store. A table that can't be opened raises
-        its error when it is read."""
+        """Opens all tables at the same time, for a reader of most of them: opening one takes some
+        milliseconds, or several requests to an object store. Raises nothing: the error of a table
+        that can't be opened comes when it is read."""
         names = [name for name in self.run.table_versions if name in TABLES]
         with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
             for opened in [pool.submit(self.dataset, name) for name in names]:

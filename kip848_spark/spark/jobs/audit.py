@@ -160,10 +160,9 @@ def known_lines(runs: Sequence[Run]) -> tuple[KnownLine, ...]:
     for line, answers in itertools.groupby(asked, key=lambda run: run.broker_line):
         ends = [{part.partition: part.end for part in run.ranges} for run in answers]
         if line is not None and len(ends) > 1:
-            starts = {
-                **ChainMap(*ends[:-1])
-            }  # of a partition: the end of the first run that has it
-            found.append(KnownLine(line, starts, {**ChainMap(*ends[::-1])}))
+            # A partition counts from the first run that has it.
+            first, last = ChainMap(*ends[:-1]), ChainMap(*ends[::-1])
+            found.append(KnownLine(line, dict(first), dict(last)))
     return tuple(found)
 
 

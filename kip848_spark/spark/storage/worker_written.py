@@ -60,7 +60,7 @@ class WorkerWrittenTables(LakeTables):
     ) -> None:
         super().__init__(spark, place)
         self._options = dict(options or {})
-        self._rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+        self._read_rows: dict[str, tuple[int, list[dict[str, Any]]]] = {}
 
     def _create(self, table: TableDefinition) -> None:
         delta_rs.create_table(self._folder(table.name), table)
@@ -224,11 +224,11 @@ class WorkerWrittenTables(LakeTables):
         """As in `LakeTables`. The rows of a version are read once: a run looks many times into its
         ledger."""
         version = self._version(table)
-        known = self._rows.get(table)
+        known = self._read_rows.get(table)
         if known is None or known[0] != version:
             with self._translate_errors("read"):
                 found = delta_rs.read_rows(self._folder(table), TABLES[table], version)
-            self._rows[table] = known = version, found
+            self._read_rows[table] = known = version, found
         return [dict(row) for row in known[1]]
 
     def columns(
