@@ -68,6 +68,7 @@ _FILES = {
         "tests/spark/test_run.py",
         "tests/spark/test_same_source.py",
         "tests/spark/test_sampling.py",
+        "tests/spark/test_saved_audits.py",
         "tests/spark/test_standalone.py",
         "tests/spark/test_storage.py",
         "tests/spark/test_storage_faults.py",

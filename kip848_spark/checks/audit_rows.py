@@ -18,9 +18,10 @@ from kip848_spark.state import kinds
 from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.definitions import SHIPPED
 
-STATE_AT_POINT_IN_TIME, GROUP_RECORDS, CURRENT_STATE = -1, 0, 1
-"""Values of `AuditRow.stage`, in the order in which a group's rows come: the state tables as they
-were at a point in time, the group's records, the current state tables."""
+SAVED_AUDIT, STATE_AT_POINT_IN_TIME, GROUP_RECORDS, CURRENT_STATE = -2, -1, 0, 1
+"""Values of `AuditRow.stage`, in the order in which a group's rows come: the saved state of an
+earlier audit, the state tables as they were at a point in time, the group's records, the current
+state tables."""
 
 FULL_COMMIT = "committed_offset"
 """`AuditRow.kind` of an offset commit with its value, for the check of `offsets`. A row of the kind
@@ -36,6 +37,7 @@ class AuditRow(NamedTuple):
 
     ``millis`` is the record's time in ms since the epoch. Of a control record, ``key`` and
     ``value`` are the bytes in the topic. Of other rows, ``value`` is JSON and ``key`` is null.
+    ``offset`` of a saved audit is that of the last record that it has checked.
     ``kind`` of packed rows is the table's name.
     """
 

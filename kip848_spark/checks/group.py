@@ -5,6 +5,8 @@ Memory: the group's state, and the records of one operation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.assignment import check_assignment
 from kip848_spark.checks.audited_group import AuditedGroup
@@ -85,7 +87,7 @@ class GroupAudit:
         self.audited = AuditedGroup(
             group_id, context.topics, candidates, Tally(), context.assignors
         )
-        self._by_log = self._judged_by = candidates
+        self.by_log = self.judged_by = candidates
         """The releases that the log allows, and those of them that the brokers' answers leave."""
         self.hashes = HashChecker(self.audited)
         given = context.release is not None
@@ -94,12 +96,16 @@ class GroupAudit:
         """The replay of all records of the group, even where `audited` started over."""
         self._operation: list[LogEntry] = []
         self._last = -1
-        self._keys_after_gap: set[tuple[str, str]] = set()
+        self.checked: tuple[LogEntry, ...] = ()
+        """The last two records of the operations that were checked."""
+        self.keys_after_gap: set[tuple[str, str]] = set()
+        """Keys of the records since a gap beyond which others may be missing."""
         self._ended: EndedConsumerGroup | None = None
         self._other_type: dict[str, ShareAudit | StreamsAudit] = {}
         """The audits of a share group and of a streams group with this id."""
         self._unread = False
         self._times = NeighbourTimes(self._counted, context.counts)
+        self._found = False
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next record of the group."""
@@ -114,7 +120,7 @@ class GroupAudit:
             resumed = self.context.coverage.resumes(self.partition, self._last + 1)
             self._check_operation(closed=not resumed)
             self.audited.mark_gap(forget=suspect.reread and self._last < suspect.first)
-            self._keys_after_gap.clear()
+            self.keys_after_gap.clear()
         elif self._operation and not same_operation(self._operation[-1], entry):
             self._check_operation()
         self._last = entry.offset
@@ -135,6 +141,27 @@ class GroupAudit:
     def only_last_is_pending(self) -> bool:
         """Whether the reference has replayed all records but the last one that was added."""
         return len(self._operation) < 2
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was wrong so far, and nothing waits for later records, in any record of
+        the group, and it is no share or streams group."""
+        audited = self.audited
+        return not (
+            self._found
+            or self._times.found
+            or self._unread
+            or self._other_type
+            or self.hashes.is_waiting
+            or audited.default_targets.contradicted
+        )
+
+    def resume_after(self, checked: Sequence[LogEntry]) -> None:
+        """Goes on after the records up to the last of ``checked``, as if it had checked them."""
+        self.checked = tuple(checked)
+        self._last = checked[-1].offset
+        for entry in checked:
+            self._times.add(entry)
 
     def finish(self) -> Tally:
         """Call this after the last record. Checks what is pending, and returns all verdicts."""
@@ -171,7 +198,7 @@ class GroupAudit:
         if self.context.counts_at(self.partition, offset, timestamp):
             self._counted.add_unverifiable(LOADING, UNREAD)
         self.audited.mark_gap(forget=True)
-        self._keys_after_gap.clear()
+        self.keys_after_gap.clear()
         self._last = offset
 
     def _check_operation(self, *, closed: bool = True) -> None:
@@ -204,9 +231,11 @@ class GroupAudit:
         else:
             keys = {entry.key for entry in entries}
             # The cleaner keeps one record of each key: a second one is beyond what it has cleaned.
-            repeated = bool(keys & self._keys_after_gap) or len(keys) < len(entries)
+            repeated = bool(keys & self.keys_after_gap) or len(keys) < len(entries)
             audited.past_gaps = repeated
-            self._keys_after_gap |= keys
+            self.keys_after_gap |= keys
+        self._found = self._found or bool(audited.tally.findings)
+        self.checked = (*self.checked, *entries)[-2:]
 
     def _possible_releases(self, entries: list[LogEntry]) -> releases.PossibleReleases:
         """The releases that may have written an operation: what the log tells, and then what the
@@ -215,16 +244,16 @@ class GroupAudit:
         if not self.context.known_lines:
             return releases.narrow(before, entries, complete=self.audited.complete)
         # What a check has ruled out since stays ruled out; what the answer ruled out does not.
-        if before != self._judged_by:
-            self._by_log = releases.without(self._by_log, self._judged_by, before) or before
+        if before != self.judged_by:
+            self.by_log = releases.without(self.by_log, self.judged_by, before) or before
         complete = self.audited.complete
-        self._by_log = releases.narrow(self._by_log, entries, complete=complete)
+        self.by_log = releases.narrow(self.by_log, entries, complete=complete)
         line = self.context.line_at(self.partition, entries[-1].offset)
-        of_line = None if line is None else releases.of_line(self._by_log, entries, line)
+        of_line = None if line is None else releases.of_line(self.by_log, entries, line)
         if of_line is not None and self.context.counts(entries[-1]):
             self._counted.notes[ORDER, BY_ANSWER] += 1
-        self._judged_by = of_line or self._by_log
-        return self._judged_by
+        self.judged_by = of_line or self.by_log
+        return self.judged_by
 
     def _apply(self, entry: LogEntry) -> str | None:
         """Replays a record. Returns why a broker would refuse to load it; None if it would not."""

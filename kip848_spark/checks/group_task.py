@@ -11,6 +11,7 @@ import dataclasses
 import gc
 from collections.abc import Iterator
 from itertools import chain, groupby
+from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow as pa
 from kip848_spark.checks.audit_rows import (
     CURRENT_STATE,
     FULL_COMMIT,
+    SAVED_AUDIT,
     STATE_AT_POINT_IN_TIME,
     UNREADABLE_RECORD,
     AuditRow,
@@ -43,6 +45,7 @@ from kip848_spark.checks.results import (
     Tally,
     as_json,
 )
+from kip848_spark.checks.saved_audit import resume_audit, save_audit
 from kip848_spark.checks.state import (
     GROUPS,
     OFFSETS,
@@ -61,10 +64,12 @@ from kip848_spark.wire.batches import Batches, BatchFunction
 from kip848_spark.wire.definitions import SHIPPED
 from kip848_spark.wire.tables import TIMESTAMP
 
-VERIFIED, UNVERIFIABLE, DISAGREED, NOTE, FINDING, FINDING_COUNT = (
-    "verified", "unverifiable", "disagreed", "note", "finding", "finding count",
-)  # fmt: skip
-"""What a result row is: a count by check, a finding, or the number of findings of the task."""
+VERIFIED, UNVERIFIABLE, DISAGREED, NOTE = "verified", "unverifiable", "disagreed", "note"
+FINDING, SAVED, AGAIN = "finding", "saved", "again"
+FINDING_COUNT, SAVED_COUNT, AGAIN_COUNT = "finding count", "saved count", "again count"
+"""What a result row is: a count by check; a finding; the saved audit of a group (`saved_audit`); a
+group that is to be audited again from all its records, since the audit that went on from a saved
+one has findings (it has no other results); or the number of such rows of the task."""
 
 RESULT_SCHEMA = pa.schema(
     [
@@ -83,15 +88,19 @@ RESULT_SCHEMA = pa.schema(
         ("explanation", pa.string()),
         ("finding_id", pa.string()),
         ("caused_by", pa.string()),
+        ("saved", pa.string()),
     ]
 )
 """A result row of a task; ``verdict`` is one of the constants above."""
 
 _DIALECT_FREE = (FULL_COMMIT, kinds.COMMIT, UNREADABLE_RECORD)
 """Values of `AuditRow.kind` of which every release writes the same."""
+_RECORDS_PER_MEMBER = 6
+"""The audit of a group is saved if it has replayed this many records for each member: what it saves
+is then small beside what a later audit need not read."""
 _GC_THRESHOLD = 50_000
-_MOST_RESULTS = 4096
-"""Result rows after which a batch is returned."""
+_MOST_RESULTS, _MOST_BYTES = 4096, 16_000_000
+"""Result rows, and bytes of saved audits, after which a batch is returned."""
 _MOST_TEXT = 500
 """Characters of an exception's text that a finding keeps."""
 AUDIT_FAILED = "the audit itself failed on a group"
@@ -110,16 +119,31 @@ def audit_groups(context: AuditContext) -> BatchFunction:
         # search for cycles after 700 new objects, took a tenth of the time.
         gc.set_threshold(_GC_THRESHOLD)
         results: list[Json] = []
-        tally, findings, budget = Tally(), 0, Budget()
-        for _, rows in groupby(decoded_rows(batches), _group_id):
+        tally, budget = Tally(), Budget()
+        findings = saved = again = size = 0
+        for group_id, rows in groupby(decoded_rows(batches), _group_id):
             of_group = _audit_group(rows, context, budget)
-            results += map(_finding_row, with_texts(of_group.findings, context.topics.names))
-            findings += len(of_group.findings)
-            tally.add(dataclasses.replace(of_group, findings=[]))
-            if len(results) >= _MOST_RESULTS:
+            if of_group is None:
+                results.append({"verdict": AGAIN, "group_id": group_id})
+                again += 1
+                continue
+            verdicts = of_group.tally
+            results += map(_finding_row, with_texts(verdicts.findings, context.topics.names))
+            findings += len(verdicts.findings)
+            tally.add(dataclasses.replace(verdicts, findings=[]))
+            if of_group.saved is not None:
+                results.append(of_group.saved)
+                saved += 1
+                size += len(of_group.saved["saved"])
+            if len(results) >= _MOST_RESULTS or size >= _MOST_BYTES:
                 yield pa.RecordBatch.from_pylist(results, schema=RESULT_SCHEMA)
-                results = []
-        results += [*_count_rows(tally), {"verdict": FINDING_COUNT, "number": findings}]
+                results, size = [], 0
+        results += _count_rows(tally)
+        results += [
+            {"verdict": FINDING_COUNT, "number": findings},
+            {"verdict": SAVED_COUNT, "number": saved},
+            {"verdict": AGAIN_COUNT, "number": again},
+        ]
         yield pa.RecordBatch.from_pylist(results, schema=RESULT_SCHEMA)
 
     return run
@@ -141,6 +165,11 @@ class _GroupTask:
         self._steps = 0
         self._early_access = 0
         self._full_commits = False
+        self._partitions = {first.partition}
+        self.resumed_after: int | None = None
+        """If a saved audit goes on, the offset of the last record before that."""
+        self.saved: Json | None = None
+        """A row of `RESULT_SCHEMA` with the saved audit, after `finish`."""
         self._point_in_time = context.point_in_time(first.partition, self.group_id)
         self._rows_at_point: list[StateRow] = []
         self._compared_at_point = Tally()
@@ -153,6 +182,16 @@ class _GroupTask:
         if row.stage == STATE_AT_POINT_IN_TIME:
             self._rows_at_point += self._unpack(row)
             return
+        if row.stage == SAVED_AUDIT:
+            self.resumed_after = row.offset
+            resume_audit(self._audit, row.value or b"")
+            return
+        self._partitions.add(row.partition)
+        if self.resumed_after is not None:
+            if len(self._partitions) > 1:
+                raise ValueError("the group has moved to another partition")
+            if row.offset <= self.resumed_after:
+                return
         self.newest = row, value
         audited = row.kind in _DIALECT_FREE or row.dialect == SHIPPED
         self._early_access += not audited
@@ -187,6 +226,9 @@ class _GroupTask:
     def finish(self) -> Tally:
         """Call this after the last row. Returns all verdicts on the group."""
         audit = self._audit
+        least = self._context.saved_from
+        if least is not None and len(self._partitions) == 1 and not self._early_access:
+            self._save(least)
         tally = Tally() if self._early_access else audit.finish()
         if self._point_in_time is not None and not self._early_access:
             self._compare_at_point()
@@ -213,6 +255,32 @@ class _GroupTask:
             tally.findings = with_causes(tally.findings, steps, self._context, self._budget)
         return tally
 
+    def _save(self, least: int) -> None:
+        """Saves the audit if it has replayed ``least`` records, and enough for its members."""
+        group = self._audit.audited.consumer
+        members = 0 if group is None else len(group.members)
+        if self._steps < max(least, _RECORDS_PER_MEMBER * members):
+            return
+        state = save_audit(self._audit)
+        if state is not None:
+            last = self._audit.checked[-1]
+            self.saved = {
+                "verdict": SAVED,
+                "group_id": self.group_id,
+                "partition": last.partition,
+                "offset": last.offset,
+                "timestamp": last.timestamp * 1000,  # to us
+                "saved": state,
+            }
+
+
+class _GroupResult(NamedTuple):
+    """The verdicts on a group, and a row of `RESULT_SCHEMA` with its saved audit, if there is
+    one."""
+
+    tally: Tally
+    saved: Json | None = None
+
 
 def _is_simple_group(row: StateRow) -> bool:
     """Whether this is the row of a group that exists only because of its offset commits. A task is
@@ -227,20 +295,23 @@ def _group_id(decoded: DecodedRow) -> str:
     return decoded[0].group_id
 
 
-def _audit_group(rows: Iterator[DecodedRow], context: AuditContext, budget: Budget) -> Tally:
-    """The verdicts on a group. An exception must not stop the audit of the other groups: this
-    group is then unverifiable, and a finding says so."""
+def _audit_group(
+    rows: Iterator[DecodedRow], context: AuditContext, budget: Budget
+) -> _GroupResult | None:
+    """The verdicts on a group; None if it is to be audited again from all its records. An exception
+    must not stop the audit of the other groups: this group is then unverifiable, and a finding says
+    so."""
     first = next(rows)
     group = _GroupTask(first, context, budget)
-    for row, value in chain((first,), rows):
-        try:
-            group.add(row, value)
-        except Exception as failure:  # a record may hold values that no check expects
-            return _failed(group.newest, failure)
     try:
-        return group.finish()
-    except Exception as failure:  # as above
-        return _failed(group.newest, failure)
+        for row, value in chain((first,), rows):
+            group.add(row, value)
+        tally = group.finish()
+    except Exception as failure:  # a record may hold values that no check expects
+        tally = _failed(group.newest, failure)
+    if not tally.findings:
+        return _GroupResult(tally, group.saved)
+    return _GroupResult(tally) if group.resumed_after is None else None
 
 
 def _failed(newest: DecodedRow, failure: Exception) -> Tally:

@@ -45,7 +45,13 @@ class HashChecker:
     def __init__(self, audited: AuditedGroup) -> None:
         self.audited = audited
         self._pending: list[_PendingHash] = []
-        self._last: tuple[frozenset[str], Proven] | None = None
+        self.last: tuple[frozenset[str], Proven] | None = None
+        """The names and topics of the last hash that was right."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether later records may explain a hash."""
+        return bool(self._pending)
 
     def check(self, part: OperationPart) -> None:
         """Checks the values of keys 3 and 4 in a part that was replayed, and takes the topics that
@@ -96,7 +102,7 @@ class HashChecker:
             self._decide_all((names, audited.prover.proven))
             audited.tally.add_verified(HASH)
             return
-        self._pending.append(_PendingHash(entry, value["epoch"], names, self._last))
+        self._pending.append(_PendingHash(entry, value["epoch"], names, self.last))
         if len(self._pending) > _MOST_PENDING:
             self._decide(self._pending.pop(0))
 
@@ -114,7 +120,7 @@ class HashChecker:
     def _decide_all(self, now: tuple[frozenset[str], Proven]) -> None:
         """The hash of the topics ``now`` is right: an equal hash of the same names before it is
         right as well, and a pending hash is wrong if nothing changed between two right ones."""
-        self._last = now
+        self.last = now
         names, topics = now
         right = hash_of(topics.values())
         # A subscribed topic that does not exist may have existed in between.

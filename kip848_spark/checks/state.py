@@ -149,9 +149,9 @@ class Reference:
         """Why a broker would refuse to load the group; then there is no state to compare."""
         release = replaying(releases)
         self.shard = Shard(release, BrokerConfig(release))
-        self._recorded: set[str] = set()
+        self.recorded: set[str] = set()
         """The key types of which the group has a value."""
-        self._newest = NewestRecords(self._recorded)
+        self._newest = NewestRecords(self.recorded)
 
     def set_releases(self, releases: tuple[Release, ...]) -> None:
         """Sets the releases that may have written the records from here on."""
@@ -171,9 +171,9 @@ class Reference:
         except ReplayError as error:
             fault = str(error)
             self.fault = self.fault or fault
-        note_kind(self._recorded, entry)
+        note_kind(self.recorded, entry)
         if entry.kind == records.CLASSIC_GROUP:
-            self._recorded.clear()
+            self.recorded.clear()
         return fault
 
     def defer(self, entry: LogEntry) -> None:
@@ -208,7 +208,7 @@ class Reference:
         without a record of that key type is 0 or 1, by release."""
         unknown = set()
         for kind, column in ((group, "epoch"), (target, "target_epoch")):
-            if kind not in self._recorded:
+            if kind not in self.recorded:
                 unknown |= {column, "state"}
         return unknown
 

@@ -84,8 +84,10 @@ class Prover:
     """True once a hash was right without racks."""
 
     def __post_init__(self) -> None:
-        self._last: Proven = {}
-        self._found: dict[tuple[int, frozenset[str]], Proven] = {}
+        self.last: Proven = {}
+        """The topics that were found or taken last."""
+        self.found: dict[tuple[int, frozenset[str]], Proven] = {}
+        """By hash and names: the topics of the last hash that was searched for."""
         self._missed: object = None
         """The last search that failed. If racks are not known, every search fails."""
 
@@ -95,19 +97,19 @@ class Prover:
         """Whether topics of these names give the hash. ``counted`` returns the partition
         counts that the targets show, by topic id."""
         key = (metadata_hash, names)
-        found = self._found.get(key)
+        found = self.found.get(key)
         if found is None:
             counts = counted()
-            wanted = (*key, frozenset(counts.items()), tuple(self._last.values()))
+            wanted = (*key, frozenset(counts.items()), tuple(self.last.values()))
             if wanted != self._missed:
                 found = self._search(metadata_hash, sorted(names), counts)
                 self._missed = None if found is not None else wanted
         self.proven = found
         if found is None:
             return False
-        self._last = found
+        self.last = found
         self.rackless = self.rackless or (bool(found) and not on_racks(found))
-        self._found = {key: found}  # the next hash is most likely the same
+        self.found = {key: found}  # the next hash is most likely the same
         return True
 
     def take(self, topics: Iterable[Topic]) -> None:
@@ -116,11 +118,11 @@ class Prover:
         if any(topic.partitions > MOST_PARTITIONS for topic in taken.values()):
             self.proven = None
             return
-        self.proven = self._last = taken
+        self.proven = self.last = taken
 
     def accept(self, topics: Proven) -> None:
         """Takes topics that give the newest hash, found by other means than `prove`."""
-        self.proven = self._last = topics
+        self.proven = self.last = topics
         self.rackless = self.rackless or (bool(topics) and not on_racks(topics))
 
     def _search(
@@ -146,7 +148,7 @@ class Prover:
         self, name: str, counts: Mapping[str, int], strangers: list[str]
     ) -> Iterator[Topic | None]:
         """What a topic may have been, the likeliest option first; None: it did not exist."""
-        listed, last = self.known.listed.get(name), self._last.get(name)
+        listed, last = self.known.listed.get(name), self.last.get(name)
         if last is not None:
             yield last
         for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):

@@ -58,6 +58,8 @@ class NeighbourTimes:
         self._counts = counts
         self._before: LogEntry | None = None
         self._last: LogEntry | None = None
+        self.found = False
+        """Whether any time disagrees, also one that is not counted."""
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next control record of a group, and checks the one before it."""
@@ -68,6 +70,7 @@ class NeighbourTimes:
         if abs(middle.timestamp - entry.timestamp) <= TOLERANCE_MS:
             return
         adjacent = (before.offset + 1, middle.offset + 1) == (middle.offset, entry.offset)
+        self.found = self.found or adjacent
         if adjacent and self._counts(entry):
             self._tally.add_disagreement(
                 VALUE_TIMES,

@@ -165,8 +165,8 @@ class ConsumerGroup:
         self.regex_counts: Counter[str] = Counter()
         self.metadata_deadline = 0
         self.client_side = ClientSide()
-        self._order = TimelineOrder()
-        self._regex_order = TimelineOrder()
+        self.order = TimelineOrder()
+        self.regex_order = TimelineOrder()
 
     # Members
 
@@ -189,7 +189,7 @@ class ConsumerGroup:
     def put_member(self, member: Member) -> None:
         """Store a new or changed member, and update what is counted over members."""
         old = self.members.get(member.member_id)
-        self._order.record_put(len(self.members))
+        self.order.record_put(len(self.members))
         self._count(old, member)
         self._set_owned(old, member)
         if member.instance_id is not None:
@@ -216,7 +216,7 @@ class ConsumerGroup:
 
     def walk_members(self) -> list[str]:
         """Member ids in the order in which a broker iterates its hash table of members."""
-        return self._order.walk(self.members)
+        return self.order.walk(self.members)
 
     def _count(self, old: Member | None, new: Member | None) -> None:
         if old is not None and new is not None and old.same_subscription(new):
@@ -326,12 +326,12 @@ class ConsumerGroup:
 
     def set_resolved(self, regex: str, found: ResolvedRegex) -> None:
         """Store the topics that a regular expression matches."""
-        self._regex_order.record_put(len(self.resolved))
+        self.regex_order.record_put(len(self.resolved))
         self.resolved[regex] = found
 
     def walk_regexes(self) -> list[str]:
         """Resolved expressions in the order in which a broker iterates its hash table of them."""
-        return self._regex_order.walk(self.resolved)
+        return self.regex_order.walk(self.resolved)
 
     # Migration
 

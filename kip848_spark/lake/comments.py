@@ -224,6 +224,15 @@ COMMENTS: dict[str, dict[str, str]] = {
             "what it means for the consumers, what to do"
         ),
     },
+    "audited_groups": {
+        "offset": "Offset of the last record of the group that the audit has checked",
+        "timestamp": "Time of that record (UTC)",
+        "rules": "Hash of the rules of the audit: an audit by other rules does not use the row",
+        "saved": (
+            "What the audit knows of the group after that record (JSON), from which a later audit "
+            "goes on; for the program alone"
+        ),
+    },
     "runs": {
         "run_id": "Id of the run; the ids of later runs sort later",
         "outcome": "planned: the run has not finished; done: it has, and readers see its tables",

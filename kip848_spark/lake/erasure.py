@@ -51,6 +51,7 @@ TEXTS = frozenset(
         "warnings",
         "unknowns",
         "notes",
+        "saved",
         "likely_client_from",
     }
 )
@@ -96,6 +97,7 @@ OTHER_TEXTS = frozenset(
         "removed",
         "repartition_sink_topics",
         "risk",
+        "rules",
         "role",
         "run_id",
         "server_assignor",

@@ -219,6 +219,18 @@ TABLES: dict[str, TableDefinition] = {
             },
         ),
         TableDefinition(
+            "audited_groups",
+            {
+                **_RUN,
+                "group_id": pa.string(),
+                **POSITION_FIELDS,
+                "rules": pa.string(),
+                "saved": pa.string(),
+                **_CLUSTER,
+            },
+            stats=("run_id", "partition", "offset", "timestamp"),
+        ),
+        TableDefinition(
             "runs",
             {
                 "run_id": pa.string(),

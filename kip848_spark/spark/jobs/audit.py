@@ -11,6 +11,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,11 +23,15 @@ from pyspark.sql import functions as F
 from kip848_spark.checks.context import AuditContext, KnownLine
 from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.group_task import (
+    AGAIN,
+    AGAIN_COUNT,
     DISAGREED,
     FINDING,
     FINDING_COUNT,
     NOTE,
     RESULT_SCHEMA,
+    SAVED,
+    SAVED_COUNT,
     UNVERIFIABLE,
     VERIFIED,
     audit_groups,
@@ -38,9 +43,10 @@ from kip848_spark.coordinator.topics import Topic
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collect_rows
-from kip848_spark.spark.jobs.audit_input import audit_input
+from kip848_spark.spark.jobs.audit_input import COMMITS_REPLAYED, audit_input, record_count
 from kip848_spark.spark.jobs.point_in_time import points_in_time, sampled_buckets, state_at
 from kip848_spark.spark.jobs.replay import topic_names
+from kip848_spark.spark.jobs.saved_audits import add_saved, find_saved
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import WorkerCount, counted
 from kip848_spark.spark.schemas import with_constants
@@ -49,6 +55,8 @@ from kip848_spark.wire.offset_gaps import TRANSACTION
 
 _COLLECTED = 10_000
 """Up to this many findings, the driver collects and writes them without another Spark job."""
+SAVED_FROM = 100
+"""The audit of a group is saved after this many records: to replay fewer takes no time."""
 _KAFKA = "kafka:"
 """Of the names of sources that were asked; the runs of other sources asked nobody."""
 _COUNTED_AT_ONCE = 1_000
@@ -88,10 +96,12 @@ def audit(
     offsets = points_in_time(run) if request.after is None else {}
     buckets = sampled_buckets(lake, run) if offsets else 0
     runs = lake.rows("runs")
+    saves = request.is_complete and record_count(run, runs) > COMMITS_REPLAYED
     with ThreadPoolExecutor(1) as pool:  # Spark plans the input while a small job lists the topics
         topics = pool.submit(known_topics, lake)
         earlier = state_at(lake, run, offsets, buckets) if offsets else None
-        rows = audit_input(lake, run, runs, request.groups, request.after, earlier)
+        saved = find_saved(lake, request.after) if saves and request.after else None
+        rows = audit_input(lake, run, runs, request.groups, request.after, earlier, saved)
         context = AuditContext(
             coverage(lake, run, runs),
             topics.result(),
@@ -102,23 +112,57 @@ def audit(
             request.offsets,
             offsets,
             buckets,
+            SAVED_FROM if saves else None,
         )
-    by_group = rows.repartition("group_id")
-    ordered = by_group.sortWithinPartitions("group_id", "stage", "partition", "offset")
-    task = counted(audit_groups(context), count, _COUNTED_AT_ONCE)
-    verdicts = map_in_arrow(ordered, task, RESULT_SCHEMA).persist()
-    try:
-        tally, findings = _counted(verdicts)
-        cluster_id = run.identity.cluster_id
-        lake.append_rows("agreement", tally.rows(), run.run_id, cluster_id)
-        if findings:
-            found = _findings(verdicts)
-            if findings <= _COLLECTED:
-                lake.append_rows("findings", collect_rows(found), run.run_id, cluster_id)
-            else:
-                lake.append("findings", with_constants("findings", found, run.run_id, cluster_id))
-    finally:
-        verdicts.unpersist()
+
+    def verdicts_on(rows: DataFrame) -> DataFrame:
+        by_group = rows.repartition("group_id")
+        ordered = by_group.sortWithinPartitions("group_id", "stage", "partition", "offset")
+        task = counted(audit_groups(context), count, _COUNTED_AT_ONCE)
+        return map_in_arrow(ordered, task, RESULT_SCHEMA).persist()
+
+    with ExitStack() as stack:
+        verdicts = first = verdicts_on(rows)
+        stack.callback(first.unpersist)
+        results = _counted(first)
+        if results.again:
+            groups = first.where(F.col("verdict") == AGAIN).select("group_id")
+            after = request.after
+            second = verdicts_on(audit_input(lake, run, runs, None, after, changed=groups))
+            stack.callback(second.unpersist)
+            results.add(_counted(second))
+            verdicts = first.union(second)
+        _write(lake, run, verdicts, results)
+
+
+@dataclass
+class _Results:
+    """The counts of all tasks; the number of findings, of saved audits, and of groups that are to
+    be audited again."""
+
+    tally: Tally = field(default_factory=Tally)
+    findings: int = 0
+    saved: int = 0
+    again: int = 0
+
+    def add(self, other: _Results) -> None:
+        """Adds the results of another audit, of groups that are to be audited again."""
+        self.tally.add(other.tally)
+        self.findings += other.findings
+        self.saved += other.saved
+
+
+def _write(lake: LakeTables, run: Run, verdicts: DataFrame, results: _Results) -> None:
+    cluster_id = run.identity.cluster_id
+    lake.append_rows("agreement", results.tally.rows(), run.run_id, cluster_id)
+    if results.findings:
+        found = _findings(verdicts)
+        if results.findings <= _COLLECTED:
+            lake.append_rows("findings", collect_rows(found), run.run_id, cluster_id)
+        else:
+            lake.append("findings", with_constants("findings", found, run.run_id, cluster_id))
+    if results.saved:
+        add_saved(lake, verdicts, run)
 
 
 # The context of the checks
@@ -194,10 +238,10 @@ def known_topics(lake: LakeTables) -> KnownTopics:
 # The results
 
 
-def _counted(verdicts: DataFrame) -> tuple[Tally, int]:
-    """The counts of all tasks, and the number of findings."""
-    tally, findings = Tally(), 0
-    counted = verdicts.where(F.col("verdict") != FINDING)
+def _counted(verdicts: DataFrame) -> _Results:
+    results = _Results()
+    tally = results.tally
+    counted = verdicts.where(~F.col("verdict").isin(FINDING, SAVED, AGAIN))
     for row in counted.select("verdict", "check", "reason", "number").collect():
         check, number = row["check"], row["number"]
         if row["verdict"] == VERIFIED:
@@ -209,8 +253,12 @@ def _counted(verdicts: DataFrame) -> tuple[Tally, int]:
         elif row["verdict"] == NOTE:
             tally.notes[check, row["reason"]] += number
         elif row["verdict"] == FINDING_COUNT:
-            findings += number
-    return tally, findings
+            results.findings += number
+        elif row["verdict"] == SAVED_COUNT:
+            results.saved += number
+        elif row["verdict"] == AGAIN_COUNT:
+            results.again += number
+    return results
 
 
 def _findings(verdicts: DataFrame) -> DataFrame:

@@ -14,6 +14,7 @@ from kip848_spark.checks.audit_rows import (
     CURRENT_STATE,
     FULL_COMMIT,
     GROUP_RECORDS,
+    SAVED_AUDIT,
     STATE_AT_POINT_IN_TIME,
     UNREADABLE_RECORD,
 )
@@ -24,6 +25,7 @@ from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.jobs.sampling import PartitionSample
+from kip848_spark.spark.jobs.saved_audits import without_checked
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.state import kinds
@@ -41,32 +43,43 @@ def audit_input(
     runs: Sequence[TableRow],
     groups: Sequence[str] | None,
     after: str | None,
-    state_at_point: DataFrame | None,
+    state_at_point: DataFrame | None = None,
+    saved: DataFrame | None = None,
+    changed: DataFrame | None = None,
 ) -> DataFrame:
     """Columns `AUDIT_ROWS`, in no order.
 
     ``groups``: only these groups; all if None. ``after``: only groups with records of later runs
     than this one. ``runs``: the rows of the table `runs`, of which one may be of ``run``.
-    ``state_at_point``: rows of `PACKED_ROWS`, the state tables at a point in time.
+    ``state_at_point``: rows of `PACKED_ROWS`, the state tables at a point in time. ``saved``: the
+    audits from which this one goes on (`saved_audits`). ``changed``: only the groups in its column
+    ``group_id``, instead of those with records of later runs.
     """
-    changed = None if after is None else F.broadcast(_changed_groups(lake, after))
+    if changed is None and after is not None:
+        changed = _changed_groups(lake, after)
+    of_groups = None if changed is None else F.broadcast(changed)
 
     def wanted(rows: DataFrame) -> DataFrame:
         """The rows of the groups to audit, before anything is made of them."""
         if groups is not None:
             rows = rows.where(F.col("group_id").isin(list(groups)))
-        return rows if changed is None else rows.join(changed, "group_id", "left_semi")
+        return rows if of_groups is None else rows.join(of_groups, "group_id", "left_semi")
 
     control = wanted(lake.read_later("records", None, COMMITS))
+    if saved is not None:
+        saved = wanted(saved)
+        control = without_checked(control, saved)
     parts = [
         _control_records(control_bytes(run, runs, control.where(F.col("error").isNull()))),
         _newest_commits(wanted(lake.read("control_state"))),
     ]
+    if saved is not None:
+        parts.append(_saved_audits(saved))
     if _has_unreadable(run, runs):
         parts.append(_unreadable(control))
     state = [GROUPS, MEMBERS, ASSIGNMENTS]
     parts += [_state_table(table, wanted(lake.read(table))) for table in state]
-    number = _record_count(run, runs)
+    number = record_count(run, runs)
     if after is None or number <= COMMITS_REPLAYED:
         keys = _sampled_keys(run, number)
         parts.append(_full_commits(wanted(lake.read("records").where(keys))))
@@ -117,7 +130,7 @@ def _newest_commits(control_state: DataFrame) -> DataFrame:
     )
 
 
-def _record_count(run: Run, runs: Sequence[TableRow]) -> int:
+def record_count(run: Run, runs: Sequence[TableRow]) -> int:
     """The number of records in the lake, including those of ``run``."""
     new = 0 if run.counts is None else run.counts.records_read
     return new + sum(row["records_read"] or 0 for row in runs)
@@ -145,6 +158,10 @@ def _unreadable(records: DataFrame) -> DataFrame:
         "stage": str(GROUP_RECORDS),
     }
     return _audit_rows(_of_groups(records).where(F.col("error").isNotNull()), columns)
+
+
+def _saved_audits(saved: DataFrame) -> DataFrame:
+    return _audit_rows(saved, {**_PLACE, "value": "saved", "stage": str(SAVED_AUDIT)})
 
 
 def _state_table(table: str, rows: DataFrame) -> DataFrame:

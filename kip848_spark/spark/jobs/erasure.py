@@ -15,6 +15,7 @@ from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.erasure import Erasure, erase_rows, of_groups
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.retention import SORTED, SPLIT_BY
+from kip848_spark.spark.jobs.saved_audits import AUDITED_GROUPS
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.upkeep import AFFECTED, FILE, Rewrite
@@ -95,7 +96,10 @@ def erase(lake: LakeTables, names: ErasedNames, dialect: str) -> Erased:
     gone = lake.read("records").where(of_group).groupBy("run_id").count().collect()
     rows: dict[str, int] = {}
     for table in TABLES:
-        if table != "runs":
+        if table == AUDITED_GROUPS:  # any name may be in any of them
+            rows[table] = lake.count(table)
+            lake.overwrite(table, lake.read(table).limit(0))
+        elif table != "runs":
             done = lake.rewrite(table, _rewrite(table, erasure))
             rows[table] = sum(done.values())
     return Erased(rows, {row["run_id"]: row["count"] for row in gone}, present)

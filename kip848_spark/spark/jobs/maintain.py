@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from kip848_spark.errors import LakeError
 from kip848_spark.lake.tables import TABLES
+from kip848_spark.spark.jobs.saved_audits import remove_superseded
 from kip848_spark.spark.steps import Steps
 from kip848_spark.spark.storage.tables import LakeTables
 
@@ -35,6 +36,7 @@ class UpkeepResult:
 def compact_tables(lake: LakeTables, steps: Steps) -> dict[str, int]:
     """Merges the small files of `COMPACTED`, and returns how many were merged by table."""
     with steps.step("compact", "merging small files"):
+        remove_superseded(lake)
         return {name: lake.compact(name) for name in COMPACTED}
 
 

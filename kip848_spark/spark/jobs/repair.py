@@ -23,6 +23,7 @@ from kip848_spark.spark.jobs.integrity import (
 )
 from kip848_spark.spark.jobs.replay import replay
 from kip848_spark.spark.jobs.retention import Cut, first_day, remove_closed_rows
+from kip848_spark.spark.jobs.saved_audits import AUDITED_GROUPS
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.control_plans import control_plan
 
@@ -72,6 +73,7 @@ def repair(
     of_runs = F.col("run_id").isin([run.run_id for run in follows])
     for name, key in _KEYS.items():
         lake.overwrite(name, lake.read(name).where(of_runs).dropDuplicates(key))
+    lake.overwrite(AUDITED_GROUPS, lake.read(AUDITED_GROUPS).limit(0))
     progress("replaying control records")
     replay_from_scratch(lake, plan)
     for run in others:

@@ -20,6 +20,7 @@ from kip848_spark.insight.commit_summary import KEY
 from kip848_spark.lake.ledger import AUDIT, DONE, PARTIAL_AUDIT, READINESS, Run
 from kip848_spark.spark.jobs.commit_activity import ACTIVITY, REWINDS
 from kip848_spark.spark.jobs.commit_summaries import SUMMARIES
+from kip848_spark.spark.jobs.saved_audits import AUDITED_GROUPS
 from kip848_spark.spark.jobs.state_job import INTERVAL_TABLES
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.spark.storage.upkeep import AFFECTED, Rewrite, RowFunction
@@ -66,6 +67,7 @@ def remove_old_rows(lake: LakeTables, cut: Cut) -> tuple[dict[str, int], dict[st
         _remove(lake, "group_records", replaced, removed)
     _remove_summaries(lake, cut, removed)
     removed |= remove_closed_rows(lake, cut)
+    _remove(lake, AUDITED_GROUPS, _where(_is_old(cut)), removed)
     _remove_gaps(lake, cut, removed)
     _remove_results(lake, cut, removed)
     return removed, by_run
