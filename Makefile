@@ -41,6 +41,7 @@ fuzz: install ## five million damaged records through the codec
 bench: install ## ingest and a night beside writing the raw bytes, the audit beside ingest; the simulation
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.audit
+	$(BIN)/python -m benchmarks.audit_nights
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.hot_partition
 	$(BIN)/python -m benchmarks.history

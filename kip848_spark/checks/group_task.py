@@ -250,7 +250,7 @@ class _GroupTask:
             compare_rows(tally, ours, audit.reference.offset_rows())
             tally.notes[STATE, OFFSETS_COMPARED] += 1
         self._budget.add(self._steps)
-        if tally.findings:
+        if tally.findings and self.resumed_after is None:
             steps = [] if self._early_access else list(self._rows.steps())
             tally.findings = with_causes(tally.findings, steps, self._context, self._budget)
         return tally
