@@ -13,10 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from kip848_spark.checks.saved_audit import rules_id
 from kip848_spark.spark.jobs import audit, audit_input
 from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows, findings_rows
 from kip848_spark.spark.jobs.erasure import ErasedNames
-from kip848_spark.spark.jobs.saved_audits import AUDITED_GROUPS, find_saved, without_checked
+from kip848_spark.spark.jobs.saved_audits import (
+    AUDITED_GROUPS,
+    find_saved,
+    remove_superseded,
+    without_checked,
+)
 from kip848_spark.spark.maintenance import run_maintenance
 from kip848_spark.spark.pipeline import run_audit, run_ingest
 from kip848_spark.spark.storage.opening import open_lake
@@ -174,3 +180,41 @@ def test_what_becomes_of_saved_audits(spark: SparkSession, tmp_path: Path) -> No
     assert saved(lake) == sorted(dict(before).items()) != before
     run_maintenance(lake, 24, erased=ErasedNames.parse(["host:192.0.2.1"]))
     assert saved(lake) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_spark", [False, True], ids=["workers", "spark"])
+def test_the_newest_by_these_rules_counts(
+    spark: SparkSession, tmp_path: Path, by_spark: bool
+) -> None:
+    """In lakes that executors write and in those that Spark writes."""
+    lake = open_lake(spark, str(tmp_path / "lake"), by_spark=by_spark)
+    lake.create()
+    rows = [
+        ("1", "a", 0, 10, rules_id()),
+        ("2", "a", 0, 20, rules_id()),
+        ("2", "b", 1, 30, rules_id()),
+        ("3", "b", 1, 40, "other rules"),
+        ("3", "c", 2, 50, "other rules"),
+        ("4", "a", 0, 60, rules_id()),
+    ]
+    for row in rows:
+        frame = spark.createDataFrame(
+            [row], "run_id string, group_id string, partition int, offset long, rules string"
+        )
+        lake.append(
+            AUDITED_GROUPS,
+            frame.selectExpr("*", "timestamp(0) timestamp", "'{}' saved", "'c' cluster_id"),
+        )
+
+    def found(after: str) -> list[tuple[str, int, int]]:
+        newest = find_saved(lake, after)
+        assert newest is not None
+        return sorted((r["group_id"], r["partition"], r["offset"]) for r in newest.collect())
+
+    assert found("1") == [("a", 0, 10)]
+    assert found("3") == [("a", 0, 20), ("b", 1, 30)]
+    assert remove_superseded(lake) == 4
+    assert remove_superseded(lake) == 0
+    assert found("4") == [("a", 0, 60), ("b", 1, 30)]
+    assert found("3") == [("b", 1, 30)]

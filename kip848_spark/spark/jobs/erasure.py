@@ -98,7 +98,8 @@ def erase(lake: LakeTables, names: ErasedNames, dialect: str) -> Erased:
     for table in TABLES:
         if table == AUDITED_GROUPS:  # any name may be in any of them
             rows[table] = lake.count(table)
-            lake.overwrite(table, lake.read(table).limit(0))
+            if rows[table]:
+                lake.overwrite(table, lake.read(table).limit(0))
         elif table != "runs":
             done = lake.rewrite(table, _rewrite(table, erasure))
             rows[table] = sum(done.values())
