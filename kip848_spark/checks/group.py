@@ -242,7 +242,9 @@ class GroupAudit:
         brokers have answered, unless the log contradicts it."""
         before = self.audited.releases
         if not self.context.known_lines:
-            return releases.narrow(before, entries, complete=self.audited.complete)
+            found = releases.narrow(before, entries, complete=self.audited.complete)
+            self.by_log = self.judged_by = found
+            return found
         # What a check has ruled out since stays ruled out; what the answer ruled out does not.
         if before != self.judged_by:
             self.by_log = releases.without(self.by_log, self.judged_by, before) or before

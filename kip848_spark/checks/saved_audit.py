@@ -27,6 +27,7 @@ from kip848_spark.coordinator.releases import RELEASES, Release
 from kip848_spark.coordinator.saved_group import load_group, load_topics, save_group, save_topics
 from kip848_spark.coordinator.share_group import ShareGroup
 from kip848_spark.coordinator.streams_group import StreamsGroup
+from kip848_spark.version import __version__
 
 MOST_BYTES = 16_000_000
 """A group whose state takes more is not saved."""
@@ -37,7 +38,7 @@ _RULES = ("kip848_spark.checks", "kip848_spark.coordinator", "kip848_spark.wire"
 @cache
 def rules_id() -> str:
     """A hash of the program's rules: an audit by other rules must not go on from a saved one."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(__version__.encode())
     for package in _RULES:
         for name, code in _sources(files(package), package):
             digest.update(f"{name} {len(code)}\n".encode() + code)

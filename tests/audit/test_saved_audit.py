@@ -122,7 +122,9 @@ def same_in_nights(
         gaps = [(p, last) for p, last in holes if last < upto.get(p, 0)]
         restarts = [(p, at) for p in ends for at in (*cuts[p], ends[p] + 1)[:number] if at]
         coverage = Coverage.of(gaps, {p: end - 1 for p, end in upto.items()}, restarts)
-        lines = (KnownLine(line, {p: cuts[p][0] for p in ends}, upto),) if line else ()
+        # Two nights have answers about the records that the second one reads.
+        answered = line is not None and number > 0
+        lines = (KnownLine(line, {p: cuts[p][0] for p in ends}, upto),) if answered else ()
         context = AuditContext(coverage, known, known_lines=lines, since_offsets=before)
         for key, of_group in by_group.items():
             read = [entry for entry in of_group if entry.offset < upto[key[0]]]

@@ -20,6 +20,7 @@ from kip848_spark.spark.jobs.erasure import ErasedNames
 from kip848_spark.spark.jobs.saved_audits import (
     AUDITED_GROUPS,
     find_saved,
+    newest_saved,
     remove_superseded,
     without_checked,
 )
@@ -126,7 +127,7 @@ def test_nights_from_saved_audits(both: Both, tmp_path: Path, capture: str) -> N
         assert not any("finding_id" in row for row in found)
     last = max(run for _, run in saved(lake))
     control = lake.read("records").where("key_type > 1")
-    left = without_checked(control, find_saved(lake, last))
+    left = without_checked(control, newest_saved(find_saved(lake, last)))
     assert left.count() < control.count() / 2
 
 
@@ -208,9 +209,10 @@ def test_the_newest_by_these_rules_counts(
         )
 
     def found(after: str) -> list[tuple[str, int, int]]:
-        newest = find_saved(lake, after)
-        assert newest is not None
-        return sorted((r["group_id"], r["partition"], r["offset"]) for r in newest.collect())
+        rows = find_saved(lake, after)
+        assert rows is not None
+        newest = newest_saved(rows).collect()
+        return sorted((row["group_id"], row["partition"], row["offset"]) for row in newest)
 
     assert found("1") == [("a", 0, 10)]
     assert found("3") == [("a", 0, 20), ("b", 1, 30)]

@@ -25,7 +25,7 @@ from kip848_spark.lake.ledger import Run
 from kip848_spark.lake.rows_with import COMMITS
 from kip848_spark.spark.jobs.replay import control_bytes
 from kip848_spark.spark.jobs.sampling import PartitionSample
-from kip848_spark.spark.jobs.saved_audits import without_checked
+from kip848_spark.spark.jobs.saved_audits import newest_saved, without_checked
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.state import kinds
@@ -66,15 +66,15 @@ def audit_input(
         return rows if of_groups is None else rows.join(of_groups, "group_id", "left_semi")
 
     control = wanted(lake.read_later("records", None, COMMITS))
+    parts = []
     if saved is not None:
-        saved = wanted(saved)
-        control = without_checked(control, saved)
-    parts = [
+        newest = newest_saved(wanted(saved))
+        control = without_checked(control, newest)
+        parts.append(_saved_audits(saved, newest))
+    parts += [
         _control_records(control_bytes(run, runs, control.where(F.col("error").isNull()))),
         _newest_commits(wanted(lake.read("control_state"))),
     ]
-    if saved is not None:
-        parts.append(_saved_audits(saved))
     if _has_unreadable(run, runs):
         parts.append(_unreadable(control))
     state = [GROUPS, MEMBERS, ASSIGNMENTS]
@@ -160,8 +160,10 @@ def _unreadable(records: DataFrame) -> DataFrame:
     return _audit_rows(_of_groups(records).where(F.col("error").isNotNull()), columns)
 
 
-def _saved_audits(saved: DataFrame) -> DataFrame:
-    return _audit_rows(saved, {**_PLACE, "value": "saved", "stage": str(SAVED_AUDIT)})
+def _saved_audits(saved: DataFrame, newest: DataFrame) -> DataFrame:
+    key = ["group_id", "run_id"]
+    rows = saved.join(F.broadcast(newest.select(*key)), key, "left_semi")
+    return _audit_rows(rows, {**_PLACE, "value": "saved", "stage": str(SAVED_AUDIT)})
 
 
 def _state_table(table: str, rows: DataFrame) -> DataFrame:

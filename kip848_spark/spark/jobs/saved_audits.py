@@ -16,19 +16,24 @@ AUDITED_GROUPS = "audited_groups"
 
 
 def find_saved(lake: LakeTables, after: str) -> DataFrame | None:
-    """The newest saved audit of each group that was saved in the run ``after`` or before it, by the
-    rules of this program; None if the table is empty."""
+    """The audits that were saved in the run ``after`` or before it, by the rules of this program;
+    None if the table is empty."""
     if not lake.count(AUDITED_GROUPS):
         return None
     rows = lake.read(AUDITED_GROUPS)
-    rows = rows.where((F.col("run_id") <= after) & (F.col("rules") == rules_id()))
-    newest = F.max_by(F.struct("partition", "offset", "saved"), "run_id").alias("newest")
-    return rows.groupBy("group_id").agg(newest).select("group_id", "newest.*")
+    return rows.where((F.col("run_id") <= after) & (F.col("rules") == rules_id()))
 
 
-def without_checked(records: DataFrame, saved: DataFrame) -> DataFrame:
-    """The ``records`` of groups that the ``saved`` audits have not checked."""
-    last = saved.select(
+def newest_saved(saved: DataFrame) -> DataFrame:
+    """The place of the newest of the ``saved`` audits of each group: its run, and the partition and
+    offset of the last record that it has checked."""
+    place = F.max_by(F.struct("run_id", "partition", "offset"), "run_id").alias("place")
+    return saved.groupBy("group_id").agg(place).select("group_id", "place.*")
+
+
+def without_checked(records: DataFrame, newest: DataFrame) -> DataFrame:
+    """The ``records`` of groups that the saved audits at the places ``newest`` have not checked."""
+    last = newest.select(
         "group_id", F.col("partition").alias("at"), F.col("offset").alias("through")
     )
     joined = records.join(F.broadcast(last), "group_id", "left")
