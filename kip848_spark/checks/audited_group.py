@@ -12,6 +12,7 @@ from dataclasses import InitVar, dataclass, field
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Finding, Tally
 from kip848_spark.checks.state import Reference
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.topics import KnownTopics, Prover
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.assignors import ASSIGNORS, Assignor
@@ -25,22 +26,26 @@ OwnedPartition = tuple[str, int]
 
 
 @dataclass
-class DefaultTargets:
+class DefaultTargets(Stateful):
     """Targets of several members none of which asked for an assignor: the broker's default one has
     computed them."""
 
+    STATE = ("verified",)
     verified: int = 0
     contradicted: list[tuple[Tally, Finding]] = field(default_factory=list)
 
 
 @dataclass
-class AuditedGroup:
+class AuditedGroup(Stateful):
     """The state of one group, as the reference replays it, and the tally of the checks on it.
 
     Where records may be missing, and after a record that no broker would load, the group starts
     over with a new reference; `GroupAudit.reference` goes on with the old one.
     """
 
+    STATE = (
+        "releases", "past_gaps", "complete", "seen", "owners", "owned", "generation",
+    )  # fmt: skip
     group_id: str
     known_topics: KnownTopics
     releases: tuple[Release, ...]

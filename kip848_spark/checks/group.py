@@ -5,7 +5,7 @@ Memory: the group's state, and the records of one operation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.assignment import check_assignment
@@ -27,7 +27,6 @@ from kip848_spark.checks.epochs import (
 from kip848_spark.checks.expressions import check_unused, subscribed_expressions
 from kip848_spark.checks.hashes import HashChecker
 from kip848_spark.checks.log_entries import (
-    SHARE_KEY_TYPES,
     SHARE_STREAMS_KEY_TYPES,
     LogEntry,
 )
@@ -44,6 +43,7 @@ from kip848_spark.checks.operations import (
     same_operation,
     split_operation,
 )
+from kip848_spark.checks.other_types import OtherTypes
 from kip848_spark.checks.record_order import check_order, check_record
 from kip848_spark.checks.results import (
     CAUSES,
@@ -61,11 +61,11 @@ from kip848_spark.checks.results import (
     UNREAD,
     Tally,
 )
-from kip848_spark.checks.share_group import ShareAudit
-from kip848_spark.checks.streams import StreamsAudit
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.value_times import NeighbourTimes, check_entry_times, check_part_times
 from kip848_spark.coordinator import records
 
+_STARTED_OVER = "started over"
 BY_ANSWER = "operations judged by the release that the brokers answered"
 
 
@@ -75,8 +75,10 @@ def _postponed_checks(entries: list[LogEntry]) -> frozenset[str]:
     return frozenset(CHECKS if begins_a_group else (ORDER, CAUSES))
 
 
-class GroupAudit:
+class GroupAudit(Stateful):
     """Checks one group: `add` its control records in offset order, then `finish`."""
+
+    STATE = ("by_log", "judged_by", "keys_after_gap")
 
     def __init__(self, partition: int, group_id: str, context: AuditContext) -> None:
         self.context = context
@@ -96,13 +98,11 @@ class GroupAudit:
         """The replay of all records of the group, even where `audited` started over."""
         self._operation: list[LogEntry] = []
         self._last = -1
-        self.checked: tuple[LogEntry, ...] = ()
-        """The last two records of the operations that were checked."""
+        self._checked: tuple[LogEntry, ...] = ()
         self.keys_after_gap: set[tuple[str, str]] = set()
         """Keys of the records since a gap beyond which others may be missing."""
         self._ended: EndedConsumerGroup | None = None
-        self._other_type: dict[str, ShareAudit | StreamsAudit] = {}
-        """The audits of a share group and of a streams group with this id."""
+        self._others = OtherTypes(partition, group_id, context)
         self._unread = False
         self._times = NeighbourTimes(self._counted, context.counts)
         self._found = False
@@ -111,7 +111,7 @@ class GroupAudit:
         """Takes the next record of the group."""
         self._times.add(entry)
         if entry.kind in SHARE_STREAMS_KEY_TYPES:
-            self._audit_of(entry.kind).add(entry)
+            self._others.add(entry, unread=self._unread)
             self.reference.defer(entry)
             return
         suspect = self.context.coverage.suspect_range(self.partition, self._last, entry.offset)
@@ -126,40 +126,65 @@ class GroupAudit:
         self._last = entry.offset
         self._operation.append(entry)
 
-    def _audit_of(self, kind: str) -> ShareAudit | StreamsAudit:
-        group_type = "share" if kind in SHARE_KEY_TYPES else "streams"
-        found = self._other_type.get(group_type)
-        if found is None:
-            made = ShareAudit if group_type == "share" else StreamsAudit
-            found = made(self.partition, self.group_id, self.context)
-            self._other_type[group_type] = found
-            if self._unread:
-                found.mark_gap()
-        return found
-
     @property
     def only_last_is_pending(self) -> bool:
         """Whether the reference has replayed all records but the last one that was added."""
         return len(self._operation) < 2
 
+    # The state, which `saved_audit` saves
+
     @property
     def is_clean(self) -> bool:
         """Whether nothing was wrong so far, and nothing waits for later records, in any record of
-        the group, and it is no share or streams group."""
-        audited = self.audited
+        the group. False if it was read as groups of several types."""
+        others = list(self._others)
         return not (
             self._found
             or self._times.found
             or self._unread
-            or self._other_type
             or self.hashes.is_waiting
-            or audited.default_targets.contradicted
+            or self.audited.default_targets.contradicted
+            or len(others) > (self._last < 0)
+            or not all(other.is_clean for other in others)
         )
+
+    @property
+    def checked(self) -> Sequence[LogEntry]:
+        """The last two records of the operations that were checked."""
+        return self._others.checked or self._checked
+
+    @property
+    def part_names(self) -> list[str]:
+        """What this audit has beside what each has: see `begin_parts`."""
+        started_over = self.audited.reference is not self.reference
+        return [*self._others.names, *([_STARTED_OVER] if started_over else [])]
+
+    def begin_parts(self, names: Sequence[str]) -> None:
+        """Gives a new audit the parts with these names."""
+        for name in names:
+            if name == _STARTED_OVER:
+                self.audited.begin_anew()
+            else:
+                self._others.begin(name)
+
+    def parts(self) -> Iterator[Stateful]:
+        """The objects whose attributes ``STATE`` are the state."""
+        audited = self.audited
+        yield from (self, audited, audited.default_targets, audited.prover, self.hashes)
+        yield from self.reference.parts()
+        if audited.reference is not self.reference:
+            yield from audited.reference.parts()
+        yield from self._others.parts()
 
     def resume_after(self, checked: Sequence[LogEntry]) -> None:
         """Goes on after the records up to the last of ``checked``, as if it had checked them."""
-        self.checked = tuple(checked)
-        self._last = checked[-1].offset
+        for reference in (self.reference, self.audited.reference):
+            reference.set_releases(self.audited.releases)
+        for other in self._others:
+            other.resume_after(checked)
+        if not self._others.names:
+            self._checked = tuple(checked)
+            self._last = checked[-1].offset
         for entry in checked:
             self._times.add(entry)
 
@@ -171,7 +196,7 @@ class GroupAudit:
         self.tally.postponed = frozenset()
         self.hashes.finish(self.context.counts)
         accept_default_assignor(self.audited)
-        for other in self._other_type.values():
+        for other in self._others:
             self.tally.add(other.finish())
         return self.tally
 
@@ -192,7 +217,7 @@ class GroupAudit:
     def unreadable(self, offset: int, timestamp: int) -> None:
         """Takes note of a control record that could not be decoded. ``timestamp`` is in ms."""
         self._unread = True
-        for other in self._other_type.values():
+        for other in self._others:
             other.mark_gap()
         self._check_operation(closed=False)
         if self.context.counts_at(self.partition, offset, timestamp):
@@ -235,7 +260,7 @@ class GroupAudit:
             audited.past_gaps = repeated
             self.keys_after_gap |= keys
         self._found = self._found or bool(audited.tally.findings)
-        self.checked = (*self.checked, *entries)[-2:]
+        self._checked = (*self._checked, *entries)[-2:]
 
     def _possible_releases(self, entries: list[LogEntry]) -> releases.PossibleReleases:
         """The releases that may have written an operation: what the log tells, and then what the

@@ -15,6 +15,7 @@ from kip848_spark.checks.audited_group import AuditedGroup
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import OperationPart
 from kip848_spark.checks.results import HASH
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.topics import Proven, hash_of, on_racks
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
@@ -39,8 +40,10 @@ class _PendingHash:
     """The topics that the target of its epoch shows."""
 
 
-class HashChecker:
+class HashChecker(Stateful):
     """Checks the hashes of one group, some of them only after later records were read."""
+
+    STATE = ("last",)
 
     def __init__(self, audited: AuditedGroup) -> None:
         self.audited = audited

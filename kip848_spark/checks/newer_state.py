@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.coordinator.faults import ReplayError
 from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.share_group import (
@@ -51,15 +52,17 @@ def note_kind(recorded: set[str], entry: LogEntry) -> None:
     (recorded.discard if entry.value is None else recorded.add)(entry.kind)
 
 
-class NewestRecords:
+class NewestRecords(Stateful):
     """The newest record of each key of a share or streams group. A log of these records alone gives
     the same group, since the log cleaner may leave no others.
 
-    ``recorded`` gets the key types of which the group has a value, without the record that was
+    ``recorded`` has the key types of which the group has a value, without the record that was
     added last: it may be beyond the offset up to which the others are replayed."""
 
-    def __init__(self, recorded: set[str]) -> None:
-        self._recorded = recorded
+    STATE = ("recorded", "_by_key", "_last")
+
+    def __init__(self) -> None:
+        self.recorded: set[str] = set()
         self._by_key: dict[tuple[str, str], LogEntry] = {}
         self._last: LogEntry | None = None
 
@@ -73,7 +76,7 @@ class NewestRecords:
         key = entry.kind, entry.member
         self._by_key.pop(key, None)
         self._by_key[key] = entry
-        note_kind(self._recorded, entry)
+        note_kind(self.recorded, entry)
 
     def replay(self, state: PartitionState, before: int | None = None) -> str | None:
         """Replays what was added, in offset order, and forgets it: records before an offset, or

@@ -6,6 +6,8 @@ verdict needs were read again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.log_entries import LogEntry
@@ -43,6 +45,7 @@ from kip848_spark.checks.share_records import (
 )
 from kip848_spark.checks.share_transitions import MemberBefore, check_share_transition
 from kip848_spark.checks.share_view import ShareView
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.value_times import check_entry_times
 from kip848_spark.coordinator.faults import ReplayError
 from kip848_spark.coordinator.share_group import (
@@ -60,8 +63,10 @@ _CHECKS_OF = {
 """The checks of a value, by its key type."""
 
 
-class ShareAudit:
+class ShareAudit(Stateful):
     """Checks one share group: `add` its records in offset order, then `finish`."""
+
+    STATE = ("_keys_after_gap", "_past_gaps")
 
     def __init__(self, partition: int, group_id: str, context: AuditContext) -> None:
         self.partition = partition
@@ -74,6 +79,9 @@ class ShareAudit:
         self._keys_after_gap: set[tuple[str, str]] = set()
         self._past_gaps = True
         self._last = -1
+        self.checked: tuple[LogEntry, ...] = ()
+        """The last two records of the operations that were checked."""
+        self._found = False
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next record of the group."""
@@ -92,8 +100,24 @@ class ShareAudit:
         self._check_operation(closed=False)
         self._past_gaps = False
         self._keys_after_gap.clear()
-        self._hashes.forget(self._counted)
+        self._hashes.forget(self._counted, self.context.counts)
         self._view.forget()
+
+    @property
+    def is_clean(self) -> bool:
+        """As of `GroupAudit`."""
+        contradicted = self._view.default_targets.contradicted
+        return not (self._found or self._hashes.is_waiting or contradicted)
+
+    def parts(self) -> Iterator[Stateful]:
+        """As of `GroupAudit`."""
+        view, hashes = self._view, self._hashes
+        yield from (self, view, view.default_targets, hashes, hashes.prover)
+
+    def resume_after(self, checked: Sequence[LogEntry]) -> None:
+        """As of `GroupAudit`."""
+        self.checked = tuple(checked)
+        self._last = checked[-1].offset
 
     def finish(self) -> Tally:
         """All verdicts on the group."""
@@ -124,6 +148,8 @@ class ShareAudit:
             # The cleaner keeps one record of each key: a second one is beyond what it has cleaned.
             self._past_gaps = bool(keys & self._keys_after_gap) or len(keys) < len(entries)
             self._keys_after_gap |= keys
+        self._found = self._found or bool(tally.findings)
+        self.checked = (*self.checked, *entries)[-2:]
 
     def _replay_unchecked(self, part: OperationPart) -> None:
         tally = self._view.tally

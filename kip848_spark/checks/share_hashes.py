@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kip848_spark.checks.hashes import TOPICS_THEN
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import HASH, Tally
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.topics import (
     MOST_PARTITIONS,
     KnownTopics,
@@ -48,13 +49,20 @@ class _PendingShareHash:
         return self.asked or (same and self.shown.keys() == self.names)
 
 
-class ShareHashes:
+class ShareHashes(Stateful):
     """The hashes of one share group, some of them checked only after later records were read."""
 
+    STATE = ("_last",)
+
     def __init__(self, known: KnownTopics) -> None:
-        self._prover = Prover(known)
+        self.prover = Prover(known)
         self._pending: list[_PendingShareHash] = []
         self._last: _Topics | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether later records may explain a hash."""
+        return bool(self._pending)
 
     def check(
         self, tally: Tally, entry: LogEntry, group: ShareGroup, *, asked: bool
@@ -77,8 +85,8 @@ class ShareHashes:
         recorded = entry.value["metadataHash"]
         shown = _shown(group, names, counts())
         if shown is not None and hash_of(shown.values()) == recorded:
-            self._prover.accept(shown)
-        elif not self._prover.prove(recorded, names, counts):
+            self.prover.accept(shown)
+        elif not self.prover.prove(recorded, names, counts):
             if shown is not None and _some_give(shown, recorded):
                 shown = None
             self._pending.append(_PendingShareHash(entry, names, self._last, shown, asked))
@@ -86,8 +94,8 @@ class ShareHashes:
                 self._pending.pop(0)
                 tally.add_unverifiable(HASH, TOPICS_THEN)
             return None
-        assert self._prover.proven is not None
-        now = names, self._prover.proven
+        assert self.prover.proven is not None
+        now = names, self.prover.proven
         for pending in self._pending:
             self._decide(tally, pending, now)
         self._pending, self._last = [], now
@@ -119,11 +127,11 @@ class ShareHashes:
             {"metadataHash": pending.entry.value["metadataHash"]},
         )
 
-    def forget(self, tally: Tally) -> None:
-        """Records may be missing here: topics before it prove nothing after it."""
-        for pending in self._pending:
-            self._decide(tally, pending, None)
-        self._pending, self._last = [], None
+    def forget(self, tally: Tally, counts: Callable[[LogEntry], bool]) -> None:
+        """Records may be missing here: topics before it prove nothing after it. ``counts`` says
+        whether the verdict on a record is counted."""
+        self.finish(tally, counts)
+        self._last = None
 
     def finish(self, tally: Tally, counts: Callable[[LogEntry], bool]) -> None:
         """Call this after the last record."""

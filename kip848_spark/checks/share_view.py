@@ -8,8 +8,10 @@ from kip848_spark.checks import release as releases
 from kip848_spark.checks.audited_group import DefaultTargets
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Tally
+from kip848_spark.checks.saved_values import with_release
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.topics import KnownTopics
-from kip848_spark.coordinator.partition_state import PartitionState
+from kip848_spark.coordinator.partition_state import AnyGroup, PartitionState
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.share_group import (
@@ -24,8 +26,13 @@ from kip848_spark.coordinator.share_group import (
 )
 
 
-class ShareView:
+class ShareView(Stateful):
     """The state of one share group, with the keys that were read since the last gap."""
+
+    STATE = (
+        "releases", "complete", "_release", "groups", "_names", "_seen", "target_hash", "existing",
+        "_hash_changed",
+    )  # fmt: skip
 
     def __init__(self, group_id: str, topics: KnownTopics, candidates: tuple[Release, ...]) -> None:
         self.group_id = group_id
@@ -75,6 +82,23 @@ class ShareView:
         self.releases = tuple(r for r in self.releases if r in allowed) or allowed
 
     # The group's state
+
+    @property
+    def _release(self) -> Release:
+        return self._state.release
+
+    @_release.setter
+    def _release(self, release: Release) -> None:
+        self._state.release = release
+
+    @property
+    def groups(self) -> dict[str, AnyGroup]:
+        """The group, by its id; empty if there is none."""
+        return self._state.groups
+
+    @groups.setter
+    def groups(self, groups: dict[str, AnyGroup]) -> None:
+        self._state.groups = with_release(groups, self._state.release)
 
     @property
     def group(self) -> ShareGroup | None:

@@ -14,6 +14,8 @@ from typing import Any
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.newer_state import EPOCH_KEY_TYPES, NewestRecords, newer_rows, note_kind
 from kip848_spark.checks.release import replaying
+from kip848_spark.checks.saved_values import with_release
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.config import BrokerConfig
@@ -30,6 +32,7 @@ from kip848_spark.coordinator.consumer_protocol import (
     read_subscription,
 )
 from kip848_spark.coordinator.faults import ReplayError
+from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
@@ -140,8 +143,10 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
     return [state_row(table, group_id, dict(zip(names, row, strict=True))) for row in rows]
 
 
-class Reference:
+class Reference(Stateful):
     """A group as the reference coordinator replays it, in a shard of its own."""
+
+    STATE = ("fault", "groups")
 
     def __init__(self, group_id: str, releases: tuple[Release, ...]) -> None:
         self.group_id = group_id
@@ -149,9 +154,20 @@ class Reference:
         """Why a broker would refuse to load the group; then there is no state to compare."""
         release = replaying(releases)
         self.shard = Shard(release, BrokerConfig(release))
-        self.recorded: set[str] = set()
-        """The key types of which the group has a value."""
-        self._newest = NewestRecords(self.recorded)
+        self._newest = NewestRecords()
+
+    @property
+    def groups(self) -> dict[str, AnyGroup]:
+        """The group, by its id; empty if there is none."""
+        return self.shard.groups
+
+    @groups.setter
+    def groups(self, groups: dict[str, AnyGroup]) -> None:
+        self.shard.groups = with_release(groups, self.shard.release)
+
+    def parts(self) -> Iterator[Stateful]:
+        """The objects whose attributes ``STATE`` are the state of this one."""
+        yield from (self, self._newest)
 
     def set_releases(self, releases: tuple[Release, ...]) -> None:
         """Sets the releases that may have written the records from here on."""
@@ -171,9 +187,9 @@ class Reference:
         except ReplayError as error:
             fault = str(error)
             self.fault = self.fault or fault
-        note_kind(self.recorded, entry)
+        note_kind(self._newest.recorded, entry)
         if entry.kind == records.CLASSIC_GROUP:
-            self.recorded.clear()
+            self._newest.recorded.clear()
         return fault
 
     def defer(self, entry: LogEntry) -> None:
@@ -208,7 +224,7 @@ class Reference:
         without a record of that key type is 0 or 1, by release."""
         unknown = set()
         for kind, column in ((group, "epoch"), (target, "target_epoch")):
-            if kind not in self.recorded:
+            if kind not in self._newest.recorded:
                 unknown |= {column, "state"}
         return unknown
 

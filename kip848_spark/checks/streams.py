@@ -3,6 +3,8 @@ in turn (docs/kafka-facts.md#streams-groups)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.context import AuditContext
 from kip848_spark.checks.log_entries import LogEntry
@@ -18,6 +20,7 @@ from kip848_spark.checks.results import (
     TRANSITIONS,
     Tally,
 )
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.streams_epochs import (
     begins_anew,
     check_causes,
@@ -47,8 +50,10 @@ _CHECKS_OF = {
 """The checks that a value of a key type counts for, beside the order."""
 
 
-class StreamsAudit:
+class StreamsAudit(Stateful):
     """Checks one streams group: `add` its records in offset order, then `finish`."""
+
+    STATE = ("_keys_after_gap",)
 
     def __init__(self, partition: int, group_id: str, context: AuditContext) -> None:
         self.partition = partition
@@ -61,6 +66,9 @@ class StreamsAudit:
         self._operation: list[LogEntry] = []
         self._keys_after_gap: set[tuple[str, str]] = set()
         self._last = -1
+        self.checked: tuple[LogEntry, ...] = ()
+        """The last two records of the operations that were checked."""
+        self._found = False
 
     def add(self, entry: LogEntry) -> None:
         """Takes the next record of the group."""
@@ -84,6 +92,20 @@ class StreamsAudit:
         self._audited.past_gaps = self._audited.complete = False
         self._keys_after_gap.clear()
 
+    @property
+    def is_clean(self) -> bool:
+        """As of `GroupAudit`."""
+        return not (self._found or self._hashes.is_waiting or self._audited.by_another)
+
+    def parts(self) -> Iterator[Stateful]:
+        """As of `GroupAudit`."""
+        yield from (self, self._audited, self._hashes, self._hashes.prover)
+
+    def resume_after(self, checked: Sequence[LogEntry]) -> None:
+        """As of `GroupAudit`."""
+        self.checked = tuple(checked)
+        self._last = checked[-1].offset
+
     def finish(self) -> Tally:
         """Call this after the last record. Returns all verdicts on the group."""
         self._check_operation(closed=not self.context.coverage.is_end(self.partition, self._last))
@@ -98,6 +120,7 @@ class StreamsAudit:
         entries, self._operation = self._operation, []
         if not entries:
             return
+        self.checked = (*self.checked, *entries)[-2:]
         tally = self._counted if self.context.counts(entries[-1]) else Tally()
         self._audited.tally = tally
         for entry in entries:
@@ -110,6 +133,7 @@ class StreamsAudit:
         for part in split_operation(entries):
             self._check_part(part)
         tally.postponed = frozenset()
+        self._found = self._found or bool(tally.findings)
 
     def _replay_unverified(self, entries: list[LogEntry]) -> None:
         audited = self._audited

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from kip848_spark.checks.hashes import TOPICS_THEN
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import HASH
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.streams_state import AuditedStreams
 from kip848_spark.checks.topics import KnownTopics, Proven, Prover, hash_of, on_racks
 from kip848_spark.coordinator.records import Json
@@ -27,14 +28,21 @@ class _Pending(NamedTuple):
     before: tuple[frozenset[str], Proven] | None
 
 
-class StreamsHashes:
+class StreamsHashes(Stateful):
     """Checks the hashes of one group, some of them only after later records were read."""
+
+    STATE = ("_last",)
 
     def __init__(self, known: KnownTopics) -> None:
         self._known = known
-        self._prover = Prover(known)
+        self.prover = Prover(known)
         self._last: tuple[frozenset[str], Proven] | None = None
         self._pending: list[_Pending] = []
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether later records may explain a hash."""
+        return bool(self._pending)
 
     def check(self, audited: AuditedStreams, entry: LogEntry) -> None:
         """Checks a value of key 17, which was replayed. If its topics can be proven, the audit
@@ -46,12 +54,12 @@ class StreamsHashes:
         if names is None or lost:
             audited.tally.add_unverifiable(HASH, TOPICS_THEN)
             return
-        if self._prover.prove(metadata_hash, names, lambda: _NO_COUNTS):
-            assert self._prover.proven is not None
+        if self.prover.prove(metadata_hash, names, lambda: _NO_COUNTS):
+            assert self.prover.proven is not None
             assert audited.group.topology is not None
-            self._decide_all(audited, (names, self._prover.proven))
+            self._decide_all(audited, (names, self.prover.proven))
             image = Topics()
-            for topic in self._prover.proven.values():
+            for topic in self.prover.proven.values():
                 image.put(topic)
             configured = configure(audited.group.topology, image)
             if configured.ready:

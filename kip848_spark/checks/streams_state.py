@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.operations import LEAVE
 from kip848_spark.checks.results import Finding, Tally
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.streams_operations import StreamsPart
 from kip848_spark.coordinator import streams_group as streams
 from kip848_spark.coordinator.releases import RELEASES, Release
@@ -18,8 +19,14 @@ ALL = tuple(release for release in RELEASES.values() if release.metadata_hash)
 
 
 @dataclass
-class AuditedStreams:
+class AuditedStreams(Stateful):
     """The state of one streams group, as its records give it, and the tally of its checks."""
+
+    STATE = (
+        "releases", "group", "complete", "past_gaps", "seen", "left", "left_seen", "moved",
+        "newcomers", "moving", "displaced", "left_target", "computed", "tasks_of_hash",
+        "by_sticky",
+    )  # fmt: skip
 
     group_id: str
     releases: tuple[Release, ...]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.coordinator.topics import Topic, Topics
 
 _MOST_COUNTS = 64
@@ -74,9 +75,10 @@ def on_racks(topics: Proven) -> bool:
 
 
 @dataclass
-class Prover:
+class Prover(Stateful):
     """Finds the topics behind a group's metadata hashes, and caches them."""
 
+    STATE = ("proven", "last", "found", "rackless")
     known: KnownTopics
     proven: Proven | None = None
     """The topics of the newest hash; None if they could not be found."""

@@ -29,8 +29,15 @@ from tests.audit.captured_logs import (
 )
 from tests.audit.fault_rates import instances, real_logs, simulated_logs
 from tests.audit.faults import FAULTS
+from tests.audit.faults.share_groups import SHARE_FAULTS
+from tests.audit.faults.streams import STREAMS_FAULTS
 from tests.audit.log_cuts import ends_of
 from tests.audit.simulated_logs import KINDS, simulated_log
+from tests.audit.streams_logs import CAPTURES as STREAMS
+from tests.audit.streams_logs import faulty_logs, streams_log, streams_topics
+from tests.audit.test_share_groups import CAPTURES as SHARES
+from tests.audit.test_share_groups import log_of as share_log
+from tests.audit.test_sweeps import groups_of
 
 CLUSTERS, AT_ONCE = 500, 20
 NIGHTS = 6
@@ -178,6 +185,41 @@ def test_nights_of_heavy_churn(capture: str) -> None:
     """Nearly all groups are saved: they have nothing in them that prevents it."""
     saved, nights = same_in_nights(churned(capture), churned_topics(capture))
     assert saved > nights / 2
+
+
+@pytest.mark.parametrize("capture", STREAMS)
+def test_nights_of_streams_groups(capture: str) -> None:
+    for seed in range(2):
+        saved, nights = same_in_nights(streams_log(capture), streams_topics(capture), seed=seed)
+        assert saved > nights / 3
+
+
+@pytest.mark.parametrize("capture", SHARES)
+def test_nights_of_share_groups(capture: str) -> None:
+    """In many captures the topics of a hash are not known, so that it waits for later records."""
+    for seed in range(2):
+        saved, _ = same_in_nights(share_log(capture), KnownTopics(), seed=seed)
+        assert saved > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STREAMS_FAULTS)
+def test_a_fault_in_a_streams_group(name: str) -> None:
+    for seed, (log, _, records) in enumerate(
+        instances(name, STREAMS_FAULTS[name], FEW, faulty_logs())
+    ):
+        same_in_nights(records, log.topics, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHARE_FAULTS)
+def test_a_fault_in_a_share_group(name: str) -> None:
+    rng = random.Random(name)
+    for capture in ("others-4.3.1", "shares-4.4.0"):
+        for seed, own in enumerate(groups_of(share_log(capture))[:FEW]):
+            faulty = SHARE_FAULTS[name](own, rng.randrange(len(own)), rng)
+            if faulty is not None:
+                same_in_nights(faulty, KnownTopics(), seed=seed)
 
 
 @pytest.mark.slow
