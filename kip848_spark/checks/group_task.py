@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from typing import NamedTuple
 
@@ -303,15 +303,22 @@ def _audit_group(
     so."""
     first = next(rows)
     group = _GroupTask(first, context, budget)
-    try:
-        for row, value in chain((first,), rows):
-            group.add(row, value)
-        tally = group.finish()
-    except Exception as failure:  # a record may hold values that no check expects
-        tally = _failed(group.newest, failure)
+    tally = _verdicts(group, chain((first,), rows))
     if not tally.findings:
         return _GroupResult(tally, group.saved)
     return _GroupResult(tally) if group.resumed_after is None else None
+
+
+def _verdicts(group: _GroupTask, rows: Iterable[DecodedRow]) -> Tally:
+    for row, value in rows:
+        try:
+            group.add(row, value)
+        except Exception as failure:  # a record may hold values that no check expects
+            return _failed(group.newest, failure)
+    try:
+        return group.finish()
+    except Exception as failure:  # as above
+        return _failed(group.newest, failure)
 
 
 def _failed(newest: DecodedRow, failure: Exception) -> Tally:
