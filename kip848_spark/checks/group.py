@@ -138,13 +138,14 @@ class GroupAudit(Stateful):
         """Whether nothing was wrong so far, and nothing waits for later records, in any record of
         the group. False if it was read as groups of several types."""
         others = list(self._others)
+        types = len(others) + (self._last >= 0)
         return not (
             self._found
             or self._times.found
             or self._unread
             or self.hashes.is_waiting
             or self.audited.default_targets.contradicted
-            or len(others) > (self._last < 0)
+            or types > 1
             or not all(other.is_clean for other in others)
         )
 

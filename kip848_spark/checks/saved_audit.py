@@ -56,12 +56,15 @@ def save_audit(audit: GroupAudit) -> str | None:
     for group in (*audit.reference.groups.values(), *audit.audited.reference.groups.values()):
         if isinstance(group, ClassicGroup) and group.simple:
             return None  # a later audit is not given the commit that created it
-    state = {
-        "checked": [[entry.offset, entry.timestamp] for entry in audit.checked],
-        "parts": audit.part_names,
-        "state": [[encode(getattr(part, name)) for name in part.STATE] for part in audit.parts()],
-    }
-    saved = orjson.dumps(state)
+    try:
+        state = {
+            "checked": [[entry.offset, entry.timestamp] for entry in audit.checked],
+            "parts": audit.part_names,
+            "state": [[encode(getattr(p, name)) for name in p.STATE] for p in audit.parts()],
+        }
+        saved = orjson.dumps(state)
+    except TypeError:  # a damaged record may have a value that is no JSON
+        return None
     return saved.decode() if len(saved) <= MOST_BYTES else None
 
 

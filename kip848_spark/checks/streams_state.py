@@ -24,7 +24,7 @@ class AuditedStreams(Stateful):
 
     STATE = (
         "releases", "group", "complete", "past_gaps", "seen", "left", "left_seen", "moved",
-        "newcomers", "moving", "displaced", "left_target", "computed", "tasks_of_hash",
+        "newcomers", "moving", "left_target", "computed", "tasks_of_hash",
         "by_sticky",
     )  # fmt: skip
 
