@@ -58,9 +58,9 @@ class AuditContext:
     """By partition: an offset at which the state of a sample of groups is compared, too."""
     sampled_buckets: int = 0
     """Groups in this many of the `BUCKETS` are in that sample."""
-    saved_from: int | None = None
-    """The audit of a group that has replayed this many records is saved, for later audits; None: no
-    audit is."""
+    save_after: int | None = None
+    """The audit of a group is saved for later audits if it has replayed this many records; None: it
+    is not saved."""
 
     def line_at(self, partition: int, offset: int) -> str | None:
         """The line of releases that the brokers have answered for a record; None if unknown."""

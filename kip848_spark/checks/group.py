@@ -156,12 +156,12 @@ class GroupAudit(Stateful):
 
     @property
     def part_names(self) -> list[str]:
-        """What this audit has beside what each has: see `begin_parts`."""
+        """The names of the parts that not every audit has, for `begin_parts`."""
         started_over = self.audited.reference is not self.reference
         return [*self._others.names, *([_STARTED_OVER] if started_over else [])]
 
     def begin_parts(self, names: Sequence[str]) -> None:
-        """Gives a new audit the parts with these names."""
+        """Gives these parts to a new audit."""
         for name in names:
             if name == _STARTED_OVER:
                 self.audited.begin_anew()

@@ -226,7 +226,7 @@ class _GroupTask:
     def finish(self) -> Tally:
         """Call this after the last row. Returns all verdicts on the group."""
         audit = self._audit
-        least = self._context.saved_from
+        least = self._context.save_after
         if least is not None and len(self._partitions) == 1 and not self._early_access:
             self._save(least)
         tally = Tally() if self._early_access else audit.finish()

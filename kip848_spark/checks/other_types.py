@@ -51,6 +51,6 @@ class OtherTypes:
         return next((audit.checked for audit in self), ())
 
     def parts(self) -> Iterator[Stateful]:
-        """As of `GroupAudit`."""
+        """See `GroupAudit.parts`."""
         for audit in self:
             yield from audit.parts()

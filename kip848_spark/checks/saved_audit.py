@@ -53,7 +53,8 @@ def save_audit(audit: GroupAudit) -> str | None:
     None if an audit cannot go on from there. Call this before `GroupAudit.finish`."""
     if not audit.is_clean or not audit.checked:
         return None
-    for group in (*audit.reference.groups.values(), *audit.audited.reference.groups.values()):
+    for reference in (audit.reference, audit.audited.reference):
+        group = reference.shard.groups.get(audit.group_id)
         if isinstance(group, ClassicGroup) and group.simple:
             return None  # a later audit is not given the commit that created it
     try:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from kip848_spark.checks.log_entries import LogEntry, log_entry
+from kip848_spark.checks.stateful import Stateful
 from kip848_spark.coordinator.classic_group import ClassicGroup, ClassicMember
 from kip848_spark.coordinator.client_side import AssignorResult, ClientSide
 from kip848_spark.coordinator.consumer_group import (
@@ -25,7 +26,7 @@ from kip848_spark.coordinator.consumer_group import (
     ResolvedRegex,
 )
 from kip848_spark.coordinator.javahash import TimelineOrder
-from kip848_spark.coordinator.partition_state import AnyGroup
+from kip848_spark.coordinator.partition_state import AnyGroup, PartitionState
 from kip848_spark.coordinator.releases import RELEASES, Release
 from kip848_spark.coordinator.share_group import ShareGroup, ShareMember, ShareState, StateTopic
 from kip848_spark.coordinator.streams_group import (
@@ -49,19 +50,33 @@ _CLASSES: dict[str, type] = {
 _ENTRY = "e"
 """The mark of a log entry, of which all but its place follows from the record."""
 _SET_LATER = ("release",)
-"""Attributes that are not saved: whoever holds the group sets them."""
+"""Attributes that are not saved: see `SavedGroups`."""
 _PLAIN = (type(None), bool, int, float, str)
 _SEQUENCES: dict[type, str] = {list: "l", tuple: "t"}
 _SETS: dict[type, str] = {set: "s", frozenset: "f"}
 _DICTS: dict[type, str] = {dict: "d", Counter: "c"}
 
 
-def with_release(groups: dict[str, AnyGroup], release: Release) -> dict[str, AnyGroup]:
-    """``groups``, which were saved, as groups whose records are of ``release``."""
-    for group in groups.values():
-        if isinstance(group, ConsumerGroup | ShareGroup):
-            group.release = release
-    return groups
+class SavedGroups(Stateful):
+    """The groups that records were replayed on. Groups that were saved get the release of the
+    replay when they are set."""
+
+    STATE = ("groups",)
+
+    def __init__(self, replayed: PartitionState) -> None:
+        self._replayed = replayed
+
+    @property
+    def groups(self) -> dict[str, AnyGroup]:
+        """The groups by id."""
+        return self._replayed.groups
+
+    @groups.setter
+    def groups(self, groups: dict[str, AnyGroup]) -> None:
+        for group in groups.values():
+            if isinstance(group, ConsumerGroup | ShareGroup):
+                group.release = self._replayed.release
+        self._replayed.groups = groups
 
 
 def encode(value: Any) -> Any:
@@ -81,7 +96,7 @@ def encode(value: Any) -> Any:
         return ["r", value.name]
     if type_ is LogEntry:
         return [_ENTRY, value.partition, value.offset, value.timestamp, encode(value.record)]
-    if type_.__name__ not in _CLASSES:
+    if _CLASSES.get(type_.__name__) is not type_:
         raise TypeError(f"a {type_.__name__} cannot be saved")
     return [type_.__name__, *map(encode, _contents(value, type_))]
 

@@ -105,17 +105,18 @@ class ShareAudit(Stateful):
 
     @property
     def is_clean(self) -> bool:
-        """As of `GroupAudit`."""
+        """See `GroupAudit.is_clean`."""
         contradicted = self._view.default_targets.contradicted
         return not (self._found or self._hashes.is_waiting or contradicted)
 
     def parts(self) -> Iterator[Stateful]:
-        """As of `GroupAudit`."""
-        view, hashes = self._view, self._hashes
-        yield from (self, view, view.default_targets, hashes, hashes.prover)
+        """See `GroupAudit.parts`."""
+        yield self
+        yield from self._view.parts()
+        yield from (self._hashes, self._hashes.prover)
 
     def resume_after(self, checked: Sequence[LogEntry]) -> None:
-        """As of `GroupAudit`."""
+        """See `GroupAudit.resume_after`."""
         self.checked = tuple(checked)
         self._last = checked[-1].offset
 

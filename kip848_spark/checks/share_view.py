@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kip848_spark.checks import release as releases
 from kip848_spark.checks.audited_group import DefaultTargets
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import Tally
-from kip848_spark.checks.saved_values import with_release
+from kip848_spark.checks.saved_values import SavedGroups
 from kip848_spark.checks.stateful import Stateful
 from kip848_spark.checks.topics import KnownTopics
-from kip848_spark.coordinator.partition_state import AnyGroup, PartitionState
+from kip848_spark.coordinator.partition_state import PartitionState
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.share_group import (
@@ -30,7 +30,7 @@ class ShareView(Stateful):
     """The state of one share group, with the keys that were read since the last gap."""
 
     STATE = (
-        "releases", "complete", "_release", "groups", "_names", "_seen", "target_hash", "existing",
+        "releases", "complete", "_release", "_names", "_seen", "target_hash", "existing",
         "_hash_changed",
     )  # fmt: skip
 
@@ -91,14 +91,9 @@ class ShareView(Stateful):
     def _release(self, release: Release) -> None:
         self._state.release = release
 
-    @property
-    def groups(self) -> dict[str, AnyGroup]:
-        """The group, by its id; empty if there is none."""
-        return self._state.groups
-
-    @groups.setter
-    def groups(self, groups: dict[str, AnyGroup]) -> None:
-        self._state.groups = with_release(groups, self._state.release)
+    def parts(self) -> Iterator[Stateful]:
+        """See `GroupAudit.parts`."""
+        yield from (self, SavedGroups(self._state), self.default_targets)
 
     @property
     def group(self) -> ShareGroup | None:

@@ -14,7 +14,7 @@ from typing import Any
 from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.newer_state import EPOCH_KEY_TYPES, NewestRecords, newer_rows, note_kind
 from kip848_spark.checks.release import replaying
-from kip848_spark.checks.saved_values import with_release
+from kip848_spark.checks.saved_values import SavedGroups
 from kip848_spark.checks.stateful import Stateful
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.classic_group import ClassicGroup
@@ -32,7 +32,6 @@ from kip848_spark.coordinator.consumer_protocol import (
     read_subscription,
 )
 from kip848_spark.coordinator.faults import ReplayError
-from kip848_spark.coordinator.partition_state import AnyGroup
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.replay import replay
 from kip848_spark.coordinator.shard import Shard
@@ -146,7 +145,7 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
 class Reference(Stateful):
     """A group as the reference coordinator replays it, in a shard of its own."""
 
-    STATE = ("fault", "groups")
+    STATE = ("fault",)
 
     def __init__(self, group_id: str, releases: tuple[Release, ...]) -> None:
         self.group_id = group_id
@@ -156,18 +155,9 @@ class Reference(Stateful):
         self.shard = Shard(release, BrokerConfig(release))
         self._newest = NewestRecords()
 
-    @property
-    def groups(self) -> dict[str, AnyGroup]:
-        """The group, by its id; empty if there is none."""
-        return self.shard.groups
-
-    @groups.setter
-    def groups(self, groups: dict[str, AnyGroup]) -> None:
-        self.shard.groups = with_release(groups, self.shard.release)
-
     def parts(self) -> Iterator[Stateful]:
         """The objects whose attributes ``STATE`` are the state of this one."""
-        yield from (self, self._newest)
+        yield from (self, SavedGroups(self.shard), self._newest)
 
     def set_releases(self, releases: tuple[Release, ...]) -> None:
         """Sets the releases that may have written the records from here on."""

@@ -94,15 +94,15 @@ class StreamsAudit(Stateful):
 
     @property
     def is_clean(self) -> bool:
-        """As of `GroupAudit`."""
+        """See `GroupAudit.is_clean`."""
         return not (self._found or self._hashes.is_waiting or self._audited.by_another)
 
     def parts(self) -> Iterator[Stateful]:
-        """As of `GroupAudit`."""
+        """See `GroupAudit.parts`."""
         yield from (self, self._audited, self._hashes, self._hashes.prover)
 
     def resume_after(self, checked: Sequence[LogEntry]) -> None:
-        """As of `GroupAudit`."""
+        """See `GroupAudit.resume_after`."""
         self.checked = tuple(checked)
         self._last = checked[-1].offset
 

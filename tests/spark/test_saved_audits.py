@@ -49,7 +49,7 @@ class Both(NamedTuple):
 def large_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The audits of large lakes are saved, and of groups with more records than those of the
     captures."""
-    monkeypatch.setattr(audit, "SAVED_FROM", 10)
+    monkeypatch.setattr(audit, "SAVE_AFTER", 10)
     for module in (audit, audit_input):
         monkeypatch.setattr(module, "COMMITS_REPLAYED", 0)
 

@@ -55,7 +55,7 @@ from kip848_spark.wire.offset_gaps import TRANSACTION
 
 _COLLECTED = 10_000
 """Up to this many findings, the driver collects and writes them without another Spark job."""
-SAVED_FROM = 100
+SAVE_AFTER = 100
 """The audit of a group is saved after this many records: to replay fewer takes no time."""
 _KAFKA = "kafka:"
 """Of the names of sources that were asked; the runs of other sources asked nobody."""
@@ -112,7 +112,7 @@ def audit(
             request.offsets,
             offsets,
             buckets,
-            SAVED_FROM if saves else None,
+            SAVE_AFTER if saves else None,
         )
 
     def verdicts_on(rows: DataFrame) -> DataFrame:
