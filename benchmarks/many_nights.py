@@ -1,13 +1,14 @@
 """Measures how the cost of a small night grows with the number of nights before it (part of `make
 bench`).
 
-    python -m benchmarks.many_nights [--records N] [--new N] [--nights N]
+    python -m benchmarks.many_nights [--records N] [--new N] [--nights N] [--partitions N]
 
 A real broker on the loopback interface has a topic of N records (1 million), which a first night
 reads. Each further night (40 of them) reads new records (10,000) and does everything that `run
 --report` does, in the same warm session. Then the lake is maintained, and one more night follows.
 The table has the seconds of each step, and the number of data files that a reader of the newest
-version opens."""
+version opens. The topic has 16 partitions, or as many as ``--partitions`` says (Kafka's default is
+50)."""
 
 from __future__ import annotations
 
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--new", type=int, default=NEW)
     parser.add_argument("--nights", type=int, default=NIGHTS)
+    parser.add_argument("--partitions", type=int, default=PARTITIONS)
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="kip848-bench-") as name,
@@ -54,7 +56,9 @@ def main() -> None:
             nights.measure("warm-up", str(Path(name, "warm-up")), WARM_UP)
             total = arguments.records + arguments.new * (arguments.nights + 1)
             now = int(time.time() * 1000)
-            filler = TopicFiller(broker.bootstrap, "nights", PARTITIONS, total, now, CONTROL_EVERY)
+            filler = TopicFiller(
+                broker.bootstrap, "nights", arguments.partitions, total, now, CONTROL_EVERY
+            )
             filler.send(arguments.records)
             nights.night("nights", place)
             found: dict[str, Seconds] = {}

@@ -1,4 +1,4 @@
-"""The control records of one partition as arrays, group after group.
+"""Control records as arrays, group after group.
 
 A *life* is the time of a group between its creation and its end. Nothing of a group's state
 survives the end of a life. Each record of a classic group is a life of its own, because it replaces
@@ -59,15 +59,20 @@ _NO_TIME = np.iinfo(np.int64).min
 
 
 class ControlLog:
-    """Control records of one partition: rows of ``earlier``, then those of ``new``, both in offset
-    order. Rows of kinds without a role are left out, and the last ``without`` rows.
+    """Control records: rows of ``earlier``, then those of ``new``, both in the order of partitions
+    and offsets. No group is in two partitions. Rows of kinds without a role are left out, and the
+    rows ``without`` (bool[rows]).
 
-    The tables have the columns ``use`` (int8) and ``time`` (timestamp[us, UTC]) as well; ``gaps``
-    (int64[gaps], ascending) are the offsets before which records are missing. Arrays have one
-    element for each record, sorted by group and offset."""
+    The tables have the columns ``use`` (int8) and ``time`` (timestamp[us, UTC]) as well. ``era``
+    (int64[rows]) is the number of each row's era (see `Surroundings`). Arrays have one element for
+    each record, sorted by group and offset."""
 
     def __init__(
-        self, earlier: pa.Table, new: pa.Table, gaps: Int64Array, without: int = 0
+        self,
+        earlier: pa.Table,
+        new: pa.Table,
+        era: Int64Array,
+        without: BoolArray | None = None,
     ) -> None:
         self._parts = [part.combine_chunks() for part in (earlier, new) if part.num_rows]
         self._columns: dict[str, pa.Array] = {}
@@ -78,7 +83,8 @@ class ControlLog:
         roles = np.array([_ROLES.get(name, -1) for name in names], np.int64)[codes]
         types = np.array([TYPES.index(kinds.group_type(name)) for name in names], np.int64)[codes]
         group = factorize(self._column("group_id"))
-        rows = np.argsort(group[: len(group) - without], kind="stable")
+        rows = np.arange(len(group)) if without is None else np.flatnonzero(~without)
+        rows = rows[np.argsort(group[rows], kind="stable")]
         self.rows: Int64Array = rows[roles[rows] >= 0]
         """The row of each record in the two tables."""
         self.count = len(self.rows)
@@ -90,8 +96,7 @@ class ControlLog:
         """The time in us, which never goes backwards in a partition."""
         self.tombstone: BoolArray = self._numpy("tombstone")
         self.is_state: BoolArray = self._numpy("use") == STATE
-        self.era: Int64Array = np.searchsorted(gaps, self.offset)
-        """The number of gaps before the record."""
+        self.era: Int64Array = era[self.rows]
         self.role: Int64Array = roles[self.rows]
         self.type: Int64Array = types[self.rows]
 

@@ -1,4 +1,4 @@
-"""Rows of `rebalances` from the control records of one partition."""
+"""Rows of `rebalances` from control records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def find_rebalances(log: ControlLog, around: Surroundings) -> Found:
     parts = [_epoch_rows(log, around), _generation_rows(log, around)]
     rows = pa.concat_tables([part.rows for part in parts])
     begin = np.concatenate([part.begin for part in parts])
-    order = np.argsort(log.offset[begin], kind="stable")
+    order = np.argsort(log.rows[begin], kind="stable")
     cut = np.minimum(parts[0].cut, parts[1].cut)
     begin = begin[order]
     return Found(rows.take(pa.array(order)), begin, log.group[begin], cut)
@@ -96,7 +96,6 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
     outcome = np.select(
         [superseded, stable, spans.deleted >= 0, spans.is_cut], [1, 0, 2, 4], default=3
     )
-    gap = np.append(around.gaps, -1)[log.era[begin]]
     finish = np.select(
         [stable, spans.forced >= 0, spans.deleted >= 0],
         [
@@ -104,7 +103,7 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
             log.offset[np.maximum(spans.forced, 0)],
             log.offset[np.maximum(spans.deleted, 0)],
         ],
-        default=gap,
+        default=around.gap[log.era[begin]],
     )
     started = log.time[begin]
     converged = log.time[np.maximum(spans.stable, 0)]

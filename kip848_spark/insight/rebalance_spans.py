@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from kip848_spark.insight.array_functions import first_from, is_run_start
 from kip848_spark.insight.control_log import EPOCH, ControlLog
 from kip848_spark.insight.convergence import Membership
+from kip848_spark.state.fold import order_keys
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 MAX_EPOCHS = 1_000
@@ -20,16 +22,43 @@ MAX_RECORDS = 1 << 17
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known of the partition beside its control records."""
+    """What is known beside the control records. An *era* is a part of a partition without a gap:
+    a gap ends it, or it goes on. Eras are numbered in the order of partitions and offsets."""
 
-    gaps: Int64Array
-    """int64[gaps]: the offsets before which records are missing."""
-    gap_times: Int64Array
-    """int64[gaps]: the time (us) of the last record before each."""
+    bounds: Int64Array
+    """int64[eras - 1]: the last key of `state.fold.order_keys` of each era but the last one."""
+    gap: Int64Array
+    """int64[eras]: the offset of the gap that ends it; -1 if it goes on."""
+    end_time: Int64Array
+    """int64[eras]: the time (us) of the last record before the gap; the newest time of the
+    partition if it goes on."""
     known_from: Int64Array
-    """int64[gaps + 1]: the offset from which the state is known, between the gaps."""
-    last_time: int
-    """The time (us) of the last record."""
+    """int64[eras]: the offset from which on the state is known."""
+
+    def era(self, order_key: Int64Array) -> Int64Array:
+        """int64[n]: the era of each record."""
+        return np.searchsorted(self.bounds, order_key)
+
+
+class Eras(NamedTuple):
+    """The eras of one partition: ``gap``, ``end_time`` and ``known_from`` as in `Surroundings`."""
+
+    gap: list[int]
+    end_time: list[int]
+    known_from: list[int]
+
+
+def surroundings(partitions: Sequence[Eras]) -> Surroundings:
+    """The eras of ``partitions`` together."""
+    bounds = []
+    for part, eras in enumerate(partitions):
+        last = np.array([*([-1] if part else []), *eras.gap[:-1]], np.int64)
+        bounds.append(order_keys(np.full(len(last), part), last))
+    columns = (
+        np.array([value for eras in partitions for value in eras[column]], np.int64)
+        for column in range(3)
+    )
+    return Surroundings(np.concatenate(bounds), *columns)
 
 
 class Spans(NamedTuple):
@@ -81,19 +110,15 @@ def find_spans(log: ControlLog, membership: Membership, around: Surroundings) ->
     replaced = np.append(is_run_start(log.group)[1:], True)[last]  # the group has no later life
     deleted = np.where(tombstone, last, np.where(~replaced, last + 1, -1))
     deleted = np.where((stable < 0) & (deleted >= 0) & (log.era[deleted] == era), deleted, -1)
-    is_cut = (stable < 0) & (deleted < 0) & (era < len(around.gaps))
+    is_cut = (stable < 0) & (deleted < 0) & (around.gap[era] >= 0)
 
-    of_era = life * (len(around.gaps) + 1) + era
-    end = np.searchsorted(log.life * (len(around.gaps) + 1) + log.era, of_era, "right") - 1
+    eras = len(around.gap)
+    end = np.searchsorted(log.life * eras + log.era, life * eras + era, "right") - 1
     end = np.where(stable >= 0, stable, end)
     end_time = np.select(
-        [stable >= 0, deleted >= 0, is_cut],
-        [
-            log.time[np.maximum(stable, 0)],
-            log.time[np.maximum(deleted, 0)],
-            np.append(around.gap_times, 0)[era],
-        ],
-        default=around.last_time,
+        [stable >= 0, deleted >= 0],
+        [log.time[np.maximum(stable, 0)], log.time[np.maximum(deleted, 0)]],
+        default=around.end_time[era],
     )
     starts = is_run_start(life)
     starts[1:] |= (era[1:] != era[:-1]) | (stable[1:] != stable[:-1])

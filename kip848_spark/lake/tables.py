@@ -17,10 +17,10 @@ from kip848_spark.insight.rebalance_fields import REBALANCE_FIELDS
 from kip848_spark.lake.comments import COMMENTS
 from kip848_spark.lake.rows_with import COMMITS, OPEN_ROWS, RowsWith
 from kip848_spark.state.assignments import ASSIGNMENT_FIELDS
+from kip848_spark.state.folded_rows import CONTROL_STATE_FIELDS
 from kip848_spark.state.groups import GROUP_FIELDS
 from kip848_spark.state.history_fields import HISTORY_FIELDS
 from kip848_spark.state.members import MEMBER_FIELDS
-from kip848_spark.state.partition_stream import CONTROL_STATE_FIELDS
 from kip848_spark.wire.control_plans import CONTROL_FIELDS
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.record_stream import POSITION_FIELDS, STREAM_FIELDS

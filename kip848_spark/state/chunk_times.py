@@ -12,6 +12,8 @@ such a record among those that are not control records."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,6 +47,15 @@ class KnownState:
     cut_off: bool = False
     seen: pa.Table = field(default_factory=lambda: _NO_KEYS)
 
+    @property
+    def joint_key(self) -> bool | None:
+        """See `PartitionFold.joint_key`."""
+        return self.cut_off and self.gaps == 1 if self.known else None
+
+    def is_cut_off(self, begins_with_gap: bool) -> bool:
+        """`cut_off` after a chunk that begins with a gap, or with something else."""
+        return self.cut_off or (self.offset < 0 and begins_with_gap)
+
     def to_tables(self) -> dict[str, pa.Table]:
         """The state as tables, for `from_tables`."""
         values = {"offset": self.offset, "time": self.time, "known": self.known}
@@ -57,10 +68,13 @@ class KnownState:
         return cls(**known.to_pylist()[0], seen=seen)
 
 
-def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, KnownState]:
-    """The times of a chunk, and what is known after it. ``before`` is what was known after the
-    chunk before."""
-    table, first = chunk.table, chunk.first
+def chunk_times(
+    chunk: ControlChunk, known_before: Sequence[KnownState]
+) -> tuple[ChunkTimes, list[KnownState]]:
+    """The times of a chunk, and what is known of each of its partitions after it.
+    ``known_before`` is what was known after the chunk before. If the chunk has several partitions,
+    they have the same `KnownState.joint_key`."""
+    table, first, before = chunk.table, chunk.first, known_before[0]
     count = table.num_rows
     gap = chunk.lifetimes.is_kind(kinds.GAP)
     gap[:first] = False
@@ -86,48 +100,62 @@ def chunk_times(chunk: ControlChunk, before: KnownState) -> tuple[ChunkTimes, Kn
         known_end = np.append(open_end, known_end)
         number = np.append(before.gaps, number)
     idle = chunk.idle_commits
-    cut_off = before.cut_off or (before.offset < 0 and bool(count) and bool(gap[0]))
-    time = _times(chunk, before.time, known_start, idle)
+    begins_with_gap = bool(count) and bool(gap[0])
+    bounds = [*np.searchsorted(chunk.part[first:], range(len(known_before))) + first, count]
+    parts = list(itertools.pairwise(map(int, bounds)))
+    time = _times(chunk, known_before, parts, known_start, idle)
     passes = ~gap
     passes[idle] = False
     times = ChunkTimes(
         first=first,
         count=count,
         offset=offset,
+        order_key=chunk.order_key,
         time=time,
         gap_offset=_gap_offsets(offset, gap, passes, first, before.offset),
         known_start=known_start,
         known_end=known_end,
         by_repeat=known_start >= first,
-        cut_off=(number == 1) & cut_off,
+        cut_off=(number == 1) & before.is_cut_off(begins_with_gap),
     )
     known = bool(len(known_end)) and int(known_end[-1]) == count
-    passed = np.flatnonzero(passes[first:]) + first
-    after = KnownState(
-        offset=int(offset[passed[-1]]) if len(passed) else before.offset,
-        time=int(time[-1]) if count > first else before.time,
-        known=known,
-        gaps=min(2, before.gaps + len(gaps)),
-        cut_off=cut_off,
-        seen=seen.slice(0, 0) if known else seen,
-    )
+    after = []
+    for one, (start, end) in zip(known_before, parts, strict=True):
+        passed = np.flatnonzero(passes[start:end]) + start
+        after.append(
+            KnownState(
+                offset=int(offset[passed[-1]]) if len(passed) else one.offset,
+                time=int(time[end - 1]) if end > start else one.time,
+                known=known,
+                gaps=min(2, one.gaps + len(gaps)),
+                cut_off=one.is_cut_off(begins_with_gap),
+                seen=seen.slice(0, 0) if known else seen,
+            )
+        )
     return times, after
 
 
 def _times(
-    chunk: ControlChunk, before: int, known_start: Int64Array, idle: Int64Array
+    chunk: ControlChunk,
+    before: Sequence[KnownState],
+    parts: Sequence[tuple[int, int]],
+    known_start: Int64Array,
+    idle: Int64Array,
 ) -> Int64Array:
-    """int64[n]: the latest timestamp up to each new row but ``idle`` ones, in µs. A row of kind
-    `kinds.KNOWN` counts if the state is known from there (``known_start``)."""
+    """int64[n]: the latest timestamp in the partition up to each new row but ``idle`` ones, in µs.
+    ``parts`` are the new rows of each partition, from the first one to behind the last. A row of
+    kind `kinds.KNOWN` counts if the state is known from there (``known_start``)."""
     stamps = chunk.table["timestamp"].combine_chunks().cast(pa.int64()).fill_null(NO_TIME)
     time = np.array(stamps.to_numpy(zero_copy_only=False), np.int64)
-    time[: chunk.first] = before
+    time[: chunk.first] = before[0].time
     marks = np.flatnonzero(chunk.lifetimes.is_kind(kinds.KNOWN))
     time[marks[~np.isin(marks, known_start)]] = NO_TIME
     time[idle] = NO_TIME
-    if chunk.first < len(time):
-        time[chunk.first] = max(before, int(time[chunk.first]))
-    return np.maximum.accumulate(time)
+    for one, (start, end) in zip(before, parts, strict=True):
+        own = time[start:end]
+        own[:1] = np.maximum(own[:1], one.time)
+        own[:] = np.maximum.accumulate(own)
+    return time
 
 
 def _repeats(

@@ -12,7 +12,7 @@ something that does not exist has no effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +27,8 @@ from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 MIN_BUFFER = 1 << 16
 """New rows are folded in batches of at least this size."""
+MAX_OFFSET = 1 << 48
+"""The offsets of partitions that are folded together are less than this."""
 
 
 class OutOfOrderError(Exception):
@@ -35,19 +37,31 @@ class OutOfOrderError(Exception):
 
 @dataclass(frozen=True)
 class ControlChunk:
-    """Rows of one partition that were folded together.
+    """Rows that were folded together: those of one partition, or of several ``partitions``
+    (ascending), which then have no markers and no group in common.
 
     ``table`` holds the control state before the chunk (its first ``first`` rows), then the new
-    rows, in offset order. Rows of the kinds `kinds.MARKERS` are among the new
-    rows."""
+    rows, both in the order of partitions and offsets. Rows of the kinds `kinds.MARKERS` are among
+    the new rows."""
 
     table: pa.Table
     first: int
+    partitions: Sequence[int] = ()
 
     @property
     def rows(self) -> pa.Table:
         """The new rows."""
         return self.table.slice(self.first)
+
+    @cached_property
+    def part(self) -> Int64Array:
+        """int64[n]: which of the ``partitions`` a row is of; 0 if there is only one."""
+        return part_numbers(self.table["partition"], self.partitions)
+
+    @cached_property
+    def order_key(self) -> Int64Array:
+        """int64[n]: see `order_keys`."""
+        return order_keys(self.part, self.table["offset"].to_numpy())
 
     @cached_property
     def lifetimes(self) -> Lifetimes:
@@ -69,6 +83,20 @@ class ControlChunk:
             group[rows], rows, lifetimes.end[rows], group[commits], commits - 1, lifetimes.count
         )
         return commits[present > 0]
+
+
+def part_numbers(partition: pa.ChunkedArray, partitions: Sequence[int]) -> Int64Array:
+    """int64[n]: the place of each partition among the ``partitions``, which ascend; 0 if there are
+    fewer than two."""
+    if len(partitions) < 2:
+        return np.zeros(len(partition), np.int64)
+    return np.asarray(np.searchsorted(partitions, partition.to_numpy()), np.int64)
+
+
+def order_keys(part: Int64Array, offset: Int64Array) -> Int64Array:
+    """int64[n]: numbers in the order of partitions (``part``, from 0 on) and offsets. In the first
+    partition they are the offsets. If there are more, all offsets are less than `MAX_OFFSET`."""
+    return np.asarray(part * MAX_OFFSET + offset, np.int64)
 
 
 class Fold:
@@ -134,8 +162,8 @@ def _marks_no_record(kind: pa.ChunkedArray) -> BoolArray:
 
 
 def find_live_records(table: pa.Table) -> BoolArray:
-    """bool[n]: the rows of a partition, in offset order, that belong to the control state at its
-    end."""
+    """bool[n]: the rows that belong to the control state after the last one. The rows of each group
+    are of one partition, in offset order."""
     count = table.num_rows
     row = np.arange(count)
     kind = table["kind"].combine_chunks()

@@ -7,7 +7,7 @@ state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -31,8 +31,10 @@ from kip848_spark.state.intervals import (
     Candidates,
     ChunkTimes,
     MergedIntervals,
+    join_begins,
     merge_intervals,
     no_begins,
+    split_begins,
 )
 from kip848_spark.state.partition_fold import Carry, RowsByTable
 
@@ -54,16 +56,22 @@ Merged = dict[str, list[MergedIntervals]]
 
 
 class HistoryFold:
-    """Turns the control records of one partition into rows of the history tables: a
-    `PartitionFold`. ``carry`` is that of an earlier fold; it is empty at the start of a
-    partition."""
+    """Turns control records into rows of the history tables: a `PartitionFold` (see there)."""
 
-    def __init__(self, carry: Carry) -> None:
-        self._known = (
-            KnownState.from_tables(carry["known"], carry["seen"]) if carry else KnownState()
-        )
-        self._begins = {name: carry.get(name, no_begins()) for name in HISTORY_FIELDS}
+    def __init__(self, carries: Mapping[int, Carry]) -> None:
+        self._partitions = sorted(carries)
+        ordered = [carries[partition] for partition in self._partitions]
+        self._known = [_known_state(carry) for carry in ordered]
+        self._begins = {
+            name: join_begins([carry.get(name, no_begins()) for carry in ordered])
+            for name in HISTORY_FIELDS
+        }
         self._merged: Merged | None = None
+
+    @staticmethod
+    def joint_key(carry: Carry) -> bool | None:
+        """See `PartitionFold`."""
+        return _known_state(carry).joint_key
 
     def add(self, chunk: ControlChunk) -> RowsByTable:
         """The rows that were closed by the new records of ``chunk``."""
@@ -79,13 +87,20 @@ class HistoryFold:
     def finish(self, live: pa.Table | None) -> RowsByTable:
         """The open rows; ``live`` is the control state after the last chunk."""
         if self._merged is None and live is not None and live.num_rows:
-            chunk = ControlChunk(live, live.num_rows)
+            chunk = ControlChunk(live, live.num_rows, self._partitions)
             self._merged = self._merge(chunk, chunk_times(chunk, self._known)[0])
         return _join(self._merged or {}, lambda part: part.open_rows())
 
-    def carry(self) -> Carry:
-        """What another fold needs to go on after the last chunk."""
-        return {**self._known.to_tables(), **self._begins}
+    def carries(self) -> dict[int, Carry]:
+        """See `PartitionFold`."""
+        count = len(self._partitions)
+        begins = {name: split_begins(rows, count) for name, rows in self._begins.items()}
+        return {
+            partition: {**known.to_tables(), **{name: begins[name][part] for name in begins}}
+            for part, (partition, known) in enumerate(
+                zip(self._partitions, self._known, strict=True)
+            )
+        }
 
     def _merge(self, chunk: ControlChunk, times: ChunkTimes) -> Merged:
         state, lifetimes = ControlState(chunk.table), chunk.lifetimes
@@ -99,6 +114,10 @@ class HistoryFold:
             name: [merge_intervals(part, times, self._begins[name]) for part in parts]
             for name, parts in candidates.items()
         }
+
+
+def _known_state(carry: Carry) -> KnownState:
+    return KnownState.from_tables(carry["known"], carry["seen"]) if carry else KnownState()
 
 
 def _join(merged: Merged, rows: Callable[[MergedIntervals], pa.Table]) -> RowsByTable:

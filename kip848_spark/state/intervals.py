@@ -6,12 +6,14 @@ really began is looked up in the carry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from kip848_spark.state.fold import MAX_OFFSET, order_keys
 from kip848_spark.state.history_fields import INTERVAL_FIELDS
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
@@ -26,8 +28,9 @@ BEGIN_FIELDS: dict[str, pa.DataType] = {
     "known": pa.bool_(),
 }
 """Where the open rows of a table began. ``record`` is the offset of a record of the control state
-that the row is made from, ``index`` its position among the rows of this record. ``valid_from`` is
-in microseconds. ``known``: the beginning is only the point from which the state is known."""
+that the row is made from (its `ControlChunk.order_key` while several partitions are folded
+together), ``index`` its position among the rows of this record. ``valid_from`` is in microseconds.
+``known``: the beginning is only the point from which the state is known."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Candidates:
 class ChunkTimes:
     """When the rows of a chunk happened, and in which of them the state is known.
 
-    int64[n]: ``offset`` and ``time`` (µs, never going backwards) of each row. ``gap_offset``
+    int64[n]: ``offset``, ``order_key`` (see `ControlChunk`) and ``time`` (µs, never going
+    backwards in a partition) of each row. ``gap_offset``
     (int64[n]) is, where the row is a gap, the offset behind the last record before it, else -1
     (commits that create no group do not count).
     int64[k]: the state is known in the intervals [``known_start``, ``known_end``); bool[k]:
@@ -66,6 +70,7 @@ class ChunkTimes:
     first: int
     count: int
     offset: Int64Array
+    order_key: Int64Array
     time: Int64Array
     gap_offset: Int64Array
     known_start: Int64Array
@@ -167,7 +172,7 @@ def _begin(
     base = np.flatnonzero(row < times.first)
     if len(base):
         key = _keys(c.first_record[at[head[base]]], c.index[at[head[base]]])
-        records = np.searchsorted(times.offset[: times.first], begins["record"].to_numpy())
+        records = np.searchsorted(times.order_key[: times.first], begins["record"].to_numpy())
         stored = _keys(records, begins["index"].to_numpy())
         order = np.argsort(stored)
         found = order[np.searchsorted(stored[order], key)]
@@ -186,7 +191,7 @@ def _keys(record: Int64Array, index: Int64Array) -> Int64Array:
 def _begins(times: ChunkTimes, c: Candidates, at: Int64Array, begin: Bounds) -> pa.Table:
     from_offset, valid_from, known = begin
     columns = {
-        "record": times.offset[c.last_record[at]],
+        "record": times.order_key[c.last_record[at]],
         "index": c.index[at],
         "from_offset": from_offset,
         "valid_from": valid_from,
@@ -221,3 +226,31 @@ def _history_rows(
 def no_begins() -> pa.Table:
     """Where the open rows began if there are none."""
     return pa.schema(list(BEGIN_FIELDS.items())).empty_table()
+
+
+def join_begins(parts: Sequence[pa.Table]) -> pa.Table:
+    """The beginnings of the partitions ``parts``, with order keys instead of offsets."""
+    if len(parts) == 1:
+        return parts[0]
+    part = np.repeat(np.arange(len(parts)), [rows.num_rows for rows in parts])
+    joined = pa.concat_tables([no_begins(), *parts])
+    return _with_record(joined, order_keys(part, joined["record"].to_numpy()))
+
+
+def split_begins(rows: pa.Table, count: int) -> list[pa.Table]:
+    """The beginnings of each of ``count`` partitions, with offsets: the reverse of
+    `join_begins`."""
+    if count == 1:
+        return [rows]
+    part, offset = np.divmod(rows["record"].to_numpy(), MAX_OFFSET)
+    rows = _with_record(rows, offset)
+    order = np.argsort(part, kind="stable")
+    bounds = np.searchsorted(part[order], np.arange(count + 1))
+    ordered = rows.take(pa.array(order))
+    return [
+        ordered.slice(start, end - start) for start, end in itertools.pairwise(map(int, bounds))
+    ]
+
+
+def _with_record(rows: pa.Table, record: Int64Array) -> pa.Table:
+    return rows.set_column(0, rows.schema.field("record"), pa.array(record))

@@ -17,7 +17,7 @@ from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 
 class Lifetimes:
-    """The lifetimes of the records of one partition, which are in offset order.
+    """The lifetimes of the rows of a `ControlChunk`. Those of each group are in offset order.
 
     ``group`` and ``member`` (int64[n]) number the groups, and the pairs of group and member.
     ``end`` (int64[n]) is the row at which a record is no longer part of the state: n if it still

@@ -6,7 +6,7 @@ remember from one run to the next is its carry: a few Arrow tables. The carry is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -28,7 +28,17 @@ Carry = Mapping[str, pa.Table]
 
 
 class PartitionFold(Protocol):
-    """Turns the control records of one partition into rows of tables."""
+    """Turns the control records of one partition into rows of tables; or those of several
+    partitions, if they have the same `joint_key` and come in one chunk."""
+
+    def __init__(self, carries: Mapping[int, Carry]) -> None:
+        """``carries`` are the carries of the run before by partition; a carry is empty in the first
+        run."""
+
+    @staticmethod
+    def joint_key(carry: Carry) -> Hashable:
+        """Partitions whose keys are equal can be folded together, as far as they have no markers;
+        None if this one can't be folded with others."""
 
     def add(self, chunk: ControlChunk) -> RowsByTable:
         """Takes the next new rows, and the control state before them. Returns the rows that no
@@ -38,12 +48,11 @@ class PartitionFold(Protocol):
         """The rows that later records may still change (``to_offset`` is null). ``live`` is the
         control state after the last chunk; None if there is no record."""
 
-    def carry(self) -> Carry:
-        """What `FoldMaker` needs to go on after the last chunk."""
+    def carries(self) -> dict[int, Carry]:
+        """What another fold needs to go on after the last chunk, by partition."""
 
 
-FoldMaker = Callable[[Carry], PartitionFold]
-"""Makes the fold of a partition from the carry of the run before; it is empty in the first run."""
+FoldMaker = type[PartitionFold]
 
 
 def pack_carry(carries: Mapping[str, Carry], schema: pa.Schema, partition: int) -> pa.Table:

@@ -1,121 +1,58 @@
-"""Functions over the control records of whole partitions: raw records in, rows of tables out.
-
-The records pass through Spark as raw bytes and are decoded where they are folded: a row of bytes is
-cheaper to shuffle and sort than a row with a struct column for each kind."""
+"""Folds the control records of whole partitions. Small partitions are folded together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
-from kip848_spark.state.assignments import ASSIGNMENT_FIELDS, assignments
-from kip848_spark.state.fold import ControlChunk, Fold
-from kip848_spark.state.groups import GROUP_FIELDS, groups
-from kip848_spark.state.members import MEMBER_FIELDS, members
+from kip848_spark.state.codes import factorize, factorize_pairs
+from kip848_spark.state.fold import (
+    MAX_OFFSET,
+    ControlChunk,
+    Fold,
+    OutOfOrderError,
+    find_live_records,
+)
+from kip848_spark.state.folded_rows import (
+    CONTROL_STATE_FIELDS,
+    DECODED,
+    ClosedRows,
+    FoldedPartitions,
+    decode,
+)
 from kip848_spark.state.partition_fold import (
     Carry,
     FoldMaker,
     PartitionFold,
-    RowsByTable,
     pack_carry,
     unpack_carry,
 )
+from kip848_spark.wire.array_types import Int64Array
 from kip848_spark.wire.batches import Batches
-from kip848_spark.wire.control import control_columns
-from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
-from kip848_spark.wire.record_stream import POSITION_FIELDS
 
-CONTROL_STATE_FIELDS: dict[str, pa.DataType] = {
-    **POSITION_FIELDS,
-    "kind": pa.string(),
-    "group_id": pa.string(),
-    "dialect": pa.string(),
-    "raw_key": pa.binary(),
-    "raw_value": pa.binary(),
-}
-"""The columns of the table `control_state`, and their Arrow types."""
-CONTROL_STATE = "control_state"
-STATE_FIELDS: dict[str, dict[str, pa.DataType]] = {
-    CONTROL_STATE: CONTROL_STATE_FIELDS,
-    "groups": GROUP_FIELDS,
-    "members": MEMBER_FIELDS,
-    "assignments": ASSIGNMENT_FIELDS,
-}
-"""The columns of each table made from control records, and their Arrow types."""
-FOLDED_TABLES = tuple(STATE_FIELDS)
-"""The tables made from control records."""
-
-_DECODED = pa.schema(
-    [
-        *POSITION_FIELDS.items(),
-        ("raw_key", pa.binary()),
-        ("raw_value", pa.binary()),
-        *CONTROL_FIELDS.items(),
-    ]
-)
+MAX_ROWS, MAX_BYTES = 1 << 15, 1 << 25
+"""Partitions that have no more in all are folded together."""
 _POSITION = "position"
 """The name under which the offset of the last record is stored beside the folds' carry."""
-_SORT = {
-    CONTROL_STATE: ("offset",),
-    "groups": ("group_id",),
-    "members": ("group_id", "member_id"),
-    "assignments": ("group_id", "member_id", "role", "topic_id", "topic", "topic_partition"),
-}
-_DERIVED: dict[str, Callable[[pa.Table], pa.Table]] = {
-    "groups": groups,
-    "members": members,
-    "assignments": assignments,
-}
+_SCHEMA = pa.schema(list(CONTROL_STATE_FIELDS.items()))
+Folded = Iterator[ClosedRows | FoldedPartitions]
 
 
-@dataclass(frozen=True)
-class ClosedRows:
-    """Rows of a partition that no later record can change, by table."""
-
-    partition: int
-    tables: RowsByTable
-
-
-@dataclass(frozen=True)
-class FoldedPartition:
-    """The state of a partition after its last record.
-
-    ``carried`` is the control state, decoded (see `derive_rows`). ``open_rows`` are the rows of
-    further tables that later records may still change. ``carry`` are rows of `control_state` that
-    are no records: what the folds of the next run need."""
-
-    partition: int
-    carried: pa.Table
-    open_rows: RowsByTable = field(default_factory=dict)
-    carry: pa.Table | None = None
-
-    def rows(self, table: str, names: Mapping[str, str]) -> pa.Table:
-        """The rows of ``table``: one of `FOLDED_TABLES`, or a table with open rows. ``names`` maps
-        topic ids to names."""
-        if table in self.open_rows:
-            return name_topics(self.open_rows[table], names)
-        rows = derive_rows(table, self.carried, names)
-        if table == CONTROL_STATE and self.carry is not None:
-            return pa.concat_tables([self.carry, rows])
-        return rows
-
-
-def fold_partitions(
-    batches: Batches, makers: Mapping[str, FoldMaker] | None = None
-) -> Iterator[ClosedRows | FoldedPartition]:
+def fold_partitions(batches: Batches, makers: Mapping[str, FoldMaker] | None = None) -> Folded:
     """Folds the control records of each partition. Yields closed rows while the records pass, and a
-    `FoldedPartition` at the end of each partition.
+    `FoldedPartitions` at the end of each partition, or later for several small ones together.
 
     The batches are sorted by partition and offset; they have the columns of `CONTROL_STATE_FIELDS`.
     Rows that an earlier run stored in `control_state` come with the new ones. ``makers`` are the
     folds beside the state, by a name under which their carry is stored. Without them no rows are
-    closed, and the carry of an earlier run is ignored. Raises OutOfOrderError."""
+    closed, the carry of an earlier run is ignored, and each partition is folded alone. Raises
+    OutOfOrderError."""
     current: _Partition | None = None
+    small = _SmallPartitions(makers or {})
     for batch in batches:
         partitions = batch.column("partition").to_numpy()
         for part in np.split(np.arange(batch.num_rows), np.flatnonzero(np.diff(partitions)) + 1):
@@ -124,41 +61,87 @@ def fold_partitions(
             partition = int(partitions[part[0]])
             if current is None or current.partition != partition:
                 if current is not None:
-                    yield from current.finish()
+                    yield from small.add(current)
                 current = _Partition(partition, makers or {})
             yield from current.add(batch.slice(part[0], len(part)))
     if current is not None:
-        yield from current.finish()
+        yield from small.add(current)
+    yield from small.fold()
 
 
 class _Partition:
-    """The folds of one partition."""
+    """The folds of one partition. Its rows wait as long as it is small."""
 
     def __init__(self, partition: int, makers: Mapping[str, FoldMaker]) -> None:
         self.partition = partition
+        self.is_small = bool(makers)
+        self.waiting = _SCHEMA.empty_table()
+        self.last = -1
+        """The offset of the last row that was folded."""
         self._makers = makers
         self._stored: list[pa.Table] = []
         self._carried: list[pa.Table] = []
-        self._last = -1
         self._fold: Fold | None = None
         self._folds: dict[str, PartitionFold] = {}
         self._carries: dict[str, dict[str, pa.Table]] = {}
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[ClosedRows]:
+    def add(self, batch: pa.RecordBatch) -> Folded:
         """Takes the next rows: stored carry, then stored control state, then new records."""
         if self._fold is None:
-            offsets = batch.column("offset").to_numpy()
-            stored = int(np.searchsorted(offsets, 0))
+            stored = int(np.searchsorted(batch.column("offset").to_numpy(), 0))
             if stored:
                 self._stored.append(pa.table(batch.slice(0, stored)))
                 batch = batch.slice(stored)
-                offsets = offsets[stored:]
-            if not len(offsets):
+            if not batch.num_rows:
                 return
-            if self._stored:
-                self._unpack()
-            rows = _decode(batch)  # carried and new ones at once: each call has a fixed cost
-            carried = int(np.searchsorted(offsets, self._last, side="right"))
+        if not self.is_small:
+            yield from self._take(batch)
+            return
+        rows = pa.table(batch).select(_SCHEMA.names).cast(_SCHEMA)
+        self.waiting = pa.concat_tables([self.waiting, rows])
+        if self.waiting.num_rows > MAX_ROWS or self.waiting.nbytes > MAX_BYTES:
+            yield from self._take_waiting()
+
+    def joint_key(self) -> tuple[object, ...] | None:
+        """Small partitions with equal keys can be folded together, if they have no group in common;
+        None if this one can't be folded with others."""
+        self._unpack()
+        rows = self.waiting
+        if not rows.num_rows or pc.max(rows["offset"]).as_py() >= MAX_OFFSET:
+            return None
+        if pc.any(pc.is_in(rows["kind"], value_set=pa.array(kinds.MARKERS))).as_py():
+            return None
+        keys = [make.joint_key(self.carry(name)) for name, make in self._makers.items()]
+        return None if None in keys else tuple(keys)
+
+    def carry(self, name: str) -> Carry:
+        """The carry of the fold ``name``."""
+        return self._carries.get(name, {})
+
+    def finish(self) -> Folded:
+        """The rows of the last chunk, and the state of the partition."""
+        yield from self._take_waiting()
+        self._unpack()
+        fold = self._fold or self._start()
+        yield from self._closed(fold.settle())
+        carried = fold.carried()
+        if carried is None:
+            carried = DECODED.empty_table()
+        yield _folded({self.partition: self.last}, carried, self._folds)
+
+    def _take_waiting(self) -> Folded:
+        batches, self.waiting = self.waiting.to_batches(), _SCHEMA.empty_table()
+        self.is_small = False
+        for batch in batches:
+            if batch.num_rows:
+                yield from self._take(batch)
+
+    def _take(self, batch: pa.RecordBatch) -> Folded:
+        if self._fold is None:
+            self._unpack()
+            offsets = batch.column("offset").to_numpy()
+            rows = decode(batch)  # carried and new ones at once: each call has a fixed cost
+            carried = int(np.searchsorted(offsets, self.last, side="right"))
             if carried and rows["kind"][carried - 1].as_py() == kinds.GAP:
                 carried -= 1  # a new gap, directly behind the last record
             if carried:
@@ -168,95 +151,122 @@ class _Partition:
                 return
             fold = self._start()
         else:
-            fold, rows = self._fold, _decode(batch)
-        self._last = rows["offset"][-1].as_py()
+            fold, rows = self._fold, decode(batch)
+        self.last = rows["offset"][-1].as_py()
         yield from self._closed(fold.add(rows))
 
-    def finish(self) -> Iterator[ClosedRows | FoldedPartition]:
-        """The rows of the last chunk, and the state of the partition."""
-        if self._stored:
-            self._unpack()
-        fold = self._fold or self._start()
-        yield from self._closed(fold.settle())
-        carried = fold.carried()
-        if carried is None:
-            carried = _DECODED.empty_table()
-        if not self._makers:
-            yield FoldedPartition(self.partition, carried)
-            return
-        open_rows: dict[str, pa.Table] = {}
-        carries: dict[str, Carry] = {_POSITION: {_POSITION: pa.table({"offset": [self._last]})}}
-        for name, each in self._folds.items():
-            open_rows |= each.finish(carried)
-            carries[name] = each.carry()
-        schema = pa.schema(list(CONTROL_STATE_FIELDS.items()))
-        yield FoldedPartition(
-            self.partition, carried, open_rows, pack_carry(carries, schema, self.partition)
-        )
-
     def _unpack(self) -> None:
-        if self._makers:
+        if self._stored and self._makers:
             self._carries = unpack_carry(pa.concat_tables(self._stored))
             position = self._carries.get(_POSITION)
-            self._last = position[_POSITION]["offset"][0].as_py() if position else -1
+            self.last = position[_POSITION]["offset"][0].as_py() if position else -1
         self._stored = []
 
     def _start(self) -> Fold:
         carried = pa.concat_tables(self._carried).combine_chunks() if self._carried else None
         self._carried = []
-        self._fold = Fold(carried, self._last)
+        self._fold = Fold(carried, self.last)
         self._folds = {
-            name: make(self._carries.get(name, {})) for name, make in self._makers.items()
+            name: make({self.partition: self.carry(name)}) for name, make in self._makers.items()
         }
         return self._fold
 
     def _closed(self, chunk: ControlChunk | None) -> Iterator[ClosedRows]:
-        if chunk is None:
+        if chunk is not None:
+            yield from _closed_rows(self._folds, chunk)
+
+
+class _SmallPartitions:
+    """Small partitions that wait to be folded together: a fold takes thousands of calls of Arrow
+    and NumPy, however few the rows are."""
+
+    def __init__(self, makers: Mapping[str, FoldMaker]) -> None:
+        self._makers = makers
+        self._waiting: list[_Partition] = []
+
+    def add(self, partition: _Partition) -> Folded:
+        """Takes a partition after its last row. One that is not small is folded now."""
+        if not partition.is_small:
+            yield from partition.finish()
             return
-        for fold in self._folds.values():
-            if tables := {name: rows for name, rows in fold.add(chunk).items() if rows.num_rows}:
-                yield ClosedRows(self.partition, tables)
+        self._waiting.append(partition)
+        rows = [each.waiting for each in self._waiting]
+        if sum(map(len, rows)) > MAX_ROWS or sum(each.nbytes for each in rows) > MAX_BYTES:
+            yield from self.fold()
+
+    def fold(self) -> Folded:
+        """Folds the partitions that wait."""
+        by_key: dict[tuple[object, ...] | None, list[_Partition]] = {}
+        for partition in self._waiting:
+            by_key.setdefault(partition.joint_key(), []).append(partition)
+        self._waiting = []
+        for key, partitions in by_key.items():
+            if key is not None and len(partitions) > 1 and _have_own_groups(partitions):
+                yield from self._fold_together(partitions)
+            else:
+                for partition in partitions:
+                    yield from partition.finish()
+
+    def _fold_together(self, partitions: list[_Partition]) -> Folded:
+        waiting = pa.concat_tables([each.waiting for each in partitions]).combine_chunks()
+        rows = decode(waiting.to_batches()[0])
+        sizes = [each.waiting.num_rows for each in partitions]
+        offset = rows["offset"].to_numpy()
+        _check_order(np.repeat(np.arange(len(sizes)), sizes), offset)
+        is_new = offset > np.repeat([each.last for each in partitions], sizes)
+        state, new = rows.filter(pa.array(~is_new)), rows.filter(pa.array(is_new))
+        table = pa.concat_tables([state, new]).combine_chunks()
+        chunk = ControlChunk(table, state.num_rows, [each.partition for each in partitions])
+        folds = {
+            name: make({each.partition: each.carry(name) for each in partitions})
+            for name, make in self._makers.items()
+        }
+        yield from _closed_rows(folds, chunk)
+        carried = table.filter(pa.array(find_live_records(table))).combine_chunks()
+        ends = offset[np.cumsum(sizes) - 1].tolist()
+        last = {
+            each.partition: max(each.last, end) for each, end in zip(partitions, ends, strict=True)
+        }
+        yield _folded(last, carried, folds)
 
 
-def _decode(batch: pa.RecordBatch) -> pa.Table:
-    """``batch`` with the columns `CONTROL_FIELDS`, decoded from the raw bytes. A row without a
-    dialect stands for the newest commit of a group: it has only its kind and group."""
-    dialects = batch.column("dialect")
-    parts, order = [], []
-    for dialect in pc.unique(dialects).to_pylist():
-        same = pc.is_null(dialects) if dialect is None else pc.equal(dialects, dialect)
-        rows = np.flatnonzero(same.fill_null(False).to_numpy(zero_copy_only=False))
-        part = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
-        columns = {name: part.column(name) for name in ("partition", "offset", "timestamp")}
-        columns |= {name: part.column(name) for name in ("raw_key", "raw_value")}
-        if dialect is None:
-            columns |= {n: pa.nulls(len(rows), type_) for n, type_ in CONTROL_FIELDS.items()}
-            columns |= {name: part.column(name) for name in ("kind", "group_id")}
-            columns["tombstone"] = pa.repeat(pa.scalar(False), len(rows))
-        else:
-            keys, values = part.column("raw_key"), part.column("raw_value")
-            columns |= control_columns(control_plan(dialect), CONTROL_FIELDS, keys, values)
-        parts.append(pa.table(columns))
-        order.append(rows)
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
+def _have_own_groups(partitions: list[_Partition]) -> bool:
+    """Whether no group is in two partitions. After the number of partitions has grown, one may
+    be."""
+    rows = pa.concat_tables([each.waiting.select(["partition", "group_id"]) for each in partitions])
+    group = factorize(rows["group_id"])
+    pair = factorize_pairs(group, rows["partition"].to_numpy().astype(np.int64))
+    return bool(group.max() == pair.max())
 
 
-def derive_rows(table: str, carried: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """The rows of ``table`` for one partition, whose control state is ``carried``. ``names`` maps
-    topic ids to names."""
-    rows = _DERIVED[table](carried) if table in _DERIVED else carried
-    rows = name_topics(rows, names).select(list(STATE_FIELDS[table]))
-    return rows.sort_by([(column, "ascending") for column in _SORT[table]])
+def _check_order(part: Int64Array, offset: Int64Array) -> None:
+    """Raises OutOfOrderError if the offsets of a partition do not ascend."""
+    wrong = np.flatnonzero((np.diff(offset) <= 0) & (np.diff(part) == 0))
+    if len(wrong):
+        at = int(wrong[0])
+        raise OutOfOrderError(f"offset {offset[at + 1]} came after offset {offset[at]}")
 
 
-def name_topics(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """``rows`` with the names of topics that they only have the ids of, if the table has such
-    columns. ``names`` maps topic ids to names."""
-    if not {"topic", "topic_id"} <= set(rows.column_names):
-        return rows
-    known = pa.array(list(names), pa.string()), pa.array(list(names.values()), pa.string())
-    name = known[1].take(pc.index_in(rows["topic_id"], known[0]))
-    named = pc.coalesce(rows["topic"], name)
-    return rows.set_column(rows.column_names.index("topic"), "topic", named)
+def _closed_rows(folds: Mapping[str, PartitionFold], chunk: ControlChunk) -> Iterator[ClosedRows]:
+    for fold in folds.values():
+        if tables := {name: rows for name, rows in fold.add(chunk).items() if rows.num_rows}:
+            yield ClosedRows(tables)
+
+
+def _folded(
+    last: Mapping[int, int], carried: pa.Table, folds: Mapping[str, PartitionFold]
+) -> FoldedPartitions:
+    """The state of the partitions of ``last``, the offsets of their last rows."""
+    if not folds:
+        return FoldedPartitions(list(last), carried)
+    open_rows: dict[str, pa.Table] = {}
+    carries: dict[int, dict[str, Carry]] = {
+        partition: {_POSITION: {_POSITION: pa.table({"offset": [offset]})}}
+        for partition, offset in last.items()
+    }
+    for name, each in folds.items():
+        open_rows |= each.finish(carried)
+        for partition, carry in each.carries().items():
+            carries[partition][name] = carry
+    packed = [pack_carry(parts, _SCHEMA, partition) for partition, parts in carries.items()]
+    return FoldedPartitions(list(last), carried, open_rows, pa.concat_tables(packed))

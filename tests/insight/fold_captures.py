@@ -43,13 +43,13 @@ def fold(records: pa.Table, cuts: Iterable[int] = (), runs: Iterable[int] = ()) 
     runs = set(runs)
     bounds = sorted({0, len(records), *cuts, *runs})
     state = records.slice(0, 0)
-    rebalances = RebalanceFold({})
+    rebalances = RebalanceFold({0: {}})
     closed = []
     rows = pa.schema(list(REBALANCE_FIELDS.items())).empty_table()
     for start, end in itertools.pairwise(bounds):
         if start in runs:
             rebalances.finish(state)
-            rebalances = RebalanceFold(rebalances.carry())
+            rebalances = RebalanceFold(rebalances.carries())
         both = pa.concat_tables([state, records.slice(start, end - start)]).combine_chunks()
         closed.append(rebalances.add(ControlChunk(both, len(state)))[REBALANCES])
         state = both.filter(pa.array(find_live_records(both)))

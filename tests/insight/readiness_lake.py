@@ -16,12 +16,8 @@ from kip848_spark.insight.readiness_facts import Sources, count_assigned, group_
 from kip848_spark.insight.readiness_rules import load_rules
 from kip848_spark.simulation.encoding import encode_records
 from kip848_spark.state import kinds
-from kip848_spark.state.partition_stream import (
-    CONTROL_STATE_FIELDS,
-    FoldedPartition,
-    derive_rows,
-    fold_partitions,
-)
+from kip848_spark.state.folded_rows import CONTROL_STATE_FIELDS, FoldedPartitions, derive_rows
+from kip848_spark.state.partition_stream import fold_partitions
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.decode import decode
@@ -126,7 +122,7 @@ def state_of_table(capture: pa.Table) -> State:
     both = pa.concat_tables([state.select(schema.names).cast(schema), marks.cast(schema)])
     both = both.sort_by([("partition", "ascending"), ("offset", "ascending")])
     folded = fold_partitions(iter(both.combine_chunks().to_batches()))
-    carried = [one.carried for one in folded if isinstance(one, FoldedPartition)]
+    carried = [one.carried for one in folded if isinstance(one, FoldedPartitions)]
     derived = {
         table: pa.concat_tables([derive_rows(table, one, {}) for one in carried])
         for table in ("groups", "members", "assignments", "control_state")

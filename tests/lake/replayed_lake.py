@@ -10,14 +10,10 @@ import pyarrow.parquet as pq
 
 from kip848_spark import decode
 from kip848_spark.insight.rebalances import REBALANCES, RebalanceFold
+from kip848_spark.state.folded_rows import CONTROL_STATE_FIELDS, ClosedRows, derive_rows
 from kip848_spark.state.history import HistoryFold
 from kip848_spark.state.history_fields import HISTORY_FIELDS
-from kip848_spark.state.partition_stream import (
-    CONTROL_STATE_FIELDS,
-    ClosedRows,
-    derive_rows,
-    fold_partitions,
-)
+from kip848_spark.state.partition_stream import fold_partitions
 from tests.lake.written_lake import write_lake
 
 STATE = ("groups", "members", "assignments")

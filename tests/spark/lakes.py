@@ -17,8 +17,8 @@ from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.sources import CaptureSource
 from kip848_spark.spark.storage.tables import LakeTables
+from kip848_spark.state.folded_rows import CONTROL_STATE
 from kip848_spark.state.partition_fold import CARRY
-from kip848_spark.state.partition_stream import CONTROL_STATE
 
 OF_THE_RUN = ("run_id", "cluster_id")
 DATA_TABLES = tuple(name for name in TABLES if name != "runs")

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from kip848_spark.state import kinds
 from kip848_spark.state.assignments import assignments
 from kip848_spark.state.fold import ControlChunk, Fold
+from kip848_spark.state.folded_rows import CONTROL_STATE_FIELDS
 from kip848_spark.state.groups import groups
 from kip848_spark.state.history import HISTORY_FIELDS, HistoryFold
 from kip848_spark.state.history_fields import INTERVAL_FIELDS
 from kip848_spark.state.members import members
 from kip848_spark.state.partition_fold import pack_carry, unpack_carry
-from kip848_spark.state.partition_stream import CONTROL_STATE_FIELDS
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.offset_gaps import TRANSACTION
@@ -130,7 +130,7 @@ def history_of(
     """All rows of the history of a partition. The log is folded in chunks that end at the row
     numbers ``cuts``; at those of ``runs`` the run ends, and its state is stored."""
     rows: dict[str, list[pa.Table]] = {name: [] for name in HISTORY_FIELDS}
-    fold, history = Fold(), HistoryFold({})
+    fold, history = Fold(), HistoryFold({0: {}})
     last = -1
     bounds = sorted({0, *(min(at, log.num_rows) for at in (*cuts, *runs)), log.num_rows})
     for start, end in pairwise(bounds):
@@ -139,8 +139,8 @@ def history_of(
         _collect(rows, history, fold.add(part))
         _collect(rows, history, fold.settle())
         if end in runs:
-            stored = pack_carry({"h": history.carry()}, CONTROL_STATE_SCHEMA, 0)
-            fold, history = Fold(fold.carried(), last), HistoryFold(unpack_carry(stored)["h"])
+            stored = pack_carry({"h": history.carries()[0]}, CONTROL_STATE_SCHEMA, 0)
+            fold, history = Fold(fold.carried(), last), HistoryFold({0: unpack_carry(stored)["h"]})
     _collect(rows, history, fold.settle())
     for name, table in history.finish(fold.carried()).items():
         rows[name].append(table)

@@ -20,7 +20,8 @@ from kip848_spark.spark.jobs.sampling import PartitionSample, choose, in_sample
 from kip848_spark.spark.jobs.state_job import sort_by_offset
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.storage.tables import LakeTables
-from kip848_spark.state.partition_stream import FoldedPartition, fold_partitions
+from kip848_spark.state.folded_rows import FoldedPartitions
+from kip848_spark.state.partition_stream import fold_partitions
 from kip848_spark.wire.batches import Batches
 
 MOST_RECORDS = 20_000
@@ -65,7 +66,7 @@ def pack_state(batches: Batches) -> Batches:
     """Rows of `control_state`, sorted by partition and offset, to `PACKED_ROWS` of the state tables
     that follow from them."""
     for folded in fold_partitions(batches):
-        if isinstance(folded, FoldedPartition):
+        if isinstance(folded, FoldedPartitions):
             for table in (GROUPS, MEMBERS, ASSIGNMENTS):
                 for rows in folded.rows(table, {}).to_batches():
-                    yield pack(table, rows, folded.partition)
+                    yield pack(table, rows, folded.partitions[0])

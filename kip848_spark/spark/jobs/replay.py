@@ -26,8 +26,8 @@ from kip848_spark.spark.jobs.commit_summaries import (
 from kip848_spark.spark.jobs.state_job import FOLDS, StateJob, sort_by_offset
 from kip848_spark.spark.storage.tables import LakeTables, TableRow
 from kip848_spark.state import kinds
+from kip848_spark.state.folded_rows import CONTROL_STATE
 from kip848_spark.state.history_fields import ASSIGNMENT_HISTORY, GROUP_HISTORY
-from kip848_spark.state.partition_stream import CONTROL_STATE
 from kip848_spark.wire.offset_gaps import COMPACTION, UNDECIDED
 
 _NAMED = ("topic_id", "topic")

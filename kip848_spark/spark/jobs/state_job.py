@@ -14,16 +14,11 @@ from kip848_spark.insight.rebalances import REBALANCE_FIELDS, REBALANCES, Rebala
 from kip848_spark.lake.arrow_files import RowWriter
 from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.state import kinds
+from kip848_spark.state.folded_rows import FOLDED_TABLES, STATE_FIELDS, ClosedRows, name_topics
 from kip848_spark.state.history import HistoryFold
 from kip848_spark.state.history_fields import HISTORY_FIELDS
 from kip848_spark.state.partition_fold import FoldMaker
-from kip848_spark.state.partition_stream import (
-    FOLDED_TABLES,
-    STATE_FIELDS,
-    ClosedRows,
-    fold_partitions,
-    name_topics,
-)
+from kip848_spark.state.partition_stream import fold_partitions
 from kip848_spark.wire.batches import Batches
 
 FOLDS: Mapping[str, FoldMaker] = {"history": HistoryFold, "rebalances": RebalanceFold}
