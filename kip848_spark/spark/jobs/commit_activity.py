@@ -7,6 +7,7 @@ of an earlier run, is found here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import reduce
 
 import pyarrow as pa
@@ -60,28 +61,35 @@ def with_boundaries(summaries: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def write_activity(
-    lake: LakeTables, summaries: DataFrame, before: DataFrame, cluster_id: str | None
+    lake: LakeTables,
+    summaries: DataFrame,
+    days: Sequence[date],
+    before: DataFrame,
+    cluster_id: str | None,
 ) -> list[str]:
     """Adds rows ``summaries`` of `commit_summaries` to `offset_activity` and `rewinds`, without the
     owners of partitions. Returns the ids of the runs that have read rewinds.
 
-    ``before`` are the rows of `offsets` before these summaries. Raises LakeError."""
+    ``days`` are those of the summaries, and ``before`` the rows of `offsets` before them. Raises
+    LakeError."""
+    if not days:
+        return []
     rows = with_boundaries(summaries, before).persist()
     try:
-        return _write_activity(lake, rows, cluster_id)
+        return _write_activity(lake, rows, days, cluster_id)
     finally:
         rows.unpersist()
 
 
-def _write_activity(lake: LakeTables, rows: DataFrame, cluster_id: str | None) -> list[str]:
-    seen = rows.groupBy("day", "run_id").agg(F.max(F.size("rewinds") > 0).alias("any")).collect()
-    if seen:
-        days = sorted({row["day"] for row in seen})
-        activity = _add_activity(lake.read(ACTIVITY).where(F.col("day").isin(days)), rows)
-        lake.replace_values(ACTIVITY, _with_cluster(activity, cluster_id), "day", days)
-    runs = sorted({row["run_id"] for row in seen if row["any"]})
+def _write_activity(
+    lake: LakeTables, rows: DataFrame, days: Sequence[date], cluster_id: str | None
+) -> list[str]:
+    activity = _add_activity(lake.read(ACTIVITY).where(F.col("day").isin(days)), rows)
+    lake.replace_values(ACTIVITY, _with_cluster(activity, cluster_id), "day", days)
+    found = rows.where(F.size("rewinds") > 0)
+    runs = sorted(row["run_id"] for row in found.select("run_id").distinct().collect())
     if runs:
-        found = rows.select("run_id", *_PLACE, F.inline("rewinds"))
+        found = found.select("run_id", *_PLACE, F.inline("rewinds"))
         found = found.withColumn("owner", F.lit(None).cast("string"))
         lake.replace_values(REWINDS, _with_cluster(found, cluster_id), "run_id", runs)
     return runs

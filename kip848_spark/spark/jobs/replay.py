@@ -40,15 +40,12 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
     late = list(add_missing_summaries(lake))
     cluster_id = run.identity.cluster_id
     new = lake.read_later(SUMMARIES, after)
-    unseen = new
-    if late:
-        unseen = lake.read(SUMMARIES).where(_later_than(after) | F.col("run_id").isin(late))
     before = lake.read("offsets")
     # A lake of an earlier version of this program has no history yet: it is made of all records.
     from_scratch = after is None or not run.table_versions.get(GROUP_HISTORY)
     with ThreadPoolExecutor(3) as pool:  # Spark plans a job while it runs others
         names = pool.submit(_known_names, lake, after)
-        activity = pool.submit(write_activity, lake, unseen, before, cluster_id)
+        activity = pool.submit(_write_new_activity, lake, after, late, before, cluster_id)
         if not lake.pins_reads:
             activity.result()
         offsets = pool.submit(lake.overwrite, "offsets", fold_offsets(before, new, cluster_id))
@@ -61,11 +58,29 @@ def replay(lake: LakeTables, run: Run, after: str | None) -> None:
         add_owners(lake, activity.result(), names.result())
 
 
+def _write_new_activity(
+    lake: LakeTables,
+    after: str | None,
+    late: Sequence[str],
+    before: DataFrame,
+    cluster_id: str | None,
+) -> list[str]:
+    """`write_activity` for the summaries of the runs later than ``after``, and of those ``late``,
+    whose summaries were added by this run."""
+    summaries = lake.read_later(SUMMARIES, after)
+    days = lake.distinct(SUMMARIES, ("day",), _later_than(after))
+    if late:
+        is_late = F.col("run_id").isin(late)
+        later = F.lit(True) if after is None else F.col("run_id") > after
+        summaries = lake.read(SUMMARIES).where(later | is_late)
+        days |= lake.distinct(SUMMARIES, ("day",), [Condition("run_id", "among", late)])
+    return write_activity(lake, summaries, sorted(day for (day,) in days), before, cluster_id)
+
+
 def _known_names(lake: LakeTables, after: str | None) -> Mapping[str, str]:
     """`topic_names`, also of topics that commits of runs later than ``after`` name: these are not
     in `offsets` yet, or were deleted since."""
-    later = [] if after is None else [Condition("run_id", "above", after)]
-    return topic_names(lake, lake.distinct(SUMMARIES, _NAMED, later))
+    return topic_names(lake, lake.distinct(SUMMARIES, _NAMED, _later_than(after)))
 
 
 def _rows_to_fold(
@@ -123,8 +138,9 @@ def _gap_rows(lake: LakeTables, run: Run, runs: Sequence[TableRow], after: str |
     )
 
 
-def _later_than(after: str | None) -> Column:
-    return F.lit(True) if after is None else F.col("run_id") > after
+def _later_than(after: str | None) -> list[Condition]:
+    """The condition for rows of runs later than ``after`` (of all runs if None)."""
+    return [] if after is None else [Condition("run_id", "above", after)]
 
 
 def _dialect_column(run: Run, runs: Sequence[TableRow]) -> Column:
