@@ -189,6 +189,8 @@ class _SmallPartitions:
         if not partition.is_small:
             yield from partition.finish()
             return
+        if self._waiting and partition.partition <= (before := self._waiting[-1].partition):
+            raise OutOfOrderError(f"partition {partition.partition} came after partition {before}")
         self._waiting.append(partition)
         rows = [each.waiting for each in self._waiting]
         if sum(map(len, rows)) > MAX_ROWS or sum(each.nbytes for each in rows) > MAX_BYTES:

@@ -208,3 +208,9 @@ def test_rows_out_of_order_are_refused(topic: pa.Table) -> None:
     twice = pa.concat_tables([topic, topic.slice(topic.num_rows // 2, 1)])
     with pytest.raises(OutOfOrderError, match="came after offset"):
         fold(twice)
+
+
+def test_partitions_out_of_order_are_refused(topic: pa.Table) -> None:
+    batches = topic.sort_by([("partition", "descending"), ("offset", "ascending")]).to_batches()
+    with pytest.raises(OutOfOrderError, match="came after partition"):
+        list(fold_partitions(iter(batches), MAKERS))
