@@ -175,8 +175,9 @@ def erase_rows(batch: pa.RecordBatch, erasure: Erasure) -> tuple[pa.RecordBatch,
         rows = _rows_with(array, erasure.wanted)
         if name != "group_id" and rows.any():
             some = array.take(pa.array(np.flatnonzero(rows)))
-            columns[name] = _put(array, rows, _erase(some, name, erasure))
-            changed |= rows & ~_equal(array, columns[name])
+            erased = _erase(some, name, erasure)
+            columns[name] = _put(array, rows, erased)
+            changed[rows] |= ~_equal(some, erased)
     return pa.RecordBatch.from_pydict(columns), changed | of_groups(batch, erasure)
 
 
