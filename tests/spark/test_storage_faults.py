@@ -28,6 +28,7 @@ from kip848_spark.lake.folders import LEASES
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.spark.error_messages import translate_spark_errors
+from kip848_spark.spark.jobs import audit, audit_input
 from kip848_spark.spark.maintenance import run_maintenance
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.storage.opening import open_lake
@@ -174,12 +175,20 @@ def scene(
         if request.param == "new lake":
             yield Scene(folder, None, lambda lake: night(lake, first), False)
             return
+        if request.param == "second night":  # of a large lake, in which audits are saved
+            short.setattr(audit, "SAVE_AFTER", 10)
+            for module in (audit, audit_input):
+                short.setattr(module, "COMMITS_REPLAYED", 0)
         night(template, first)
         if request.param == "maintenance":
             night(template)
             yield Scene(folder, template, maintain, True)
         else:
-            yield Scene(folder, template, night, False)
+            second = Scene(folder, template, night, False)
+            assert second.after is not None
+            assert second.before is not None
+            assert second.after["audited_groups"] != second.before["audited_groups"] != []
+            yield second
 
 
 def chosen(count: int, sample: int) -> list[int]:
