@@ -266,21 +266,25 @@ def _find_tails(earlier: pa.Table, new: pa.Table, part: Int64Array) -> BoolArray
     held = np.zeros(len(part), bool)
     if not new.num_rows:
         return held
+    number = np.arange(len(part))
     order = np.argsort(part, kind="stable")
     last = np.append(np.flatnonzero(np.diff(part[order])), len(part) - 1)
-    last = last[np.searchsorted(last, np.arange(len(part)))]  # of each row's partition
+    last = last[np.searchsorted(last, number)]
+    end, place = np.empty_like(order), np.empty_like(order)
+    end[order], place[order] = order[last], number  # the last row of the partition, the row's place
 
     def column(name: str) -> pa.ChunkedArray:
         return pa.chunked_array(earlier[name].chunks + new[name].chunks)
 
-    same = column("use").to_numpy()[order] == RECORD
-    offset = column("offset").to_numpy()[order]
-    same &= offset[last] - offset == last - np.arange(len(part))
+    offset = column("offset").to_numpy()
+    same = column("use").to_numpy() == RECORD
+    same &= offset[end] - offset == place[end] - place
     for name in ("timestamp", "group_id"):
-        code = factorize(column(name))[order]
-        same &= (code == code[last]) & column(name).is_valid().to_numpy()[order]
-    breaks = np.maximum.accumulate(np.where(same, -1, np.arange(len(part))))
-    held[order] = breaks[last] < np.arange(len(part))
+        values = column(name)
+        equal = pc.equal(values, values.take(pa.array(end))).fill_null(False)
+        same &= equal.to_numpy()
+    breaks = np.maximum.accumulate(np.where(same[order], -1, number))
+    held[order] = breaks[last] < number
     return held
 
 
