@@ -35,7 +35,7 @@ from kip848_spark.wire.array_types import Int64Array
 from kip848_spark.wire.batches import Batches
 
 MAX_ROWS, MAX_BYTES = 1 << 15, 1 << 25
-"""Partitions that have no more in all are folded together."""
+"""Partitions that are folded together have at most so much in all."""
 _POSITION = "position"
 """The name under which the offset of the last record is stored beside the folds' carry."""
 _SCHEMA = pa.schema(list(CONTROL_STATE_FIELDS.items()))
@@ -191,10 +191,10 @@ class _SmallPartitions:
             return
         if self._waiting and partition.partition <= (before := self._waiting[-1].partition):
             raise OutOfOrderError(f"partition {partition.partition} came after partition {before}")
-        self._waiting.append(partition)
-        rows = [each.waiting for each in self._waiting]
+        rows = [each.waiting for each in (*self._waiting, partition)]
         if sum(map(len, rows)) > MAX_ROWS or sum(each.nbytes for each in rows) > MAX_BYTES:
             yield from self.fold()
+        self._waiting.append(partition)
 
     def fold(self) -> Folded:
         """Folds the partitions that wait."""

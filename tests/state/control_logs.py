@@ -23,7 +23,7 @@ from kip848_spark.state.groups import groups
 from kip848_spark.state.history import HISTORY_FIELDS, HistoryFold
 from kip848_spark.state.history_fields import INTERVAL_FIELDS
 from kip848_spark.state.members import members
-from kip848_spark.state.partition_fold import pack_carry, unpack_carry
+from kip848_spark.state.partition_fold import CARRY, pack_carry, unpack_carry
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, CONTROL_PLAN
 from kip848_spark.wire.offset_gaps import TRANSACTION
@@ -153,6 +153,21 @@ def _collect(
     if chunk is not None:
         for name, table in history.add(chunk).items():
             rows[name].append(table)
+
+
+def carry_rows(stored: pa.Table) -> dict[int, Counts]:
+    """The rows of each table of the carries in rows of `control_state`, by partition."""
+    carry = stored.filter(pc.equal(stored["kind"], CARRY))
+    return {
+        partition: {
+            f"{fold}/{name}": _counts(table, set())
+            for fold, tables in unpack_carry(
+                carry.filter(pc.equal(carry["partition"], partition))
+            ).items()
+            for name, table in tables.items()
+        }
+        for partition in pc.unique(carry["partition"]).to_pylist()
+    }
 
 
 def all_rows(history: Mapping[str, pa.Table]) -> Counts:

@@ -21,12 +21,13 @@ from kip848_spark.state.folded_rows import (
     ClosedRows,
 )
 from kip848_spark.state.history import HISTORY_FIELDS, HistoryFold
-from kip848_spark.state.partition_fold import CARRY, unpack_carry
+from kip848_spark.state.partition_fold import CARRY
 from kip848_spark.state.partition_stream import fold_partitions
 from kip848_spark.wire.control_plans import CONTROL_PLAN
 from tests.audit.raw_records import raw_control
 from tests.captures import COMMITTED
 from tests.conftest import DATA
+from tests.state.control_logs import carry_rows
 
 SCHEMA = pa.schema(list(CONTROL_STATE_FIELDS.items()))
 MAKERS = {"history": HistoryFold}
@@ -161,21 +162,7 @@ def test_a_run_without_new_records_changes_nothing(topic: pa.Table) -> None:
     assert again == rows
     assert not closed
     assert _counts(_is_record(stored_again)) == _counts(_is_record(stored))
-    assert _carries(stored_again) == _carries(stored)
-
-
-def _carries(stored: pa.Table) -> dict[int, dict[str, Counter[str]]]:
-    """The rows of each table of the carries, by partition."""
-    found = {}
-    for partition in pc.unique(stored["partition"]).to_pylist():
-        own = stored.filter(pc.equal(stored["partition"], partition))
-        carries = unpack_carry(own.filter(pc.equal(own["kind"], CARRY)))
-        found[partition] = {
-            f"{fold}/{name}": _counts(table)
-            for fold, tables in carries.items()
-            for name, table in tables.items()
-        }
-    return found
+    assert carry_rows(stored_again) == carry_rows(stored)
 
 
 def test_a_partition_without_live_records_keeps_its_carry(topic: pa.Table) -> None:

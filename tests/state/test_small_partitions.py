@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,10 @@ from kip848_spark.state.folded_rows import (
     ClosedRows,
 )
 from kip848_spark.state.history import HISTORY_FIELDS, HistoryFold
-from kip848_spark.state.partition_fold import CARRY, unpack_carry
+from kip848_spark.state.partition_fold import CARRY
 from kip848_spark.state.partition_stream import fold_partitions
 from tests.conftest import DATA
+from tests.state.control_logs import carry_rows
 
 MAKERS = {"history": HistoryFold, REBALANCES: RebalanceFold}
 TABLES = (*FOLDED_TABLES, *HISTORY_FIELDS, REBALANCES)
@@ -35,7 +36,6 @@ SCHEMA = pa.schema(list(CONTROL_STATE_FIELDS.items()))
 ORDER = [("partition", "ascending"), ("offset", "ascending")]
 CAPTURES = sorted(path for path in DATA.glob("*/*.parquet") if path.stem != "first")
 SOME = ("kafka-4.3.1", "odd-4.1.0", "share-streams-4.2.0")
-Counts = Mapping[str, Counter[str]]
 
 
 @dataclass
@@ -98,17 +98,8 @@ def counts(table: pa.Table, name: str) -> Counter[str]:
 
 def stored_rows(run: Run) -> tuple[Counter[str], dict[int, dict[str, Counter[str]]]]:
     """The records that a run stores, and the tables of its carries by partition."""
-    is_carry = pc.equal(run.stored["kind"], CARRY)
-    carries: dict[int, dict[str, Counter[str]]] = {}
-    carry = run.stored.filter(is_carry)
-    for partition in pc.unique(carry["partition"]).to_pylist():
-        own = carry.filter(pc.equal(carry["partition"], partition))
-        carries[partition] = {
-            f"{fold_name}/{name}": counts(table, name)
-            for fold_name, tables in unpack_carry(own).items()
-            for name, table in tables.items()
-        }
-    return counts(run.stored.filter(pc.invert(is_carry)), CONTROL_STATE), carries
+    records = run.stored.filter(pc.not_equal(run.stored["kind"], CARRY))
+    return counts(records, CONTROL_STATE), carry_rows(run.stored)
 
 
 def split_runs(rows: pa.Table, rng: np.random.Generator, gaps: float) -> Iterator[pa.Table]:
@@ -197,11 +188,19 @@ def test_partitions_with_a_group_in_common_are_folded_alone(
     check_equal(moved, 1, 0, monkeypatch)
 
 
-def test_offsets_that_do_not_fit_into_positions_are_folded_alone(
+def test_offsets_that_do_not_fit_into_order_keys_are_folded_alone(
     topic: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     high = topic.set_column(1, "offset", pc.add(topic["offset"], MAX_OFFSET))
     assert check_equal(high, 1, 0, monkeypatch) == 0
+
+
+def test_partitions_together_have_no_more_rows_than_may_wait(
+    topic: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = topic.group_by("partition").aggregate([("offset", "count")])["offset_count"].to_pylist()
+    monkeypatch.setattr(partition_stream, "MAX_ROWS", sum(sizes) - 1)
+    assert 1 < fold(topic).together < len(sizes)
 
 
 def test_rows_out_of_order_are_refused(topic: pa.Table) -> None:
