@@ -218,7 +218,7 @@ def _replace(lake: LakeTables, runs: Sequence[Run], again: DataFrame) -> None:
         Rewrite(
             lambda rows: rows.withColumn(AFFECTED, _is_unknown(runs)),
             lambda rows: (
-                rows.where(~F.col(AFFECTED)).select(*_FIELDS).unionByName(left.select(*_FIELDS))
+                rows.where(~_is_unknown(runs)).select(*_FIELDS).unionByName(left.select(*_FIELDS))
             ),
             sort=SORTED["records"],
         ),

@@ -119,34 +119,46 @@ def _count_present(lake: LakeTables, names: ErasedNames) -> int:
 
 def _rewrite(table: str, erasure: Erasure) -> Rewrite:
     own = pa.schema(list(TABLES[table].fields.items()))
-    flag = pa.field(AFFECTED, pa.bool_())
 
-    def marks(batches: Batches) -> Batches:
-        for batch in batches:
-            changed = pa.array(erase_rows(_own(batch), erasure)[1])
-            yield pa.RecordBatch.from_arrays(
-                [*batch.columns, changed], schema=batch.schema.append(flag)
-            )
+    def change(rows: DataFrame) -> DataFrame:
+        return map_in_arrow(_only(rows, own.names), changes, own)
 
     def changes(batches: Batches) -> Batches:
         for batch in batches:
-            rows = _own(batch)
-            kept = pa.array(~of_groups(rows, erasure))
-            found = erase_rows(rows, erasure)[0]
+            kept = pa.array(~of_groups(batch, erasure))
+            found = erase_rows(batch, erasure)[0]
             columns = [found.column(name).cast(own.field(name).type) for name in own.names]
             yield pa.RecordBatch.from_arrays(columns, schema=own).filter(kept)
 
-    def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.select([name for name in batch.schema.names if name in own.names])
-
-    def mark(rows: DataFrame) -> DataFrame:
-        known = [name for name in rows.columns if name in own.names or name == FILE]
-        fields = [own.field(n) if n in own.names else pa.field(n, pa.string()) for n in known]
-        return map_in_arrow(rows.select(*known), marks, pa.schema([*fields, flag]))
-
     return Rewrite(
-        mark,
-        lambda rows: map_in_arrow(rows, changes, own),
+        lambda rows: _mark(rows, own, erasure),
+        change,
         sort=SORTED.get(table, ()),
         split_by=SPLIT_BY.get(table),
     )
+
+
+def _mark(rows: DataFrame, own: pa.Schema, erasure: Erasure) -> DataFrame:
+    """Marks the affected ``rows`` of a table with the columns ``own``. The workers return no other
+    columns than `Rewrite` needs: to send all of them back would take Spark as long as to read
+    them."""
+    marked = pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in (FILE, "run_id") if name in rows.columns),
+            pa.field(AFFECTED, pa.bool_()),
+        ]
+    )
+
+    def marks(batches: Batches) -> Batches:
+        for batch in batches:
+            of_table = batch.select([name for name in batch.schema.names if name in own.names])
+            affected = pa.array(erase_rows(of_table, erasure)[1])
+            columns = [batch.column(name) for name in marked.names[:-1]]
+            yield pa.RecordBatch.from_arrays([*columns, affected], schema=marked)
+
+    return map_in_arrow(_only(rows, [*own.names, FILE]), marks, marked)
+
+
+def _only(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """``rows`` with those of ``columns`` that they have."""
+    return rows.select(*(name for name in rows.columns if name in columns))

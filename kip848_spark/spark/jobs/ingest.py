@@ -22,7 +22,7 @@ from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
 from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.progress import Measure, WorkerCount
-from kip848_spark.spark.sources import KafkaSource, RecordSource
+from kip848_spark.spark.sources import COLUMNS, KafkaSource, RecordSource
 from kip848_spark.spark.split_partitions import split_partitions, split_ranges
 from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.spark.storage.tables import LakeTables
@@ -61,7 +61,7 @@ def ingest(
     raw = source.read(lake.spark, ranges)
     if isinstance(source, KafkaSource) and not splits:
         raw = raw.coalesce(_tasks(ranges))
-    raw = raw.observe(seen, F.count(F.lit(1)).alias("records"))
+    raw = _with_two_types(raw.observe(seen, F.count(F.lit(1)).alias("records")))
     starts = {r.partition: r.start for r in run.ranges}
     plan = control_plan(run.dialect)
     job = RecordsJob(run.run_id, plan, starts, splits, keep_commits_raw, count)
@@ -77,6 +77,21 @@ def ingest(
     )
 
 
+def _with_two_types(raw: DataFrame) -> DataFrame:
+    """The columns of a source with numbers and times as longs. Spark writes Arrow batches value by
+    value; with only two types of columns, the JVM's compiler can inline the methods that do it."""
+    numbers = F.col("partition").cast("long"), F.col("offset"), F.unix_micros("timestamp")
+    return raw.select(*numbers, "key", "value").toDF(*COLUMNS)
+
+
+def _with_source_types(batches: Batches) -> Batches:
+    """Undoes `_with_two_types`."""
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        columns |= {name: columns[name].cast(type_) for name, type_ in POSITION_FIELDS.items()}
+        yield pa.RecordBatch.from_pydict(columns)
+
+
 def _tasks(ranges: Sequence[OffsetRange]) -> int:
     """How many tasks read ``ranges`` at most, each whole partitions. A night of few records must
     not leave a file of each table for each partition, since every later run opens them all."""
@@ -85,7 +100,8 @@ def _tasks(ranges: Sequence[OffsetRange]) -> int:
 
 @dataclass(frozen=True)
 class RecordsJob:
-    """A `TableJob` from raw records to `RECORD_TABLES`. ``splits``: see `split_partitions`."""
+    """A `TableJob` from raw records, with the types of `_with_two_types`, to `RECORD_TABLES`.
+    ``splits``: see `split_partitions`."""
 
     run_id: str
     plan: ControlPlan
@@ -102,7 +118,7 @@ class RecordsJob:
     def write_tables(
         self, batches: Batches, writers: Mapping[str, RowWriter]
     ) -> list[dict[str, Any]]:
-        counted = self._counted(batches)
+        counted = self._counted(_with_source_types(batches))
         return write_records(
             self.plan, self.starts, counted, writers, self.keep_commits_raw, self.splits
         )

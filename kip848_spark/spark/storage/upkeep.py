@@ -25,8 +25,9 @@ class Rewrite:
 
     ``mark`` adds the column `AFFECTED` to rows, and no row. ``change`` takes and returns rows with
     all columns of the table; it must not change rows that are not affected. Without it, the
-    affected rows are removed. New files are sorted by the columns ``sort``; with ``split_by``, each
-    has one value in that column.
+    affected rows are removed. With it, the result of ``mark`` is only counted and needs no other
+    columns than ``run_id`` and `FILE`, if the rows have them. New files are sorted by the columns
+    ``sort``; with ``split_by``, each has one value in that column.
     """
 
     mark: RowFunction
@@ -36,8 +37,7 @@ class Rewrite:
 
     def apply(self, table: str, rows: DataFrame) -> DataFrame:
         """``rows`` of ``table`` after the change, in the order of the new files."""
-        marked = self.mark(rows)
-        changed = self.change(marked) if self.change else marked.where(~F.col(AFFECTED))
+        changed = self.change(rows) if self.change else self.mark(rows).where(~F.col(AFFECTED))
         found = changed.select(*TABLES[table].fields)
         if self.split_by is not None:
             return found.repartition(self.split_by).sortWithinPartitions(self.split_by)
