@@ -214,6 +214,11 @@ def _visible(text: str, lines: bool = False) -> str:
     return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
+def note(text: str) -> None:
+    """Prints a sentence about the output to stderr."""
+    err.print(f"[yellow]note[/] {printable(text)}", soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """Prints ``value`` as JSON on one line; times as ISO 8601, bytes as base64."""
     out.file.write(json_text(value) + "\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import out, print_json, printable
+from kip848_spark.cli.display import note, out, print_json, printable
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -74,6 +74,7 @@ def show_explanation(found: Explanation) -> None:
     if not found.stories:
         for sentence in _nothing(found):
             out.print(printable(sentence), soft_wrap=not out.is_terminal)
+        _note_removed(found)
         return
     if len(found.rebalances) > 1:
         out.print(
@@ -104,6 +105,16 @@ def show_explanation(found: Explanation) -> None:
             f"\n[dim]{_CLASSIC_NOTE}[/]",
             soft_wrap=not out.is_terminal,
         )
+    if found.since is not None:
+        _note_removed(found)
+
+
+def _note_removed(found: Explanation) -> None:
+    from kip848_spark.lake.history import removed_note
+
+    removed = found.removed_before
+    if removed is not None and (found.since is None or found.since < removed):
+        note(removed_note(removed))
 
 
 def show_story(story: RebalanceStory) -> None:
@@ -154,6 +165,8 @@ def _nothing(found: Explanation) -> Sequence[str]:
         for word, time in (("since", found.since), ("before", found.until))
         if time is not None
     ]
+    if found.removed_before is not None and last is None:
+        return (f"The lake has no rebalance of {name} any more.",)
     if last is not None:
         return (
             f"{name} did not rebalance {' and '.join(times)}.",

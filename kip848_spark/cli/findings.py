@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import out, print_json, printable
+from kip848_spark.cli.display import note, out, print_json, printable
 from kip848_spark.cli.finding_list import roots_of, show_roots
 from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption
 from kip848_spark.errors import FINDINGS, NotFoundError, UsageError, near
@@ -60,7 +60,7 @@ def findings(
     Example: kip848 findings --lake LAKE --severity error || mail -s "Kafka groups" oncall
     """
     from kip848_spark.checks.results import CHECKS, SEVERITIES
-    from kip848_spark.lake.findings import find_findings
+    from kip848_spark.lake.findings import LAST, find_findings, partial_audit
     from kip848_spark.lake.groups import check_groups
 
     if severity is not None and severity not in SEVERITIES:
@@ -84,6 +84,8 @@ def findings(
         if SEVERITIES.index(row["severity"]) >= least and (not check or row["check"] in check)
     ]
     roots = roots_of(rows)
+    if run == LAST and (partial := partial_audit(snapshot)):
+        _note_partial(*partial)
     if json:
         listed = rows if follow else [root.row for root in roots]
         followers = {id(root.row): len(root.followers) for root in roots}
@@ -94,6 +96,14 @@ def findings(
         out.print(f"[green]No findings[/] ({printable(_selection(run, severity, group, check))}).")
     if roots:
         raise typer.Exit(FINDINGS)
+
+
+def _note_partial(last: str, complete: str | None) -> None:
+    sentence = f"The last audit (run {last}) was only of a part of the lake"
+    if complete is None:
+        note(f"{sentence}, and none was complete. `kip848 audit` audits everything.")
+    else:
+        note(f"{sentence}. For the last complete audit, add --run {complete}.")
 
 
 def _selection(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.display import err, note, out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -63,6 +63,7 @@ def history(
 ) -> None:
     """Show who joined and left a group and who owned what, or the owners of a partition."""
     from kip848_spark.lake.chronicle import group_chronicle
+    from kip848_spark.lake.history import removed_note
 
     _check(group, partition, in_group, at, since or until)
     start, end = parse_window(since, until)
@@ -76,6 +77,8 @@ def history(
         print_json(found.described())
     else:
         _show_events(found, start, end)
+        if found.removed_before is not None and (start is None or start < found.removed_before):
+            note(removed_note(found.removed_before))
 
 
 def _check(
@@ -129,10 +132,9 @@ def _show_events(found: GroupChronicle, since: datetime | None, until: datetime 
         )
     print_rows(rows)
     if found.known_from is not None:
-        err.print(
-            f"[yellow]note[/] What happened before {found.known_from:%Y-%m-%d %H:%M:%S} UTC is not "
-            "known: records are missing.",
-            soft_wrap=True,
+        note(
+            f"What happened before {found.known_from:%Y-%m-%d %H:%M:%S} UTC is not known: records "
+            "are missing."
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import StepDisplay, err, printable, show_steps
+from kip848_spark.cli.display import StepDisplay, note, show_steps
 from kip848_spark.config.settings import Settings, load
 from kip848_spark.config.times import parse_time
 from kip848_spark.errors import UsageError
@@ -220,13 +220,16 @@ class Invocation:
 
         newest = self.state()
         found = state_at(newest, time)
-        if note := without_history(newest, found):
-            err.print(f"[yellow]note[/] {printable(note)}", soft_wrap=True)
+        if sentence := without_history(newest, found):
+            note(sentence)
         return found
 
     def state(self, as_of: datetime | None = None) -> LakeSnapshot:
         """The lake as its last finished run left it, or the last one done by ``as_of`` (UTC), read
-        without a JVM."""
+        without a JVM. If records were read but not replayed, a note says so."""
         from kip848_spark.lake.snapshot import LakeSnapshot
 
-        return LakeSnapshot(self.place(), as_of, storage=self.settings.stored().delta())
+        found = LakeSnapshot(self.place(), as_of, storage=self.settings.stored().delta())
+        if found.run.replayed_through != found.run.run_id:
+            note("The last records of the lake were not replayed. Run `kip848 replay` first.")
+        return found

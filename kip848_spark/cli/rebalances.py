@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.display import err, note, out, print_json, print_rows, printable
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -63,6 +63,7 @@ def rebalances(
 
     `kip848 explain GROUP` describes a group's rebalances in words.
     """
+    from kip848_spark.lake.history import removed_before, removed_note
     from kip848_spark.lake.rebalances import (
         member_names,
         patterns_of,
@@ -87,6 +88,9 @@ def rebalances(
     if json:
         print_json(plain(found))
         return
+    removed = removed_before(state)
+    if removed is not None and (start is None or start < removed):
+        note(removed_note(removed))
     if not len(found):
         out.print(f"{_nothing(group, cause, start, end)}.", soft_wrap=not out.is_terminal)
         return
@@ -167,15 +171,14 @@ def _row(row: Mapping[str, Any], names: Mapping[str, MemberNames], named: bool) 
         name = known.name(slowest) if known else slowest
         waited = f"{name} {duration(row['slowest_ms'])}"
     fewest = row["minimal_moves"]
+    least = f" ({fewest} necessary)" if moved and fewest not in (None, moved) else ""
     return {
         "started": row["started_at"],
         **({"group": row["group_id"]} if named else {}),
         "epoch": row["epoch"],
         "causes": row["causes"],
         "took": _took(row),
-        "moved": None
-        if moved is None
-        else str(moved) + (f" (of {fewest})" if moved and fewest not in (None, moved) else ""),
+        "moved": None if moved is None else f"{moved}{least}",
         "waited for": waited,
     }
 

@@ -119,10 +119,27 @@ class _StoryWriter:
         )
         exclusive = row["type"] not in (CLASSIC, SHARE)
         self.unowned = (
-            tuple(times_without_owner(evidence.assignments, evidence.groups, self.started, end))
+            tuple(times_without_owner(self._assignments(), evidence.groups, self.started, end))
             if exclusive
             else ()
         )
+
+    def _assignments(self) -> list[Row]:
+        """The rows that were true in the episode. What the group owned before is no evidence: it
+        may have been deleted and created again since."""
+        episode = self.row["episode_id"]
+        begin = min(
+            row["started_at"]
+            for row in (self.row, *self.evidence.rebalances)
+            if row["episode_id"] == episode
+        )
+        until = self.later[0]["from_offset"] if self.later else None
+        return [
+            row
+            for row in self.evidence.assignments
+            if (row["valid_to"] is None or row["valid_to"] >= begin)
+            and (until is None or row["from_offset"] < until)
+        ]
 
     def story(self) -> RebalanceStory:
         lines = [

@@ -13,7 +13,7 @@ from kip848_spark.errors import LakeError, NotFoundError, UsageError, near
 from kip848_spark.insight.chronicle import EVENTS, Event, Ownership, events, owners
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import ASSIGNED, PENDING, TopicPartition
-from kip848_spark.lake.history import has_history, of_groups
+from kip848_spark.lake.history import has_history, of_groups, removed_before
 from kip848_spark.lake.rebalances import name_topics, require_group
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.state.history_fields import (
@@ -27,12 +27,13 @@ from kip848_spark.wire.tables import Row
 @dataclass(frozen=True)
 class GroupChronicle:
     """What happened in a group. ``known_from`` is the time at which its history begins; None if its
-    beginning is known."""
+    beginning is known. ``removed_before`` is the time before which maintenance has removed it."""
 
     group: Row
     events: Sequence[Event]
     names: MemberNames
     known_from: datetime | None
+    removed_before: datetime | None = None
 
     def described(self) -> list[dict[str, Any]]:
         """The events as plain values."""
@@ -92,6 +93,9 @@ def group_chronicle(
     _require_history(snapshot)
     group = require_group(snapshot, group_id)
     wanted = of_groups(snapshot, [group_id])
+    removed = removed_before(snapshot, group["partition"])
+    if removed is not None:  # the rows before it that are left do not say what began with them
+        since = removed if since is None else max(since, removed)
     if since is not None:
         ended = pc.field("valid_to")
         wanted &= ended.is_null() | (ended >= since)
@@ -105,7 +109,7 @@ def group_chronicle(
     first = min(groups, key=lambda row: row["from_offset"], default=None)
     known_from: datetime | None = None if first is None else first["known_from"]
     found = events(groups, members, assignments, since, until)
-    return GroupChronicle(group, found, MemberNames(members), known_from)
+    return GroupChronicle(group, found, MemberNames(members), known_from, removed)
 
 
 def parse_partition(text: str) -> TopicPartition:

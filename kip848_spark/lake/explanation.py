@@ -15,7 +15,7 @@ from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.phrases import between, clock, duration, listing, moment, ranges
 from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
-from kip848_spark.lake.history import has_history
+from kip848_spark.lake.history import has_history, removed_before
 from kip848_spark.lake.ledger import DONE, LAKE
 from kip848_spark.lake.rebalances import (
     LOOK_BACK,
@@ -48,7 +48,10 @@ class Explanation:
 
     ``group`` is the group's current row (state ``Dead`` if it was deleted). ``rebalances`` are all
     rebalances in the requested time, ``stories`` those that are explained. ``last`` is the group's
-    last rebalance of all. ``through`` is the end of the last run that read the topic.
+    last rebalance of all. ``through`` is the end of the last run that read the topic. ``epoch`` is
+    the requested epoch, if there is one: a group that was deleted and created again may have
+    reached it several times. ``removed_before`` is the time before which maintenance has removed
+    the history.
     """
 
     group: Row
@@ -59,6 +62,8 @@ class Explanation:
     last: Row | None
     evidence: Evidence
     through: datetime | None
+    epoch: int | None = None
+    removed_before: datetime | None = None
 
     @property
     def names(self) -> MemberNames:
@@ -73,7 +78,8 @@ class Explanation:
         why = listing((f"{number:,} × {cause_words(cause)}" for cause, number in ordered), 4)
         start, end = rows[0]["started_at"], rows[-1]["started_at"]
         text = (
-            f"{len(rows):,} rebalances of {self.group['group_id']} from {moment(start)} to "
+            f"{len(rows):,} rebalances of {self.group['group_id']}"
+            f"{'' if self.epoch is None else f' to epoch {self.epoch}'} from {moment(start)} to "
             f"{clock(end, start)} UTC: {why}"
         )
         slowest = max(rows, key=lambda row: row["slowest_ms"] or 0)
@@ -144,6 +150,8 @@ def explain(
         known[-1] if known else None,
         evidence,
         _last_read(snapshot),
+        epoch,
+        removed_before(snapshot, group["partition"]),
     )
 
 

@@ -47,6 +47,16 @@ def find_findings(
     return sorted(rows, key=lambda row: str(row["run_id"]), reverse=True)
 
 
+def partial_audit(snapshot: LakeSnapshot) -> tuple[str, str | None] | None:
+    """If the last audit was one of a part of the lake: its run id, and that of the last complete
+    audit (None if there was none)."""
+    last = _audited_runs(snapshot)[-1]
+    complete = [
+        row["run_id"] for row in snapshot.rows("runs") if AUDIT in (row["durations_ms"] or {})
+    ]
+    return None if last in complete else (last, max(complete, default=None))
+
+
 def _audited_runs(snapshot: LakeSnapshot) -> list[str]:
     """The ids of the runs that audited all or a part of the lake, the oldest first."""
     return sorted(

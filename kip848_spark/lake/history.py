@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.errors import NotFoundError, near
+from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.state.history_fields import (
@@ -40,6 +41,29 @@ def has_history(snapshot: LakeSnapshot) -> bool:
     """True if the lake has the history tables. A lake of an earlier version gets them from the
     next run."""
     return all(name in snapshot.run.table_versions for name in HISTORY_OF.values())
+
+
+def removed_before(snapshot: LakeSnapshot, partition: int | None = None) -> datetime | None:
+    """The time (UTC) before which maintenance has removed the history, of a partition of the topic
+    or of any; None if it has removed none."""
+    kept = snapshot.run.kept_since
+    if kept is None:
+        return None
+    first: dict[int, int] = {}
+    for row in snapshot.rows("runs"):
+        for r in Run.from_row(row).ranges if row["outcome"] == DONE else ():
+            first[r.partition] = min(r.start, first.get(r.partition, r.start))
+    removed = any(
+        offset > first.get(number, offset)
+        for number, offset in (snapshot.run.kept_from or {}).items()
+        if partition in (None, number)
+    )
+    return kept.astimezone(UTC) if removed else None
+
+
+def removed_note(time: datetime) -> str:
+    """The sentence for a result of `removed_before`."""
+    return f"Maintenance has removed what happened before {_text(time)}."
 
 
 def state_at(newest: LakeSnapshot, time: datetime | None) -> LakeSnapshot | StateAt:

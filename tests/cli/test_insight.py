@@ -133,7 +133,7 @@ def test_rebalances(kip848: Command, lake: Path) -> None:
         "started (UTC)", "group", "epoch", "causes", "took", "moved", "waited for",
     ]  # fmt: skip
     assert re.split(r"  +", first.strip()) == [
-        "2026-11-20 02:14:07", GROUP, "42", "left_or_expired", "38.2 s", "3 (of 1)",
+        "2026-11-20 02:14:07", GROUP, "42", "left_or_expired", "38.2 s", "3 (1 necessary)",
         "worker-1 38.1 s",
     ]  # fmt: skip
     assert "member_joined" in second
