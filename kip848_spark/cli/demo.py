@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -138,6 +139,7 @@ def _of_the_demo(invocation: Invocation, source: str | None = None) -> Invocatio
 
 def _summary(run: Run, comparison: LiveComparison, groups: list[Row], agreement: list[Row]) -> None:
     from kip848_spark.checks.results import LIVE
+    from kip848_spark.insight.phrases import offsets_without_record
 
     counts = run.counts
     assert counts is not None
@@ -153,7 +155,7 @@ def _summary(run: Run, comparison: LiveComparison, groups: list[Row], agreement:
         f"\n[bold]Ledger[/]  {counts.records_read:,} records = {counts.decoded:,} decoded "
         f"+ {counts.tombstones:,} tombstones + {counts.unknown:,} unknown "
         f"+ {counts.quarantined:,} quarantined"
-        f"\n        {counts.missing:,} offsets hold no record (markers and aborted transactions)"
+        f"\n        {offsets_without_record(counts.missing)} (markers and aborted transactions)"
     )
     judged = [row for row in agreement if row["check"] != LIVE]
     verified, unverifiable = (sum(r[n] for r in judged) for n in ("verified", "unverifiable"))
@@ -203,5 +205,6 @@ def _next_steps(lake: str) -> None:
         )
     )
     out.print()
-    out.print(f"The lake is at [bold]{printable(lake)}[/]. Try (in .venv/bin):")
+    where = "" if shutil.which("kip848") else f" (in {Path(sys.argv[0]).parent})"
+    out.print(f"The lake is at [bold]{printable(lake)}[/]. Try{printable(where)}:")
     out.print(Panel(printable(tries, lines=True), expand=False))

@@ -129,6 +129,10 @@ def doctor(
         print_json(found)
     elif not worst:
         err.print("[green]Everything works.[/]")
+        settings = invocation.settings
+        both = {"--source": settings.source, "--lake": settings.lake}
+        if missing := [option for option, value in both.items() if value is None]:
+            err.print(f"To check more, add {' and '.join(missing)}.")
     raise typer.Exit(worst)
 
 

@@ -30,7 +30,7 @@ from kip848_spark.cli.options import (
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
 from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error
-from kip848_spark.insight.phrases import count, moment
+from kip848_spark.insight.phrases import count, moment, offsets_without_record
 from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, write_metrics
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def show_outcome(
         out.print("The lake is empty and the source has no records.")
         return
     if not outcome.changed:
-        out.print(f"There are no new records since run {run.run_id}. Nothing was changed.")
+        out.print("There are no new records. Nothing was changed.")
         return
     counts = run.counts
     if counts is not None:
@@ -276,7 +276,7 @@ def show_outcome(
             f"Run [bold]{run.run_id}[/]: {counts.records_read:,} records = "
             f"{counts.decoded:,} decoded + {counts.tombstones:,} tombstones + "
             f"{counts.unknown:,} unknown + {counts.quarantined:,} quarantined; "
-            f"{counts.missing:,} offsets hold no record."
+            f"{offsets_without_record(counts.missing)}."
         )
         if counts.inferred:
             out.print(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import out, print_json
+from kip848_spark.cli.display import out, print_json, printable
 from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption, VerboseOption
 from kip848_spark.config.times import parse_length
 
@@ -53,6 +53,7 @@ def maintain(
     Run it once a week. Without --keep and --erase, no row changes. `sql --as-of` can no longer
     answer for runs whose files were deleted; `groups --as-of` can.
     """
+    from kip848_spark.insight.phrases import listing
     from kip848_spark.spark.jobs.erasure import ErasedNames
     from kip848_spark.spark.maintenance import run_maintenance
 
@@ -69,19 +70,27 @@ def maintain(
     if since is not None:
         out.print(f"{sum(done.removed.values()):,} rows older than {keep} were removed.")
     if names:
-        out.print(
-            f"{sum(done.erased.values()):,} rows were removed or changed. All older "
-            "versions of the tables were deleted, because they have the erased names."
-        )
-        out.print(
-            "If the topic still has the records, a new lake of it has the names again"
-            + (
-                f". Groups and members with these names: {done.present:,}. Their later records "
-                "bring them back."
-                if done.present
-                else "."
+        changed = sum(done.erased.values())
+        if changed:
+            out.print(f"{changed:,} rows were removed or changed.")
+        else:
+            out.print(
+                f"No row has {printable(listing(erase or (), 4))}. Check the spelling, unless an "
+                "earlier command has erased it."
             )
+        out.print(
+            "All older versions of the tables were deleted, because they may have the erased names."
         )
+        if changed or done.present:
+            out.print(
+                "If the topic still has the records, a new lake of it has the names again"
+                + (
+                    f". Groups and members with these names: {done.present:,}. Their later records "
+                    "bring them back."
+                    if done.present
+                    else "."
+                )
+            )
     merged = sum(done.merged.values())
     out.print(f"{merged:,} small files were merged.")
     known = [number for number in done.deleted.values() if number is not None]

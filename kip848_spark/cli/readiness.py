@@ -112,7 +112,7 @@ def readiness(
 
         out.file.write(csv_text(rows, list(READINESS_FIELDS)))
     else:
-        _show(found, rows, explain=bool(group))
+        _show(found, rows, topic, explain=bool(group))
 
 
 def _assess(snapshot: LakeSnapshot, answered: Row, named: Sequence[str]) -> LakeReadiness:
@@ -153,7 +153,7 @@ def _chosen(
     )
 
 
-def _show(found: LakeReadiness, rows: Sequence[Row], *, explain: bool) -> None:
+def _show(found: LakeReadiness, rows: Sequence[Row], topic: str | None, *, explain: bool) -> None:
     for note in found.assessment.notes:
         _print_note(note)
     if found.missing:
@@ -164,16 +164,22 @@ def _show(found: LakeReadiness, rows: Sequence[Row], *, explain: bool) -> None:
     out.print()
     if not rows:
         out.print("No group is left to show.")
+        if topic is not None:
+            out.print(
+                f"--topic selects the groups that subscribe to {printable(topic)} or commit on it."
+            )
         return
     shown = rows[:MOST_ROWS]
     print_rows([{**row, "why": _why(row)} for row in shown], _COLUMNS)
     if len(rows) > len(shown):
         out.print(f"… and {len(rows) - len(shown):,} more, with --json or --csv.")
+    from kip848_spark.insight.phrases import count
+
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     parts = ", ".join(f"{number:,} {name}" for name, number in counts.items())
-    out.print(f"\n{len(rows):,} groups: {parts}.")
+    out.print(f"\n{count(len(rows), 'group')}: {parts}.")
     if explain:
         for row in rows:
             _explain(row)

@@ -46,7 +46,9 @@ def simulate(
     groups: Annotated[
         int | None,
         typer.Option(
-            "--groups", help="The number of groups. Default: one per 25,000 records.", metavar="G"
+            "--groups",
+            help="The number of groups. Default: one per 25,000 records, but 4 if that is fewer.",
+            metavar="G",
         ),
     ] = None,
     assignors: AssignorsOption = None,
@@ -70,6 +72,7 @@ def simulate(
     """
     from kip848_spark import simulation
     from kip848_spark.coordinator.releases import release_note
+    from kip848_spark.insight.phrases import count
 
     if release != _RELEASE and (note := release_note(release)):
         err.print(note)
@@ -93,8 +96,9 @@ def simulate(
             workers=workers,
             progress=lambda some: progress.advance(task, some),
         )
-    minutes = outcome.span / 60_000
+    minutes = round(outcome.span / 60_000)
     err.print(
-        f"{outcome.records:,} records of {outcome.groups} groups over {minutes:,.0f} minutes, "
-        f"with {outcome.rebalances:,} rebalances, are in {printable(str(out))}."
+        f"{count(outcome.records, 'record')} of {count(outcome.groups, 'group')} over "
+        f"{count(minutes, 'minute')}, with {count(outcome.rebalances, 'rebalance')}, are in "
+        f"{printable(str(out))}."
     )

@@ -51,6 +51,11 @@ def listing(things: Iterable[str], most: int = MOST_NAMED) -> str:
     return " and ".join((", ".join(named[:-1]), named[-1])) if len(named) > 1 else "".join(named)
 
 
+def offsets_without_record(number: int) -> str:
+    """``1 offset holds no record``, ``24 offsets hold no record``."""
+    return f"{count(number, 'offset')} {'holds' if number == 1 else 'hold'} no record"
+
+
 def count(number: int, thing: str, things: str | None = None) -> str:
     """``1 partition``, ``24 partitions``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -29,7 +29,7 @@ from kip848_spark.lake.folders import (
     check_commits,
     is_lake,
 )
-from kip848_spark.lake.ledger import DONE, Run
+from kip848_spark.lake.ledger import DONE, FORGET, VACUUM, Run
 from kip848_spark.lake.location import Location, scheme_of
 from kip848_spark.lake.tables import TABLES, TableDefinition
 
@@ -63,7 +63,11 @@ class LakeSnapshot:
             raise LakeError(f"There is no lake at {self.path}.", NO_LAKE_HINT)
         with self._translate_errors("runs"):
             runs = self._dataset("runs", None).to_table(use_threads=False)
-        self.run = Run.from_row(finished_run(self.path, plain(runs), as_of))
+        rows = plain(runs)
+        self.run = Run.from_row(finished_run(self.path, rows, as_of))
+        later = (Run.from_row(row) for row in rows if row["run_id"] > self.run.run_id)
+        self._cleaned = [run for run in later if not {VACUUM, FORGET}.isdisjoint(run.durations_ms)]
+        """Later runs that have deleted files or versions of tables."""
 
     def earlier(self, as_of: datetime) -> LakeSnapshot:
         """The same lake as the last run that had finished by ``as_of`` (UTC) left it. Raises
@@ -173,11 +177,22 @@ class LakeSnapshot:
         except (DeltaError, OSError, pa.ArrowException) as cause:
             if fault := store_fault(str(cause), f"the lake {self.path}"):
                 raise fault from None
+            if self._cleaned:
+                raise self._deleted(table) from None
             first = str(cause).splitlines()[0]
             raise LakeError(
                 f"The table {table} of the lake {self.path} can't be read: {first}",
                 DAMAGED_HINT,
             ) from None
+
+    def _deleted(self, table: str) -> LakeError:
+        """The error for a table of an earlier run that can't be read."""
+        last = max(self._cleaned, key=lambda run: run.run_id)
+        return LakeError(
+            f"The table {table} can't be read as run {self.run.run_id} left it: `kip848 maintain` "
+            f"(run {last.run_id}) has deleted old versions of the tables.",
+            "Ask for a later time. `groups --as-of`, `history` and `explain` need no old versions.",
+        )
 
     def _uri(self, table: str) -> str:
         readable = self.place.folder is not None or scheme_of(self.place.uri) in (*STORES, "hdfs")

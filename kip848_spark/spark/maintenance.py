@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from kip848_spark.errors import LakeError, UsageError
-from kip848_spark.lake.ledger import ERASURE, Ledger, RecordCounts, Run
+from kip848_spark.lake.ledger import ERASURE, FORGET, Ledger, RecordCounts, Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.erasure import Erased, ErasedNames, erase, require_replaceable
 from kip848_spark.spark.jobs.integrity import check_counts
@@ -109,7 +109,7 @@ def _forget(ledger: Ledger, last: Run, steps: Steps) -> None:
     lake = cast("LakeTables", ledger.lake)
     steps = Steps(steps.progress)
     plan = _plan(ledger, last, steps)
-    with steps.step("forget", "deleting all older versions"):
+    with steps.step(FORGET, "deleting all older versions"):
         tables = [name for name in TABLES if name != "runs"]
         for name in tables:
             lake.forget_versions(name)

@@ -70,16 +70,21 @@ def _error(spark: SparkSession, cause: PySparkException, query: str) -> UsageErr
     named = next((parts[k] for k in ("objectName", "fieldName", "relationName") if k in parts), "")
     name = named.replace("`", "").rpartition(".")[2]
     if kind.startswith(("UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")) and name:
-        return column_error(name, _known_names(spark, query), _place(str(cause)))
+        tables = _tables_in(query)
+        return column_error(name, _known_names(spark, tables), tables, _place(str(cause)))
     if kind.startswith("TABLE_OR_VIEW_NOT_FOUND") and name:
         return unknown_table(name, None, _place(str(cause)))
     return UsageError(_summarize_error(str(cause)))
 
 
-def _known_names(spark: SparkSession, query: str) -> set[str]:
-    """The columns and fields of the tables in ``query``."""
-    words = {word.lower() for word in re.findall(r"\w+", query)}
-    tables: Iterable[str] = words & TABLES.keys()
+def _tables_in(query: str) -> list[str]:
+    """The tables whose names are in ``query``, in order."""
+    words = (word.lower() for word in re.findall(r"\w+", query))
+    return [word for word in dict.fromkeys(words) if word in TABLES]
+
+
+def _known_names(spark: SparkSession, tables: Iterable[str]) -> set[str]:
+    """The columns and fields of ``tables``."""
     names = {word for table in tables for word in re.findall(r"(\w+)", _columns(spark, table))}
     return names - {"struct", "array", "map", "string", "int", "bigint", "boolean", "timestamp"}
 

@@ -41,6 +41,7 @@ _CAPTURE_TYPES: dict[str, tuple[type[T.DataType], ...]] = {
 }
 
 
+_LAST_PORT = 65535
 _LAST_PARTITION, _LAST_OFFSET = 2**31 - 1, 2**63 - 2
 """The largest numbers that Kafka can have: the end of a partition is a 64-bit number, too."""
 _PYTHONS_TIMES = (
@@ -109,7 +110,7 @@ class KafkaSource:
     ``bootstrap`` is ``HOST:PORT``, or several with commas. ``settings`` are Kafka client settings
     by librdkafka's names; ``${NAME}`` in a value refers to an environment variable.
 
-    Raises UsageError if there is no port, or if a setting contains a secret as text.
+    Raises UsageError if there is no valid port, or if a setting contains a secret as text.
     """
 
     def __init__(
@@ -118,8 +119,15 @@ class KafkaSource:
         topic: str = OFFSETS_TOPIC,
         settings: ClientSettings | Mapping[str, str] | None = None,
     ) -> None:
-        if ":" not in bootstrap:
-            raise UsageError(f"The source kafka:{bootstrap} has no port.", "Write HOST:PORT.")
+        for address in filter(None, bootstrap.split(",")):
+            port = address.rpartition(":")[2] if ":" in address else ""
+            if not port:
+                raise UsageError(f"The source kafka:{bootstrap} has no port.", "Write HOST:PORT.")
+            if not (port.strip().isdecimal() and 0 < int(port) <= _LAST_PORT):
+                raise UsageError(
+                    f"The source kafka:{bootstrap} has no valid port: {port!r}.",
+                    f"A port is a number up to {_LAST_PORT}.",
+                )
         self.bootstrap = bootstrap
         self.topic = topic
         written = settings or {}

@@ -62,7 +62,7 @@ def test_run_groups_and_sql(kip848: Command, spark: SparkSession, lake: Path) ->
     assert run["records_read"] == sum(run[kind] for kind in kinds) > 400
     again = kip848("run", "--source", source, "--lake", str(lake))
     assert again.code == 0
-    assert "There are no new records since run" in again.out
+    assert "There are no new records." in again.out
 
     live = read_live(NEWEST / LIVE)
     output = kip848("groups", "--all", "--json", "--lake", str(lake))

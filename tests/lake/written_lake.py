@@ -48,8 +48,9 @@ def write_run(
     for name, rows in tables.items():
         _write(path, name, rows, mode)
     there = [name for name in TABLES if (path / name).exists()]
+    run_id = f"{finished_at:%Y%m%dT%H%M%S.%f}Z-0000"
     run = Run(
-        run_id=f"{finished_at:%Y%m%dT%H%M%S.%f}Z-0000",
+        run_id=run_id,
         source=source,
         identity=TopicIdentity("__consumer_offsets", None, None),
         dialect="shipped",
@@ -57,6 +58,7 @@ def write_run(
         table_versions={name: DeltaTable(path / name).version() for name in there},
         started_at=finished_at,
         outcome=DONE,
+        replayed_through=run_id,
         counts=RecordCounts(),
         finished_at=finished_at,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from sqlglot import exp
@@ -67,14 +67,20 @@ def unknown_column(
     known = known_columns(tree, tables)
     if name.lower() in {one.lower() for one in known} | _GENERATED:
         raise NotTranslatable(f"the column {name} at this place")
-    return column_error(name, known, _place(name, tree))
+    return column_error(name, known, check_tables(tree), _place(name, tree))
 
 
-def column_error(name: str, known: set[str], where: str = "") -> UsageError:
-    """The error for a column that does not exist, with similar names among ``known``."""
+def column_error(name: str, known: set[str], tables: Iterable[str], where: str = "") -> UsageError:
+    """The error for a column that does not exist, with similar names among ``known``, the columns
+    of ``tables``."""
+    table = next(iter(tables), "groups")
     return UsageError(
         f"There is no column {name}{where}.",
-        near(name.lower(), sorted(known), "`DESCRIBE TABLE groups` lists a table's columns."),
+        near(
+            name.lower(),
+            sorted(known),
+            f"`DESCRIBE TABLE {table}` lists its columns.",
+        ),
     )
 
 

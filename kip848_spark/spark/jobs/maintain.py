@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip848_spark.errors import LakeError
+from kip848_spark.lake.ledger import VACUUM
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.saved_audits import remove_superseded
 from kip848_spark.spark.steps import Steps
@@ -46,7 +47,7 @@ def vacuum_tables(
     """Deletes the files that only versions need which are older than ``hours``. The versions
     ``kept`` of each table stay readable."""
     deleted = {}
-    with steps.step("vacuum", "deleting files that no kept version needs"):
+    with steps.step(VACUUM, "deleting files that no kept version needs"):
         for name in TABLES:
             versions = sorted({versions[name] for versions in kept if name in versions})
             deleted[name] = lake.vacuum(name, hours, versions)
