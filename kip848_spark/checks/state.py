@@ -145,7 +145,7 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
 class Reference(Stateful):
     """A group as the reference coordinator replays it, in a shard of its own."""
 
-    STATE = ("fault",)
+    STATE = ("fault", "_with_epochs", "_without_epochs")
 
     def __init__(self, group_id: str, releases: tuple[Release, ...]) -> None:
         self.group_id = group_id
@@ -154,6 +154,10 @@ class Reference(Stateful):
         release = replaying(releases)
         self.shard = Shard(release, BrokerConfig(release))
         self._newest = NewestRecords()
+        self._with_epochs: set[str] = set()
+        """The members of a consumer group whose assignment has epochs, which were replayed."""
+        self._without_epochs: set[str] = set()
+        """Those whose assignment has none."""
 
     def parts(self) -> Iterator[Stateful]:
         """The objects whose attributes ``STATE`` are the state of this one."""
@@ -178,9 +182,26 @@ class Reference(Stateful):
             fault = str(error)
             self.fault = self.fault or fault
         note_kind(self._newest.recorded, entry)
+        if entry.kind == records.CURRENT:
+            self._note_epochs(entry)
         if entry.kind == records.CLASSIC_GROUP:
             self._newest.recorded.clear()
         return fault
+
+    def _note_epochs(self, entry: LogEntry) -> None:
+        """Whether an assignment has epochs depends on the broker that wrote it. During a rolling
+        upgrade, that of one member may have them and that of another may not."""
+        member, value = entry.member, entry.value
+        self._with_epochs.discard(member)
+        self._without_epochs.discard(member)
+        if value is None:
+            return
+        rows = (*value["assignedPartitions"], *value["partitionsPendingRevocation"])
+        have = {len(row.get("assignmentEpochs") or ()) == len(row["partitions"]) for row in rows}
+        if not any(row.get("assignmentEpochs") for row in rows):
+            self._without_epochs.add(member)
+        elif have == {True} and self.shard.release.partition_epochs:
+            self._with_epochs.add(member)
 
     def defer(self, entry: LogEntry) -> None:
         """Takes the next record of a share or streams group; `rows` replays it."""
@@ -207,7 +228,22 @@ class Reference(Stateful):
         for table, row in rows:
             yield state_row(table, self.group_id, row, unknown if table == GROUPS else ())
         if isinstance(group, ConsumerGroup):
-            yield from _assignments(group)
+            yield from self._assignments(group)
+
+    def _assignments(self, group: ConsumerGroup) -> Iterator[StateRow]:
+        name = group.group_id
+        for member_id, member in group.members.items():
+            known, none = member_id in self._with_epochs, member_id in self._without_epochs
+            roles = (("assigned", member.assigned), ("pending_revocation", member.pending))
+            for role, partitions in roles:
+                for topic_id, numbers in partitions.items():
+                    for number, epoch in numbers.items():
+                        since = epoch if known else None if none else NOT_COMPARED
+                        yield (ASSIGNMENTS, name, member_id, role, topic_id, None, number, since)
+        for member_id, target in group.targets.items():
+            for topic_id, wanted in target.items():
+                for number in wanted:
+                    yield (ASSIGNMENTS, name, member_id, "target", topic_id, None, number, None)
 
     def _unknown_columns(self, group: str, target: str) -> Collection[str]:
         """Columns of `groups` that depend on a record which is not there: the epoch of a group
@@ -272,21 +308,6 @@ def _member(member: Member) -> dict[str, Any]:
         "member_state": _STATES[member.state],
         "is_classic": member.classic is not None,
     }
-
-
-def _assignments(group: ConsumerGroup) -> Iterator[StateRow]:
-    epochs, name = group.release.partition_epochs, group.group_id
-    for member_id, member in group.members.items():
-        roles = (("assigned", member.assigned), ("pending_revocation", member.pending))
-        for role, partitions in roles:
-            for topic_id, numbers in partitions.items():
-                for number, epoch in numbers.items():
-                    since = epoch if epochs else None
-                    yield (ASSIGNMENTS, name, member_id, role, topic_id, None, number, since)
-    for member_id, target in group.targets.items():
-        for topic_id, wanted in target.items():
-            for number in wanted:
-                yield (ASSIGNMENTS, name, member_id, "target", topic_id, None, number, None)
 
 
 def _classic(group: ClassicGroup) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -32,13 +32,14 @@ from kip848_spark.state.fold import Fold
 from kip848_spark.state.groups import groups
 from kip848_spark.state.members import members
 from tests.audit import raw_records
-from tests.audit.captured_logs import CHURNED, MOVING, RELEASES, topics
+from tests.audit.captured_logs import CHURNED, MOVING, RELEASES, UPGRADED, topics
 from tests.audit.captured_logs import entries as dumped
 from tests.audit.raw_records import entry_of
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 
 PLACE = ("partition", "offset")
+TARGET = "target"
 LOG_KEY = (*PLACE, "kind", "group_id", "member_id", "regular_expression", "tombstone")
 
 
@@ -150,9 +151,31 @@ def compared(table: pa.Table, known: KnownTopics) -> int:
     return rows
 
 
+@pytest.mark.parametrize(
+    ("capture", "until"),
+    [
+        ("upgraded-4.2.0-4.3.1-4.2.0", 1795428197076),
+        ("upgraded-4.1.2-4.3.1-4.1.2", 1795428087963),
+    ],
+)
+def test_members_with_and_without_assignment_epochs(capture: str, until: int) -> None:
+    """During a rolling upgrade, brokers with and without these epochs write to one group. ``until``
+    is a time (ms) at which a group has members of both kinds."""
+    table = raw_records.control_rows(DATA / capture / COMMITTED)
+    part = table.filter(pa.compute.less_equal(table["timestamp"].cast(pa.int64()), until * 1000))
+    ours = vectorized(part)
+    given = {(row[1], row[-1] is None) for row in ours if row[0] == ASSIGNMENTS if row[3] != TARGET}
+    assert any({(group, False), (group, True)} <= given for group, _ in given)
+    tally = Tally()
+    compare_by_group(tally, ours, referenced(KnownTopics(), part))
+    assert tally.findings == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("capture", [*(f"kafka-{r}" for r in RELEASES), *CHURNED, *MOVING])
+@pytest.mark.parametrize(
+    "capture", [*(f"kafka-{r}" for r in RELEASES), *CHURNED, *MOVING, *UPGRADED]
+)
 def test_both_say_the_same_wherever_the_log_ends_or_was_cleaned(capture: str, seed: int) -> None:
     """A broker may refuse a log that the cleaner is at work on; there is nothing to compare then,
     and it does not happen often."""
