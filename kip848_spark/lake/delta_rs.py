@@ -271,19 +271,21 @@ def distinct(
     table: TableDefinition,
     columns: Sequence[str],
     conditions: Sequence[Condition],
-    inside: Sequence[str] = (),
+    inside: Sequence[Sequence[str]] = (),
 ) -> set[tuple[Any, ...]]:
     """The distinct values of ``columns`` in the rows that fulfil all conditions. ``inside``: the
-    columns are fields of the structs in the list with this path. Reads batch by batch."""
+    columns are fields of the structs in the lists with these paths. Reads batch by batch."""
     dataset = DeltaFolder.at(place).open().to_pyarrow_dataset()
     dataset = dataset.replace_schema(table.complete(dataset.schema))
-    wanted = {"list": pc.field(*inside)} if inside else {name: pc.field(name) for name in columns}
+    lists = {f"list {number}": pc.field(*path) for number, path in enumerate(inside)}
+    wanted = lists or {name: pc.field(name) for name in columns}
     found: set[tuple[Any, ...]] = set()
     for batch in dataset.to_batches(wanted, filter=all_of(conditions)):
         rows = pa.table(batch.columns, batch.schema.names)
         if inside:
-            structs = pc.list_flatten(batch.column(0))
-            rows = pa.table([pc.struct_field(structs, name) for name in columns], list(columns))
+            structs = [pc.list_flatten(column) for column in batch.columns]
+            fields = ([pc.struct_field(one, name) for one in structs] for name in columns)
+            rows = pa.table([pa.chunked_array(parts) for parts in fields], list(columns))
         rows = rows.group_by(list(columns), use_threads=False).aggregate([])
         found.update(zip(*(rows[name].to_pylist() for name in columns), strict=True))
     return found

@@ -25,7 +25,7 @@ from kip848_spark.spark.storage.spark_written import SparkWrittenTables
 from kip848_spark.spark.storage.table_job import WriteMode
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.spark.storage.worker_written import WorkerWrittenTables
-from kip848_spark.state.kinds import COMMIT, PARTITIONS
+from kip848_spark.state.kinds import COMMIT, PARTITIONS, SHARE_STATE
 from kip848_spark.wire.batches import Batches
 
 
@@ -166,16 +166,19 @@ def test_distinct_values_are_the_same_whoever_reads(
             ("other", [("C", "not-asked-for")]),
         )
     ]
+    share = {"initializing_topics": [_described("D", "clicks")], "initialized_topics": None}
+    rows.append({"kind": SHARE_STATE, SHARE_STATE: share})
     written.append_columns("group_records", pa.Table.from_pylist(rows, own), "1", None)
-    asked = [Condition("kind", "equals", PARTITIONS)]
+    asked = [Condition("kind", "among", (PARTITIONS, SHARE_STATE))]
     lake = open_lake(spark, str(tmp_path / "lake"), by_spark=by_spark)
-    names = lake.distinct(
-        "group_records", ("topic_id", "topic_name"), asked, inside=(PARTITIONS, "topics")
-    )
-    assert names == {("A", "orders"), ("B", "payments")}
+    lists = [(PARTITIONS, "topics")]
+    lists += [(SHARE_STATE, f"{word}_topics") for word in ("initializing", "initialized")]
+    names = lake.distinct("group_records", ("topic_id", "topic_name"), asked, inside=lists)
+    assert names == {("A", "orders"), ("B", "payments"), ("D", "clicks")}
     assert lake.distinct("group_records", ("kind", "group_id")) == {
         (PARTITIONS, None),
         ("other", None),
+        (SHARE_STATE, None),
     }
 
 

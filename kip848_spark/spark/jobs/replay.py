@@ -31,6 +31,12 @@ from kip848_spark.state.history_fields import ASSIGNMENT_HISTORY, GROUP_HISTORY
 from kip848_spark.wire.offset_gaps import COMPACTION, UNDECIDED
 
 _NAMED = ("topic_id", "topic")
+_NAMED_INSIDE = (
+    (kinds.PARTITIONS, "topics"),
+    (kinds.SHARE_STATE, "initializing_topics"),
+    (kinds.SHARE_STATE, "initialized_topics"),
+)
+"""The lists of `group_records` that name topics with their ids."""
 
 
 def replay(lake: LakeTables, run: Run, after: str | None) -> None:
@@ -164,14 +170,14 @@ def control_bytes(run: Run, runs: Sequence[TableRow], records: DataFrame) -> Dat
 def topic_names(
     lake: LakeTables, more: Set[tuple[str | None, str | None]] = frozenset()
 ) -> dict[str, str]:
-    """The name of each topic id that the cluster, commits, or records of 4.0 brokers name; and the
-    pairs ``more``. Of several names, the one that sorts last."""
+    """The name of each topic id that the cluster, commits, records of 4.0 brokers, or records of
+    share groups name; and the pairs ``more``. Of several names, the one that sorts last."""
     found = [lake.distinct(table, _NAMED) for table in ("topics", "offsets", ASSIGNMENT_HISTORY)]
     described = lake.distinct(
         "group_records",
         ("topic_id", "topic_name"),
-        [Condition("kind", "equals", kinds.PARTITIONS)],
-        inside=(kinds.PARTITIONS, "topics"),
+        [Condition("kind", "among", (kinds.PARTITIONS, kinds.SHARE_STATE))],
+        inside=_NAMED_INSIDE,
     )
     pairs = set(more).union(described, *found)
     return dict(sorted((id_, name) for id_, name in pairs if id_ is not None and name is not None))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -278,13 +279,13 @@ class SparkWrittenTables(LakeTables):
         table: str,
         columns: Sequence[str],
         conditions: Sequence[Condition] = (),
-        inside: Sequence[str] = (),
+        inside: Sequence[Sequence[str]] = (),
     ) -> set[tuple[Any, ...]]:
         with self._translate_errors("read"):
             rows = self._where(table, conditions)
-            if inside:
-                rows = rows.select(F.inline(".".join(inside)))
-            return {tuple(row) for row in rows.select(*columns).distinct().collect()}
+            parts = [rows.select(F.inline(".".join(path))) for path in inside] or [rows]
+            found = reduce(DataFrame.union, (part.select(*columns) for part in parts))
+            return {tuple(row) for row in found.distinct().collect()}
 
     def _where(self, table: str, conditions: Sequence[Condition]) -> DataFrame:
         rows = self.read(table)

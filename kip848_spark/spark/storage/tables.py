@@ -128,11 +128,11 @@ class LakeTables(Upkeep):
         table: str,
         columns: Sequence[str],
         conditions: Sequence[Condition] = (),
-        inside: Sequence[str] = (),
+        inside: Sequence[Sequence[str]] = (),
     ) -> set[tuple[Any, ...]]:
         """The distinct values of ``columns``, of which there are few, in the rows that fulfil all
-        conditions. ``inside``: the columns are fields of the structs in the list with this path.
-        Raises LakeError."""
+        conditions. ``inside``: the columns are fields of the structs in the lists with these
+        paths. Raises LakeError."""
 
     @abstractmethod
     def count(self, table: str) -> int:

@@ -242,7 +242,7 @@ class WorkerWrittenTables(LakeTables):
         table: str,
         columns: Sequence[str],
         conditions: Sequence[Condition] = (),
-        inside: Sequence[str] = (),
+        inside: Sequence[Sequence[str]] = (),
     ) -> set[tuple[Any, ...]]:
         with self._translate_errors("read"):
             folder = self._folder(table)
