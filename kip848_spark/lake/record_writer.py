@@ -38,10 +38,11 @@ def write_records(
     writers: Mapping[str, RowWriter],
     keep_commits_raw: bool = False,
     splits: Mapping[int, Sequence[int]] | None = None,
+    resumed: Mapping[int, bool] | None = None,
 ) -> list[dict[str, object]]:
     """Decodes raw records (see `decode_batches`) and writes rows of `RECORD_TABLES`.
 
-    ``starts`` has the first offset of each partition. ``splits``: see `GapFinder`.
+    ``starts`` has the first offset of each partition. ``splits`` and ``resumed``: see `GapFinder`.
 
     Returns a row for each ``partition``, ``kind``, ``tombstone`` (true or false) and ``reason`` why
     records could not be decoded (None if they were): the number of ``records``, the number of their
@@ -50,7 +51,9 @@ def write_records(
     commits = [key for key, record in plan.plan.records.items() if record.kind == OFFSET_COMMIT]
     tally: list[pa.Table] = []
     summary = CommitSummary(writers["commit_summaries"].write)
-    for decoded, columns in decode_batches(plan.plan, starts, keep_commits_raw, batches, splits):
+    for decoded, columns in decode_batches(
+        plan.plan, starts, keep_commits_raw, batches, splits, resumed
+    ):
         not_inferred = {"inferred": pa.nulls(decoded.count, pa.bool_())}
         writers["records"].write({**columns, **not_inferred})
         types = row_types(decoded)

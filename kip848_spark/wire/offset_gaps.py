@@ -5,7 +5,10 @@ part that it has cleaned it keeps one record for each key. So after a key has oc
 cleaner has not been there, and missing offsets belong to a *transaction*: they are its marker, or
 the records of an aborted one. Before that, the cause is *compaction* if more than half of all
 offsets so far are missing, and at least `MIN_COMPACTED`; otherwise it is *unknown*.
-See docs/kafka-facts.md#compaction."""
+See docs/kafka-facts.md#compaction.
+
+A run ends at the last stable offset, so the next one often begins with a transaction that was open
+in between. A gap there is therefore no sign of compaction, unless it is large."""
 
 from __future__ import annotations
 
@@ -26,17 +29,21 @@ _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
 
 MIN_COMPACTED = 10
 """With fewer missing offsets than this, compaction is not given as the cause."""
+LARGE_FIRST_GAP = 100
+"""Missing offsets of which a transaction with offset commits has fewer."""
 
 
 @dataclass
 class _Progress:
     """How far a partition was read: the next offset ``due``, the counts of ``present`` and
-    ``missing`` offsets, and whether a key has ``repeated``."""
+    ``missing`` offsets, and whether a key has ``repeated``. ``open`` is not None until the first
+    gap of a partition that an earlier run has read: whether a transaction was open there then."""
 
     due: int
     present: int = 0
     missing: int = 0
     repeated: bool = False
+    open: bool | None = None
 
 
 class GapFinder:
@@ -44,12 +51,17 @@ class GapFinder:
     in offset order."""
 
     def __init__(
-        self, starts: Mapping[int, int], splits: Mapping[int, Sequence[int]] | None = None
+        self,
+        starts: Mapping[int, int],
+        splits: Mapping[int, Sequence[int]] | None = None,
+        resumed: Mapping[int, bool] | None = None,
     ) -> None:
         """``starts``: for each partition, the first offset that is read. ``splits``:
         offsets at which further tasks begin to read a partition, each after a place where a key
-        occurred twice. A task reads at most one range of a partition."""
-        self._starts, self._splits = starts, splits or {}
+        occurred twice. A task reads at most one range of a partition. ``resumed``: the partitions
+        that an earlier run has read up to the start, and whether a transaction was open there when
+        it ended."""
+        self._starts, self._splits, self._resumed = starts, splits or {}, resumed or {}
         self._progress: dict[int, _Progress] = {}
 
     def find(
@@ -91,20 +103,37 @@ class GapFinder:
         repeat = -1 if progress.repeated else find_first_repeat(key)
         rows = np.flatnonzero(missing)
         if len(rows):
+            at_start = rows[0] == 0 and not progress.present
+            first = self._first_gap(progress, int(missing[rows[0]]), bool(at_start))
             gone = progress.missing + np.cumsum(missing[rows])
+            gone -= missing[rows[0]] if first is not None else 0
             present = progress.present + rows
             guess = np.where((gone > present) & (gone >= MIN_COMPACTED), 1, 2)
             cause[rows] = np.where(rows > repeat, 0, guess)
+            if first is not None and rows[0] <= repeat:
+                cause[rows[0]] = first
+            progress.missing = int(gone[-1])
         progress.due = int(offset[-1]) + 1
         progress.present += len(offset)
-        progress.missing += int(missing.sum())
         progress.repeated |= repeat < len(offset)
+
+    def _first_gap(self, progress: _Progress, missing: int, at_start: bool) -> int | None:
+        """The cause of the next gap, if it is the first one of a resumed partition and not large.
+        If a transaction was open at the start, the gap has its records or its marker. Otherwise the
+        cause of a gap ``at_start`` is unknown. None: the general rules apply."""
+        was_open, progress.open = progress.open, None
+        if missing >= LARGE_FIRST_GAP:
+            return None
+        return 0 if was_open else 2 if was_open is False and at_start else None
 
     def _begin(self, partition: int, offset: int) -> _Progress:
         """The progress before the first record of this task in a partition."""
         splits = self._splits.get(partition, ())
         start = begin_of_range(offset, self._starts.get(partition), splits)
-        return _Progress(start, repeated=start in splits)
+        split = start in splits
+        return _Progress(
+            start, repeated=split, open=None if split else self._resumed.get(partition)
+        )
 
 
 def begin_of_range(offset: int, start: int | None, splits: Sequence[int]) -> int:

@@ -58,10 +58,11 @@ def decode_batches(
     keep_commits_raw: bool,
     batches: Batches,
     splits: Mapping[int, Sequence[int]] | None = None,
+    resumed: Mapping[int, bool] | None = None,
 ) -> Iterator[tuple[Decoded, Columns]]:
     """What the function of `records_decoder` does, as pairs of the decoded batch and its
-    columns. ``splits``: see `GapFinder`."""
-    gaps = GapFinder(starts, splits)
+    columns. ``splits`` and ``resumed``: see `GapFinder`."""
+    gaps = GapFinder(starts, splits, resumed)
     for batch in without_repeats(batches):
         if not batch.num_rows:
             continue

@@ -35,6 +35,39 @@ def test_mostly_missing_and_no_repeated_key_is_compaction() -> None:
     assert found == [(40, "compaction"), (19, "compaction"), (None, None)]
 
 
+RESUMED = [(0, 55, 1), (0, 56, 2), (0, 58, 3), (0, 70, 4)]
+
+
+@pytest.mark.parametrize(
+    ("resumed", "causes"),
+    [
+        ({}, ["compaction", "compaction", "compaction"]),
+        ({0: False}, ["unknown", "unknown", "compaction"]),
+        ({0: True}, ["transaction", "unknown", "compaction"]),
+        ({1: True}, ["compaction", "compaction", "compaction"]),
+    ],
+)
+def test_a_run_may_begin_with_an_open_transaction(
+    resumed: dict[int, bool], causes: list[str]
+) -> None:
+    found = find(GapFinder({0: 40}, {}, resumed), RESUMED)
+    assert [cause for missing, cause in found if missing] == causes
+
+
+def test_the_marker_of_a_transaction_that_was_open_at_the_start() -> None:
+    rows = [(0, 40, 1), (0, 41, 2), (0, 43, 3), (0, 45, 4)]
+    found = find(GapFinder({0: 40}, {}, {0: True}), rows)
+    assert [cause for _, cause in found] == [None, None, "transaction", "unknown"]
+    found = find(GapFinder({0: 40}, {}, {0: False}), rows)
+    assert [cause for _, cause in found] == [None, None, "unknown", "unknown"]
+
+
+def test_a_large_gap_at_the_start_is_compaction() -> None:
+    for resumed in ({}, {0: False}, {0: True}):
+        found = find(GapFinder({0: 40}, {}, resumed), [(0, 140, 1), (0, 141, 2)])
+        assert found == [(100, "compaction"), (None, None)]
+
+
 def test_partitions_are_independent() -> None:
     found = find(GapFinder({0: 0, 1: 5}), [(0, 0, 1), (0, 1, 1), (1, 5, 1), (1, 7, 2)])
     assert found == [(None, None)] * 3 + [(1, "unknown")]

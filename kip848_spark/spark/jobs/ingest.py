@@ -17,7 +17,7 @@ from kip848_spark.errors import SourceError
 from kip848_spark.kafka.snapshot import LiveTopic
 from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.arrow_files import RowWriter
-from kip848_spark.lake.ledger import RecordCounts, Run
+from kip848_spark.lake.ledger import Ledger, RecordCounts, Run
 from kip848_spark.lake.record_writer import RECORD_TABLES, write_records
 from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.map_in_arrow import map_in_arrow
@@ -64,7 +64,8 @@ def ingest(
     raw = _with_two_types(raw.observe(seen, F.count(F.lit(1)).alias("records")))
     starts = {r.partition: r.start for r in run.ranges}
     plan = control_plan(run.dialect)
-    job = RecordsJob(run.run_id, plan, starts, splits, keep_commits_raw, count)
+    resumed = _resumed(Ledger(lake).last(), run)
+    job = RecordsJob(run.run_id, plan, starts, splits, resumed, keep_commits_raw, count)
     with translate_capture_errors(source.name):
         written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
     names = ("partition", "first_offset", "last_offset", "cause")
@@ -92,6 +93,18 @@ def _with_source_types(batches: Batches) -> Batches:
         yield pa.RecordBatch.from_pydict(columns)
 
 
+def _resumed(last: Run | None, run: Run) -> dict[int, bool]:
+    """The partitions that ``run`` reads from where ``last`` ended, and whether a transaction was
+    open there then, as far as the cluster was asked."""
+    ends = {r.partition: r.end for r in last.ranges} if last is not None else {}
+    open_then = (last.open_offsets or {}) if last is not None else {}
+    return {
+        r.partition: open_then.get(r.partition, 0) > 0
+        for r in run.ranges
+        if 0 < r.start == ends.get(r.partition)
+    }
+
+
 def _tasks(ranges: Sequence[OffsetRange]) -> int:
     """How many tasks read ``ranges`` at most, each whole partitions. A night of few records must
     not leave a file of each table for each partition, since every later run opens them all."""
@@ -101,12 +114,13 @@ def _tasks(ranges: Sequence[OffsetRange]) -> int:
 @dataclass(frozen=True)
 class RecordsJob:
     """A `TableJob` from raw records, with the types of `_with_two_types`, to `RECORD_TABLES`.
-    ``splits``: see `split_partitions`."""
+    ``splits``: see `split_partitions`; ``resumed``: see `GapFinder`."""
 
     run_id: str
     plan: ControlPlan
     starts: Mapping[int, int]
     splits: Mapping[int, Sequence[int]]
+    resumed: Mapping[int, bool]
     keep_commits_raw: bool
     count: WorkerCount | None = None
 
@@ -120,7 +134,13 @@ class RecordsJob:
     ) -> list[dict[str, Any]]:
         counted = self._counted(_with_source_types(batches))
         return write_records(
-            self.plan, self.starts, counted, writers, self.keep_commits_raw, self.splits
+            self.plan,
+            self.starts,
+            counted,
+            writers,
+            self.keep_commits_raw,
+            self.splits,
+            self.resumed,
         )
 
     def _counted(self, batches: Batches) -> Batches:
