@@ -76,6 +76,8 @@ class Coverage:
         """Whether a run that has a suspect range began to read at this offset."""
         return any(found.first == offset for found in self.suspect_ranges.get(partition, ()))
 
-    def is_end(self, partition: int, offset: int) -> bool:
-        """Whether no record after this offset was read."""
-        return offset >= self.ends.get(partition, offset + 1)
+    def may_go_on(self, partition: int, offset: int) -> bool:
+        """Whether an operation whose last record is at this offset may have further ones that were
+        not read: no later record was, or the next run found that records were missing."""
+        is_end = offset >= self.ends.get(partition, offset + 1)
+        return is_end or self.resumes(partition, offset + 1)

@@ -191,8 +191,8 @@ class GroupAudit(Stateful):
 
     def finish(self) -> Tally:
         """Call this after the last record. Checks what is pending, and returns all verdicts."""
-        at_end = self.context.coverage.is_end(self.partition, self._last)
-        self._check_operation(closed=not at_end)
+        may_go_on = self.context.coverage.may_go_on(self.partition, self._last)
+        self._check_operation(closed=not may_go_on)
         self.audited.tally = self._counted
         self.tally.postponed = frozenset()
         self.hashes.finish(self.context.counts)

@@ -122,8 +122,8 @@ class ShareAudit(Stateful):
 
     def finish(self) -> Tally:
         """All verdicts on the group."""
-        at_end = self.context.coverage.is_end(self.partition, self._last)
-        self._check_operation(closed=not at_end)
+        may_go_on = self.context.coverage.may_go_on(self.partition, self._last)
+        self._check_operation(closed=not may_go_on)
         self._counted.postponed = frozenset()
         accept_other_share_assignor(self._view)
         self._hashes.finish(self._counted, self.context.counts)

@@ -108,7 +108,8 @@ class StreamsAudit(Stateful):
 
     def finish(self) -> Tally:
         """Call this after the last record. Returns all verdicts on the group."""
-        self._check_operation(closed=not self.context.coverage.is_end(self.partition, self._last))
+        may_go_on = self.context.coverage.may_go_on(self.partition, self._last)
+        self._check_operation(closed=not may_go_on)
         self._audited.tally = self._counted
         self._hashes.finish(self._audited, self.context.counts)
         accept_another_assignor(self._audited)

@@ -25,6 +25,7 @@ from kip848_spark.lake.rebalances import (
     patterns_around,
     read_rebalances,
     require_group,
+    shift,
 )
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
 from kip848_spark.state.history_fields import (
@@ -213,8 +214,8 @@ def _gather(
     of_group = pc.field("group_id") == group_id
     of_group &= pc.field("partition") == explained[0]["partition"]
     still = pc.field("valid_to").is_null()
-    around = (pc.field("valid_from") <= end + LOOK_BACK) & (
-        still | (pc.field("valid_to") >= start - LOOK_BACK)
+    around = (pc.field("valid_from") <= shift(end, LOOK_BACK)) & (
+        still | (pc.field("valid_to") >= shift(start, -LOOK_BACK))
     )
     within = still | (pc.field("valid_to") >= begin)
     if later:
@@ -234,11 +235,12 @@ def _window(explained: Sequence[Mapping[str, Any]]) -> tuple[datetime, datetime]
     """The time of the rebalances, and a little before and after."""
     start = min(row["started_at"] for row in explained)
     end = max(
-        row["converged_at"] or row["started_at"] + timedelta(milliseconds=row["slowest_ms"] or 0)
+        row["converged_at"]
+        or shift(row["started_at"], timedelta(milliseconds=row["slowest_ms"] or 0))
         for row in explained
     )
     margin = max(_SHORTEST, (end - start) * _MARGIN)
-    return (start - margin).astimezone(UTC), (end + margin).astimezone(UTC)
+    return shift(start, -margin).astimezone(UTC), shift(end, margin).astimezone(UTC)
 
 
 def _described(story: RebalanceStory, names: MemberNames) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,14 @@ def require_group(snapshot: LakeSnapshot, name: str) -> Row:
     return max(history, key=lambda row: row["from_offset"]) | {"state": "Dead", "members": 0}
 
 
+def shift(time: datetime, by: timedelta) -> datetime:
+    """``time`` (UTC) plus ``by``, but no time that Python can't represent."""
+    try:
+        return time + by
+    except OverflowError:
+        return (datetime.max if by > timedelta() else datetime.min).replace(tzinfo=UTC)
+
+
 def name_topics(snapshot: LakeSnapshot, rows: Sequence[Row]) -> None:
     """Sets ``topic`` in rows of `assignments` or its history that only have the topic's id, as far
     as the lake knows the name."""
@@ -116,7 +124,7 @@ def departures(
         snapshot,
         group,
         partition,
-        min(row["started_at"] for row in rows) - LOOK_BACK,
+        shift(min(row["started_at"] for row in rows), -LOOK_BACK),
         max(row["from_offset"] for row in rows),
     )
     timeouts = _session_timeouts(snapshot, rows, members)
@@ -272,7 +280,7 @@ def patterns_around(
     """The patterns that ``episodes`` from ``start`` to ``end`` belong to. Rebalances of the hour
     before and after may belong to a pattern as well, so a rebalance has the same patterns in every
     time range. Only the last rebalances are looked at if there are many."""
-    around = read_rebalances(snapshot, groups, start - LOOK_BACK, end + LOOK_BACK)
+    around = read_rebalances(snapshot, groups, shift(start, -LOOK_BACK), shift(end, LOOK_BACK))
     recent = around.slice(max(0, len(around) - MOST_WITH_PATTERNS))
     # Clients matter where one of them may have come back.
     went = recent.filter(pc.greater(pc.list_value_length(recent["left"]), 0))["group_id"]

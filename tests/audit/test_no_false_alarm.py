@@ -7,7 +7,9 @@ import random
 import pytest
 
 from kip848_spark.checks.completed_target import TOPICS_UNKNOWN
+from kip848_spark.checks.coverage import Coverage
 from kip848_spark.checks.hashes import TOPICS_THEN
+from kip848_spark.checks.operations import same_operation
 from kip848_spark.checks.results import (
     CAUSES,
     CHECKS,
@@ -149,6 +151,27 @@ def test_a_log_cut_in_mid_operation(release: str) -> None:
         # and cleaned on top
         upto = {partition: rng.randint(0, end + 1) for partition, end in last.items()}
         assert clean(audit(*_known(cleaned(kept, upto), release))), seed
+
+
+@pytest.mark.parametrize("capture", ["churn-4.3.1", "streams-4.3.1"])
+def test_a_group_whose_records_were_removed_after_a_run_ended_in_mid_operation(
+    capture: str,
+) -> None:
+    log, known = churned(capture), churned_topics(capture)
+    rng = random.Random(7)
+    cuts = 0
+    while cuts < 40:
+        before = rng.choice(log)
+        place, first = (before.partition, before.group), before.offset + 1
+        of_partition = [e for e in log if e.partition == before.partition]
+        after = [e for e in of_partition if e.group == before.group and e.offset >= first]
+        if not after or not same_operation(before, after[0]):
+            continue
+        kept = [e for e in of_partition if (e.partition, e.group) != place or e.offset < first]
+        holes = [(e.partition, e.offset) for e in after]
+        coverage = Coverage.of(holes, ends_of(kept), [(before.partition, first)])
+        assert clean(audit(kept, known, coverage)), (place, first)
+        cuts += 1
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -84,7 +84,9 @@ def write_activity(
 def _write_activity(
     lake: LakeTables, rows: DataFrame, days: Sequence[date], cluster_id: str | None
 ) -> list[str]:
-    activity = _add_activity(lake.read(ACTIVITY).where(F.col("day").isin(days)), rows)
+    # PySpark can't send Spark a date of a year below 1000.
+    known = F.col("day").isin([F.lit(day.isoformat()).cast("date") for day in days])
+    activity = _add_activity(lake.read(ACTIVITY).where(known), rows)
     lake.replace_values(ACTIVITY, _with_cluster(activity, cluster_id), "day", days)
     found = rows.where(F.size("rewinds") > 0)
     runs = sorted(row["run_id"] for row in found.select("run_id").distinct().collect())
