@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.table_rows import TableRows
 from kip848_spark.wire.tables import TIMESTAMP, Row
 
@@ -99,7 +100,7 @@ def dead_groups(
     last = _last_commits(offsets)
     joined = groups.join(last, "group_id", join_type="left outer")
     active = _later(joined["updated_at"], joined["last_commit"])
-    dead = pc.and_(pc.equal(joined["members"], 0), pc.less(active, _time(now - silence)))
+    dead = pc.and_(pc.equal(joined["members"], 0), pc.less(active, _time(shift(now, -silence))))
     found = joined.append_column("last_activity", active).filter(dead)
     columns = ["group_id", "type", "last_activity", "last_commit", "offsets", "topics"]
     order = [("last_activity", "ascending"), ("group_id", "ascending")]
@@ -171,7 +172,7 @@ def expiring_offsets(
     length = pa.scalar(retention, pa.duration("us"))
     expires = pc.coalesce(joined["expire_timestamp"], pc.add(start, length)).cast(TIMESTAMP)
     found = joined.append_column("expires_at", expires)
-    found = found.filter(pc.less(found["expires_at"], _time(now + within)))
+    found = found.filter(pc.less(found["expires_at"], _time(shift(now, within))))
     grouped = found.group_by(["group_id", "type"]).aggregate(
         [("expires_at", "min"), ("topic", "count_distinct"), ("topic", "count")]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 MOST_NAMED = 3
 """The largest number of things of one kind that a sentence names; it counts the others."""
@@ -41,6 +41,14 @@ def moment(time: datetime) -> str:
 def clock(time: datetime, beside: datetime) -> str:
     """A time as `moment`, without the date if it is that of ``beside``."""
     return f"{time:%H:%M:%S}" if time.date() == beside.date() else moment(time)
+
+
+def shift(time: datetime, by: timedelta) -> datetime:
+    """``time`` (UTC) plus ``by``, but no time that Python can't represent."""
+    try:
+        return time + by
+    except OverflowError:
+        return (datetime.max if by > timedelta() else datetime.min).replace(tzinfo=UTC)
 
 
 def listing(things: Iterable[str], most: int = MOST_NAMED) -> str:

@@ -35,6 +35,7 @@ from kip848_spark.insight.phrases import (
     moment,
     ordinal,
     partitions,
+    shift,
 )
 from kip848_spark.wire.tables import Row
 
@@ -293,7 +294,7 @@ class _StoryWriter:
             if row["from_offset"] > last["from_offset"]:
                 break
             back = any(self.names.client(name) == client for name in row["joined"] or ())
-            recent = row["started_at"] > last["started_at"] - _AN_HOUR
+            recent = row["started_at"] > shift(last["started_at"], -_AN_HOUR)
             times += away and back and recent
             away = (away and not back) or any(
                 self.names.client(name) == client for name in row["left"] or ()

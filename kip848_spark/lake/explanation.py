@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.errors import NotFoundError
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.phrases import between, clock, duration, listing, moment, ranges
+from kip848_spark.insight.phrases import between, clock, duration, listing, moment, ranges, shift
 from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
 from kip848_spark.lake.history import has_history, removed_before
@@ -25,7 +25,6 @@ from kip848_spark.lake.rebalances import (
     patterns_around,
     read_rebalances,
     require_group,
-    shift,
 )
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
 from kip848_spark.state.history_fields import (

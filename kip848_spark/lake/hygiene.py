@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.insight import hygiene
 from kip848_spark.insight.member_names import MemberNames
+from kip848_spark.insight.phrases import shift
 from kip848_spark.lake.rebalances import member_names
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
 from kip848_spark.state.kinds import COMMIT
@@ -80,7 +81,7 @@ def read_hygiene(snapshot: LakeSnapshot, group: str | None = None, days: int = 7
     now = pc.max(groups["updated_at"]).as_py()
     groups = groups if wanted is None else groups.filter(wanted)
     offsets = snapshot.select("offsets", wanted)
-    first = (now or datetime.now(UTC)) - timedelta(days=days - 1)
+    first = shift(now or datetime.now(UTC), -timedelta(days=days - 1))
     since = datetime.combine(first, time.min, UTC)
     recent = pc.field("day") >= since.date()
     recent = recent if wanted is None else recent & wanted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import END, TopicPartition, owned_before
 from kip848_spark.insight.patterns import find_patterns
+from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.ranking import flapping_clients
 from kip848_spark.insight.story import CLASSIC
 from kip848_spark.lake.history import COMMIT, of_groups
@@ -79,14 +80,6 @@ def require_group(snapshot: LakeSnapshot, name: str) -> Row:
         hint = near(name, known, "`kip848 groups` lists them.")
         raise NotFoundError(f"The lake has no group {name}.", hint)
     return max(history, key=lambda row: row["from_offset"]) | {"state": "Dead", "members": 0}
-
-
-def shift(time: datetime, by: timedelta) -> datetime:
-    """``time`` (UTC) plus ``by``, but no time that Python can't represent."""
-    try:
-        return time + by
-    except OverflowError:
-        return (datetime.max if by > timedelta() else datetime.min).replace(tzinfo=UTC)
 
 
 def name_topics(snapshot: LakeSnapshot, rows: Sequence[Row]) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.checks.results import SEVERITIES
+from kip848_spark.insight.phrases import shift
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
 from kip848_spark.lake.readiness import (
     LakeReadiness,
@@ -80,7 +81,7 @@ class _Report:
         self.missing: dict[str, str] = {}
         self.runs = at_a_glance.read_runs(snapshot)
         self.newest = _newest(snapshot)
-        self.since = options.since or (self.newest and self.newest - PERIOD)
+        self.since = options.since or (self.newest and shift(self.newest, -PERIOD))
         self.rebalances = read_period(snapshot, self.since)
         self.findings = self._findings()
         self.hygiene = self._hygiene()
@@ -159,7 +160,7 @@ class _Report:
     def _sources(self) -> GroupSources:
         activity = None
         if self.hygiene is not None and self.hygiene.as_of is not None:
-            since = (self.hygiene.as_of - timedelta(days=self.hygiene.days)).date()
+            since = shift(self.hygiene.as_of, -timedelta(days=self.hygiene.days)).date()
             activity = self.snapshot.select(
                 "offset_activity", pc.field("day") > since, ["group_id", "commits", "bytes"]
             )

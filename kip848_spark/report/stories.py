@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.story import Evidence, write_stories
 from kip848_spark.report.columns import milliseconds, values
 from kip848_spark.report.history_rows import GroupRows, between
@@ -37,8 +38,8 @@ def explain_last_episode(
         return []
     episode = [row for row in known if row["episode_id"] == known[-1]["episode_id"]]
     explained = episode[-MOST_EXPLAINED:]
-    start = _ms(episode[0]["started_at"] - _AROUND)
-    end = _ms((explained[-1]["converged_at"] or explained[-1]["started_at"]) + _AROUND)
+    start = _ms(shift(episode[0]["started_at"], -_AROUND))
+    end = _ms(shift(explained[-1]["converged_at"] or explained[-1]["started_at"], _AROUND))
     evidence = [
         between(table, start, end)
         for table in (history.groups, history.members, history.assignments)
