@@ -67,9 +67,10 @@ COMMIT_SUMMARY_FIELDS: dict[str, pa.DataType] = {
 """The columns of the table `commit_summaries` and their Arrow types.
 
 ``first_committed`` is null if the first record of the row is a tombstone; ``offset``,
-``timestamp``, ``tombstone`` and `NEWEST` are those of the last record. The four columns
-``first_commit_…`` and ``last_commit_…`` are those of the first and last record that is no
-tombstone, and null if there is none. ``rewinds`` is null if there is none."""
+``timestamp``, ``tombstone`` and `NEWEST` are those of the last record, but ``topic_id`` is that of
+the last record that is no tombstone: it tells the topic's name. The four columns ``first_commit_…``
+and ``last_commit_…`` are those of the first and last record that is no tombstone, and null if there
+is none. ``rewinds`` is null if there is none."""
 
 COMMIT_FIELDS: dict[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -224,10 +225,15 @@ def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> 
     found = {name: _sum(numbers.get(name), order, start) for name in _SUMS}
     found |= {name: numbers[name][first] for name in _FIRST}
     found |= {name: numbers[name][last] for name in _LAST}
-    found |= _first_and_last_commits(numbers, order, start, end)
+    first_commit, last_commit = _first_and_last_commits(numbers, order, start, end)
+    for name in _COMMIT:
+        found[f"first_{name}"] = numbers[f"first_{name}"][first_commit]
+        found[f"last_{name}"] = numbers[f"last_{name}"][last_commit]
     at = pa.array(last)
     rewinds, rewind_row = _find_rewinds(before, order, joined, start)
     taken = {name: column.take(at) for name, column in before.last.items()}
+    if not np.array_equal(last_commit, last):
+        taken["topic_id"] = before.last["topic_id"].take(pa.array(last_commit))
     return _Rows(found, taken, rewinds, rewind_row)
 
 
@@ -242,8 +248,8 @@ def _sum(numbers: Int64Array | None, order: Int64Array, start: Int64Array) -> In
 
 def _first_and_last_commits(
     numbers: _Numbers, order: Int64Array, start: Int64Array, end: Int64Array
-) -> _Numbers:
-    """The numbers ``first_commit_…`` and ``last_commit_…`` of the combined rows."""
+) -> tuple[Int64Array, Int64Array]:
+    """The rows with the first and the last commit of each combined row."""
     present = numbers["last_commit_offset"] != _NO_COMMIT
     if not present.all():
         present, place = present[order], np.arange(len(order))
@@ -251,11 +257,7 @@ def _first_and_last_commits(
         high = np.maximum.reduceat(np.where(present, place, -1), start)
         # Without a commit, any record of the row will do: each of them has `_NO_COMMIT`.
         start, end = np.where(high < 0, start, low), np.where(high < 0, start, high)
-    first, last = order[start], order[end]
-    return {
-        **{f"first_{name}": numbers[f"first_{name}"][first] for name in _COMMIT},
-        **{f"last_{name}": numbers[f"last_{name}"][last] for name in _COMMIT},
-    }
+    return order[start], order[end]
 
 
 def _find_rewinds(
