@@ -225,13 +225,19 @@ def _of_partitions(rows: Sequence[Row]) -> Iterator[Event]:
     held = [row for row in rows if row["role"] in (ASSIGNED, PENDING)]
     ends = {(row["member_id"], place(row), row["valid_to"]) for row in held}
     starts = {(row["member_id"], place(row), row["valid_from"]) for row in held}
+    given_up = {
+        (row["member_id"], place(row), row["valid_to"]) for row in held if row["role"] == PENDING
+    }
     for row in held:
         member, where = row["member_id"], place(row)
         continued = (member, where, row["valid_from"]) in ends
         start = row["valid_from"], row["from_offset"]
         if row["role"] == PENDING:
             yield Event(*start, MUST_GIVE_UP, member, (where,))
-        if not continued and row["known_from"] is None:
+            back = False
+        else:  # a member that gives a partition up may get it back in the same operation
+            back = (member, where, row["valid_from"]) in given_up
+        if (back or not continued) and row["known_from"] is None:
             yield Event(*start, GOT, member, (where,))
         ended = row["to_offset"] is not None and row.get("known_to") is None
         if ended and (member, where, row["valid_to"]) not in starts:

@@ -67,6 +67,21 @@ def test_nobody_leaves_or_joins_at_missing_records() -> None:
     assert of(chronicle.GOT) == [("id-of-worker-1", at(0)), ("id-of-worker-2", at(30))]
 
 
+def test_a_member_may_get_back_what_it_gives_up() -> None:
+    rows = [
+        part("worker-1", 0, "assigned", 0, 30, (1, 20)),
+        part("worker-1", 0, "pending_revocation", 30, 40, (20, 24)),
+        part("worker-1", 0, "assigned", 40, None, (24, None)),
+    ]
+    found = events([group(1, 0, None, (0, None))], [], rows)
+    of_member = [(one.kind, one.at) for one in found if one.member_id]
+    assert of_member == [
+        (chronicle.GOT, at(0)),
+        (chronicle.MUST_GIVE_UP, at(30)),
+        (chronicle.GOT, at(40)),
+    ]
+
+
 def test_a_group_that_ends_without_missing_records_was_deleted() -> None:
     (created, deleted) = events([group(1, 0, 60, (0, 40))], [], [])
     assert (created.kind, deleted.kind) == (chronicle.CREATED, chronicle.DELETED)
