@@ -256,6 +256,8 @@ def test_a_time_names_the_last_run_that_had_finished(spark: SparkSession, tmp_pa
 def test_mistakes_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="no lake at"):
         Lake(tmp_path).groups()
+    with pytest.raises(UsageError, match="no valid port: '90a2'"):
+        KafkaSource("localhost:9092,localhost:90a2")
     with pytest.raises(UsageError, match="has no port"):
         KafkaSource("broker")
     with pytest.raises(UsageError, match="'csv' is not a format of captures"):

@@ -85,6 +85,14 @@ def test_the_last_run_that_audited(kip848: Command, lake: str) -> None:
     assert listed(kip848, lake, "--follow") == (1, ["d", "a", "e"])
 
 
+def test_the_last_audit_may_be_one_of_a_part(kip848: Command, lake: str) -> None:
+    note = f"The last audit (run {THIRD}) was only of a part of the lake. "
+    ended = kip848("findings", "--lake", lake, "--group", "shipping")
+    assert ended.code == 0
+    assert f"{note}For the last complete audit, add --run {SECOND}." in ended.err
+    assert "a part of the lake" not in kip848("findings", "--lake", lake, "--run", "all").err
+
+
 def test_a_run_without_findings_ends_with_0(kip848: Command, lake: str) -> None:
     assert listed(kip848, lake, "--run", SECOND) == (0, [])
     ended = kip848("findings", "--lake", lake, "--run", SECOND)

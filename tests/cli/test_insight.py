@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kip848_spark.kafka.topic import OffsetRange
 from tests.cli.command import Command
 from tests.cli.test_terminal import UNFIT
-from tests.insight.story_rows import GROUP, at, group, member, part, rebalance
+from tests.insight.story_rows import GROUP, PARTITION, at, group, member, part, rebalance
 from tests.lake.billing_lake import write_billing_lake
 from tests.lake.written_lake import write_lake
 
@@ -51,6 +52,46 @@ def test_explain(kip848: Command, lake: Path) -> None:
     found = json.loads(kip848("explain", GROUP, "--json", "--lake", str(lake)).out)
     assert found["state"] == "Stable"
     assert [row["epoch"] for row in found["rebalances"]] == [43]
+
+
+def test_two_rebalances_to_the_same_epoch(kip848: Command, tmp_path: Path) -> None:
+    """The group was deleted and created again in between."""
+    rows = [rebalance(2, ["member_joined"], start, start + 1, start) for start in (10, 400)]
+    write_lake(tmp_path / "lake", {"groups": [group(2, 0, None, (0, None))], "rebalances": rows})
+    ended = kip848("explain", GROUP, "--epoch", "2", "--lake", str(tmp_path / "lake"))
+    first = "2 rebalances of orders-billing to epoch 2 from 2026-11-20 02:14:17 to 02:20:47 UTC: "
+    assert ended.out.startswith(first), ended
+
+
+def test_history_that_maintenance_has_removed(kip848: Command, tmp_path: Path) -> None:
+    ranges = (OffsetRange(PARTITION, 0, 130),)
+    cut = {"kept_since": at(60), "kept_from": {PARTITION: 115}, "ranges": ranges}
+    lake = write_billing_lake(tmp_path / "lake", run=cut)
+    note = "note Maintenance has removed what happened before 2026-11-20 02:15:07 UTC."
+    found = kip848("history", GROUP, "--lake", str(lake))
+    assert "group created" not in found.out
+    assert re.search(r"02:15:07 +42 +worker-1 +was a member .* and owned orders-3", found.out)
+    assert found.err == note
+    assert kip848("rebalances", "--lake", str(lake)).err == note
+    later = ("--since", "2026-11-20T02:15:20", "--lake", str(lake))
+    assert kip848("rebalances", *later).err == ""
+    assert kip848("history", GROUP, *later).err == ""
+    assert note in kip848("explain", GROUP, "--since", "2026-11-20", "--lake", str(lake)).err
+
+
+def test_a_cut_before_the_first_record_removed_nothing(kip848: Command, tmp_path: Path) -> None:
+    ranges = (OffsetRange(PARTITION, 10, 130),)
+    cut = {"kept_since": at(-9000), "kept_from": {PARTITION: 10}, "ranges": ranges}
+    lake = write_billing_lake(tmp_path / "lake", run=cut)
+    found = kip848("history", GROUP, "--lake", str(lake))
+    assert "group created" in found.out
+    assert found.err == ""
+
+
+def test_records_that_were_not_replayed(kip848: Command, tmp_path: Path) -> None:
+    write_lake(tmp_path / "lake", {}, run={"replayed_through": None})
+    ended = kip848("groups", "--lake", str(tmp_path / "lake"))
+    assert ended.err.startswith("note The last records of the lake were not replayed.")
 
 
 def test_explain_says_what_it_can_not_explain(kip848: Command, lake: Path) -> None:

@@ -286,6 +286,15 @@ def test_a_partition_that_still_has_no_owner() -> None:
     ]
 
 
+def test_what_an_earlier_group_of_the_name_owned_is_not_without_owner() -> None:
+    earlier = part("worker-3", 3, "assigned", -3000, -600, (12, 90))
+    first = rebalance(42, ["left_or_expired"], -900, -890, 60)
+    row = rebalance(42, ["member_joined"], 0, 5, 101, joined=["worker-1"])
+    reported = story(row, assignments=[earlier], rebalances=[first, row])
+    assert reported.unowned == ()
+    assert texts(reported, "moved") == ["no partition"]
+
+
 def test_missing_records_may_hide_the_next_owner() -> None:
     lost = part("worker-3", 3, "assigned", -3000, 0, (12, 99))
     cut = group(42, 0, 60, (101, 130)) | {"known_to": at(60)}

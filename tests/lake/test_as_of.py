@@ -12,6 +12,9 @@ from deltalake import DeltaTable
 from kip848_spark import Lake
 from kip848_spark.errors import LakeError, NotFoundError, UsageError
 from kip848_spark.lake.history import StateAt, UnknownGroups, state_at
+from kip848_spark.lake.ledger import FORGET, VACUUM
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from tests.insight.story_rows import GROUP, at, group
 from tests.lake.billing_lake import BACK, write_billing_lake
@@ -202,3 +205,25 @@ def test_times_that_are_refused(lake: Lake) -> None:
     for text, sentence in (("02:14", "names no day"), ("2999-01-01", "is in the future")):
         with pytest.raises(UsageError, match=sentence):
             lake.groups(as_of=text)
+
+
+@pytest.mark.parametrize("step", [VACUUM, FORGET])
+def test_versions_that_maintenance_has_deleted(step: str, tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+    write_lake(path, {"groups": [{"group_id": "before"}]})
+    (old,) = (path / "groups").glob("*.parquet")
+    later = FIRST_RUN + timedelta(days=1)
+    rows = {"groups": [{"group_id": "after"}]}
+    write_run(path, rows, finished_at=later, mode="overwrite", run={"durations_ms": {step: 1}})
+    old.unlink()
+    assert LakeSnapshot(locate(str(path))).group_ids("groups") == {"after"}
+    with pytest.raises(LakeError, match="has deleted old versions of the tables"):
+        LakeSnapshot(locate(str(path)), FIRST_RUN).group_ids("groups")
+
+
+def test_a_missing_file_that_maintenance_has_not_deleted(tmp_path: Path) -> None:
+    write_lake(tmp_path / "lake", {"groups": [{"group_id": "before"}]})
+    (file,) = (tmp_path / "lake" / "groups").glob("*.parquet")
+    file.unlink()
+    with pytest.raises(LakeError, match=r"groups of the lake .* can't be read"):
+        LakeSnapshot(locate(str(tmp_path / "lake"))).group_ids("groups")

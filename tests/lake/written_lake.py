@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,15 @@ def write_lake(
     *,
     finished_at: datetime = FIRST_RUN,
     without: Sequence[str] = (),
+    run: Mapping[str, Any] | None = None,
 ) -> None:
     """A lake at ``path`` with the rows ``tables``, as if one run had written them. Columns that are
     not given are null, tables that are not given are empty. ``without`` names tables that the lake
-    does not have."""
+    does not have. ``run``: see `write_run`."""
     for name, table in TABLES.items():
         if name not in without:
             create_table(str(path / name), table)
-    write_run(path, tables, finished_at=finished_at)
+    write_run(path, tables, finished_at=finished_at, run=run)
 
 
 def write_run(
@@ -43,13 +45,15 @@ def write_run(
     finished_at: datetime,
     mode: str = "append",
     source: str = "parquet:hand-made",
+    run: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes ``tables`` to the lake at ``path`` and adds a finished run that read ``source``."""
+    """Writes ``tables`` to the lake at ``path`` and adds a finished run that read ``source``.
+    ``run`` are other values of `Run`."""
     for name, rows in tables.items():
         _write(path, name, rows, mode)
     there = [name for name in TABLES if (path / name).exists()]
     run_id = f"{finished_at:%Y%m%dT%H%M%S.%f}Z-0000"
-    run = Run(
+    done = Run(
         run_id=run_id,
         source=source,
         identity=TopicIdentity("__consumer_offsets", None, None),
@@ -62,7 +66,7 @@ def write_run(
         counts=RecordCounts(),
         finished_at=finished_at,
     )
-    _write(path, "runs", [run.row()], "append")
+    _write(path, "runs", [replace(done, **(run or {})).row()], "append")
 
 
 def _write(path: Path, name: str, rows: Rows, mode: str) -> None:
