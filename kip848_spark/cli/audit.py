@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.display import err, note, out, print_json, print_rows, printable
 from kip848_spark.cli.finding_list import roots_of, show_roots
 from kip848_spark.cli.options import (
     ConfigOption,
@@ -86,8 +86,8 @@ def audit(
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import LakeViews
 
-    if release is not None and (note := release_note(release)):  # raises before Spark starts
-        err.print(note)
+    if release is not None and (known := release_note(release)):  # raises before Spark starts
+        err.print(known)
     invocation = Invocation.of(config, kafka_option, verbose, lake=lake, topic=topic)
     invocation.lake_path()
     cluster = invocation.cluster(source)
@@ -116,6 +116,11 @@ def audit(
         if outcome.recovered:
             err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
         _show(agreement, findings)
+        if release is not None and wrong(agreement):
+            note(
+                f"All records were judged by the rules of release {release}. If brokers of another "
+                "release wrote them, leave --release out."
+            )
     if findings:
         raise typer.Exit(FINDINGS)
 
