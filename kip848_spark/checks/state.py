@@ -189,8 +189,8 @@ class Reference(Stateful):
         return fault
 
     def _note_epochs(self, entry: LogEntry) -> None:
-        """Whether an assignment has epochs depends on the broker that wrote it. During a rolling
-        upgrade, that of one member may have them and that of another may not."""
+        """Notes whether an assignment has epochs. That depends on the broker that wrote it: during
+        a rolling upgrade, that of one member may have them and that of another may not."""
         member, value = entry.member, entry.value
         self._with_epochs.discard(member)
         self._without_epochs.discard(member)
