@@ -8,7 +8,7 @@ An operation that converts a group, for example, deletes it first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -62,8 +62,9 @@ def events(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> list[Event]:
-    """The events from ``since`` to before ``until`` in the order of their records. Members that
-    were there at ``since`` come first, with what they owned."""
+    """The events from ``since`` to before ``until`` in the order of their records, but a member
+    joins before it gets partitions. Members that were there at ``since`` come first, with what they
+    owned."""
     groups, members, assignments = map(lasting, (groups, members, assignments))
     found = [*_of_group(groups), *_of_members(members), *_of_partitions(assignments)]
     if since is not None:
@@ -71,9 +72,25 @@ def events(
         found = [*present, *(one for one in found if one.at >= since)]
     if until is not None:
         found = [one for one in found if one.at < until]
-    order = list(EVENTS)
-    merged = _merge(sorted(found, key=lambda one: (one.offset, order.index(one.kind))))
+    merged = _merge(sorted(found, key=_order(found)))
     return list(_with_epochs(merged, groups))
+
+
+def _order(found: Iterable[Event]) -> Callable[[Event], tuple[int, int]]:
+    """The sort key of events. An operation may write the record of an assignment before that of its
+    new member."""
+    kinds = list(EVENTS)
+    first: dict[tuple[str | None, datetime], int] = {}
+    for one in found:
+        if one.kind == GOT:
+            place = one.member_id, one.at
+            first[place] = min(one.offset, first.get(place, one.offset))
+
+    def key(one: Event) -> tuple[int, int]:
+        got = first.get((one.member_id, one.at), one.offset) if one.kind == JOINED else one.offset
+        return min(got, one.offset), kinds.index(one.kind)
+
+    return key
 
 
 @dataclass(frozen=True)

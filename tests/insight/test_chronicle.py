@@ -82,6 +82,23 @@ def test_a_member_may_get_back_what_it_gives_up() -> None:
     ]
 
 
+def test_a_member_joins_before_it_gets_partitions() -> None:
+    """As the records of a static member that replaces another one show it."""
+    old = member("worker-1", 0, 30, (1, 21))
+    new = member("worker-1", 30, None, (24, None), member_id="id-after-the-restart")
+    rows = [
+        part("worker-1", 0, "assigned", 0, 30, (1, 20)),
+        part("worker-1", 0, "assigned", 30, None, (23, None)) | {"member_id": new["member_id"]},
+    ]
+    found = events([group(1, 0, None, (0, None))], [old, new], rows)
+    assert [(one.kind, one.offset) for one in found if one.member_id and one.at == at(30)] == [
+        (chronicle.GAVE_UP, 20),
+        (chronicle.GONE, 21),
+        (chronicle.JOINED, 24),
+        (chronicle.GOT, 23),
+    ]
+
+
 def test_a_group_that_ends_without_missing_records_was_deleted() -> None:
     (created, deleted) = events([group(1, 0, 60, (0, 40))], [], [])
     assert (created.kind, deleted.kind) == (chronicle.CREATED, chronicle.DELETED)
