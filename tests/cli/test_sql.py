@@ -209,6 +209,8 @@ def test_options_that_contradict_each_other(
             "no column grop_id (line 1, column 8). Did you mean group_id",
         ),
         ("SELECT g.stat FROM groups g", "Did you mean state"),
+        ("SELECT key FROM records", "no column key (line 1, column 8). Did you mean raw_key"),
+        ("SELECT nonsense FROM topics", "`DESCRIBE TABLE topics` lists its columns"),
         ("SELECT gg.state FROM groups g", "no table or alias gg"),
         ("SELECT * FROM (SELECT epoc FROM groups)", "Did you mean epoch"),
         ("WITH a AS (SELECT epoch AS era FROM groups) SELECT eras FROM a", "Did you mean era"),

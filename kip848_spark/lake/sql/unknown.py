@@ -21,7 +21,8 @@ _COLUMN = (
 )
 _TABLE = re.compile(r'Referenced table "(?P<name>.+?)" not found')
 _GENERATED = {"col", "key", "value", "pos"}
-"""Names that Spark gives to columns by itself."""
+"""Names that Spark gives to the columns of `_GENERATORS`."""
+_GENERATORS = (exp.UDTF, exp.Explode, exp.Posexplode, exp.Inline, exp.Stack, exp.Anonymous)
 
 
 def check_tables(tree: exp.Expr) -> list[str]:
@@ -65,7 +66,8 @@ def unknown_column(
     if name is None:
         return None
     known = known_columns(tree, tables)
-    if name.lower() in {one.lower() for one in known} | _GENERATED:
+    generated = _GENERATED if tree.find(*_GENERATORS) else set()
+    if name.lower() in {one.lower() for one in known} | generated:
         raise NotTranslatable(f"the column {name} at this place")
     return column_error(name, known, check_tables(tree), _place(name, tree))
 
