@@ -259,6 +259,8 @@ def test_mistakes_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no valid port: '90a2'"):
         KafkaSource("localhost:9092,localhost:90a2")
     with pytest.raises(UsageError, match="has no port"):
+        KafkaSource(",")
+    with pytest.raises(UsageError, match="has no port"):
         KafkaSource("broker")
     with pytest.raises(UsageError, match="'csv' is not a format of captures"):
         CaptureSource(tmp_path, "csv")

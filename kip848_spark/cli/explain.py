@@ -165,8 +165,6 @@ def _nothing(found: Explanation) -> Sequence[str]:
         for word, time in (("since", found.since), ("before", found.until))
         if time is not None
     ]
-    if found.removed_before is not None and last is None:
-        return (f"The lake has no rebalance of {name} any more.",)
     if last is not None:
         return (
             f"{name} did not rebalance {' and '.join(times)}.",
@@ -184,4 +182,6 @@ def _nothing(found: Explanation) -> Sequence[str]:
             "generation changed.",
             _CLASSIC_NOTE,
         )
+    if found.removed_before is not None:
+        return (f"The lake has no rebalance of {name}.",)
     return (f"The lake has no rebalance of {name}: none of its records raises its epoch.",)

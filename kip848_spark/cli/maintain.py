@@ -55,6 +55,7 @@ def maintain(
     """
     from kip848_spark.insight.phrases import listing
     from kip848_spark.spark.jobs.erasure import ErasedNames
+    from kip848_spark.spark.jobs.saved_audits import AUDITED_GROUPS
     from kip848_spark.spark.maintenance import run_maintenance
 
     hours = int(parse_length(retain, "--retain").total_seconds() // 3600)
@@ -70,7 +71,7 @@ def maintain(
     if since is not None:
         out.print(f"{sum(done.removed.values()):,} rows older than {keep} were removed.")
     if names:
-        changed = sum(done.erased.values())
+        changed = sum(n for table, n in done.erased.items() if table != AUDITED_GROUPS)
         if changed:
             out.print(f"{changed:,} rows were removed or changed.")
         else:

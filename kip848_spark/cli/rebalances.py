@@ -76,8 +76,7 @@ def rebalances(
     start, end = parse_window(since, until)
     _check_cause(cause)
     state = Invocation.of(config, lake=lake).state()
-    if group is not None:
-        require_group(state, group)
+    partition = None if group is None else require_group(state, group)["partition"]
     groups = None if group is None else [group]
     found = read_rebalances(state, groups, start, end)
     if cause is not None:
@@ -88,7 +87,7 @@ def rebalances(
     if json:
         print_json(plain(found))
         return
-    removed = removed_before(state)
+    removed = removed_before(state, partition)
     if removed is not None and (start is None or start < removed):
         note(removed_note(removed))
     if not len(found):

@@ -108,8 +108,8 @@ class _Rows:
 
     ``numbers`` are integer[n] by name: `_SUMS`, `_FIRST`, `_LAST`, and `_COMMIT` with the prefixes
     ``first_`` and ``last_``; ``records`` is left out where it is 1. ``last`` has the columns
-    `_LAST_COLUMNS` of each row's last record. ``rewinds`` are int64[m] by the names `_REWIND`;
-    ``rewind_row`` (int64[m]) is the row of each."""
+    `_LAST_COLUMNS` of each row's last record, but ``topic_id`` of its last commit. ``rewinds`` are
+    int64[m] by the names `_REWIND`; ``rewind_row`` (int64[m]) is the row of each."""
 
     numbers: _Numbers
     last: dict[str, pa.Array]

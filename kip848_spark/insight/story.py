@@ -120,21 +120,22 @@ class _StoryWriter:
         )
         exclusive = row["type"] not in (CLASSIC, SHARE)
         self.unowned = (
-            tuple(times_without_owner(self._assignments(), evidence.groups, self.started, end))
+            tuple(times_without_owner(self._assignments(end), evidence.groups, self.started, end))
             if exclusive
             else ()
         )
 
-    def _assignments(self) -> list[Row]:
-        """The rows that were true in the episode. What the group owned before is no evidence: it
-        may have been deleted and created again since."""
+    def _assignments(self, end: datetime | None) -> list[Row]:
+        """The rows that were true in the episode, and began before the next rebalance if this one
+        has an ``end``. What the group owned before is no evidence: it may have been deleted and
+        created again since."""
         episode = self.row["episode_id"]
         begin = min(
             row["started_at"]
             for row in (self.row, *self.evidence.rebalances)
             if row["episode_id"] == episode
         )
-        until = self.later[0]["from_offset"] if self.later else None
+        until = self.later[0]["from_offset"] if self.later and end is not None else None
         return [
             row
             for row in self.evidence.assignments

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.errors import NotFoundError, near
-from kip848_spark.lake.ledger import DONE, Run
+from kip848_spark.lake.ledger import DONE, RETENTION, Run
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.state.history_fields import (
@@ -49,10 +49,12 @@ def removed_before(snapshot: LakeSnapshot, partition: int | None = None) -> date
     kept = snapshot.run.kept_since
     if kept is None:
         return None
+    runs = [Run.from_row(row) for row in snapshot.rows("runs") if row["outcome"] == DONE]
+    if not any(RETENTION in run.durations_ms and sum(run.removed.values()) for run in runs):
+        return None
     first: dict[int, int] = {}
-    for row in snapshot.rows("runs"):
-        for r in Run.from_row(row).ranges if row["outcome"] == DONE else ():
-            first[r.partition] = min(r.start, first.get(r.partition, r.start))
+    for r in (r for run in runs for r in run.ranges):
+        first[r.partition] = min(r.start, first.get(r.partition, r.start))
     removed = any(
         offset > first.get(number, offset)
         for number, offset in (snapshot.run.kept_from or {}).items()

@@ -35,6 +35,8 @@ AUDIT = "audit"
 """The name of the step of a complete audit."""
 PARTIAL_AUDIT = "audit_of_a_part"
 """The name of the step of an audit that is restricted to groups, a time, or a release."""
+RETENTION = "retention"
+"""The name of the step that removes rows that are older than the kept time."""
 VACUUM, FORGET = "vacuum", "forget"
 """The names of the steps that delete old files, and all old versions of the tables."""
 

@@ -6,6 +6,7 @@ Spark. Both choose the run by `finished_run`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -40,6 +41,12 @@ class OnlySparkReads(LakeError):
     """Only Spark can read the lake, or one of its tables."""
 
 
+_MISSING = re.compile(
+    "no such file|object at location .* not found|does not exist|no files in log segment", re.I
+)
+"""Messages about a file or a version of a table that is not there."""
+
+
 class LakeSnapshot:
     """The tables of the lake at ``place`` as the last finished run left them, or the last run that
     had finished by ``as_of`` (UTC).
@@ -61,13 +68,15 @@ class LakeSnapshot:
         self._datasets: dict[str, ds.Dataset] = {}
         if place.folder is not None and not _is_lake(place.folder, self.path):
             raise LakeError(f"There is no lake at {self.path}.", NO_LAKE_HINT)
+        self._cleaned: list[Run] = []
+        """Later runs that have deleted files or versions of tables."""
         with self._translate_errors("runs"):
             runs = self._dataset("runs", None).to_table(use_threads=False)
         rows = plain(runs)
         self.run = Run.from_row(finished_run(self.path, rows, as_of))
-        later = (Run.from_row(row) for row in rows if row["run_id"] > self.run.run_id)
+        done = (Run.from_row(row) for row in rows if row["outcome"] == DONE)
+        later = (run for run in done if run.run_id > self.run.run_id)
         self._cleaned = [run for run in later if not {VACUUM, FORGET}.isdisjoint(run.durations_ms)]
-        """Later runs that have deleted files or versions of tables."""
 
     def earlier(self, as_of: datetime) -> LakeSnapshot:
         """The same lake as the last run that had finished by ``as_of`` (UTC) left it. Raises
@@ -177,20 +186,20 @@ class LakeSnapshot:
         except (DeltaError, OSError, pa.ArrowException) as cause:
             if fault := store_fault(str(cause), f"the lake {self.path}"):
                 raise fault from None
-            if self._cleaned:
-                raise self._deleted(table) from None
             first = str(cause).splitlines()[0]
+            if self._cleaned and _MISSING.search(str(cause)):
+                raise self._deleted(table, first) from None
             raise LakeError(
                 f"The table {table} of the lake {self.path} can't be read: {first}",
                 DAMAGED_HINT,
             ) from None
 
-    def _deleted(self, table: str) -> LakeError:
-        """The error for a table of an earlier run that can't be read."""
+    def _deleted(self, table: str, first: str) -> LakeError:
+        """The error for a table of an earlier run of which a file or version is missing."""
         last = max(self._cleaned, key=lambda run: run.run_id)
         return LakeError(
-            f"The table {table} can't be read as run {self.run.run_id} left it: `kip848 maintain` "
-            f"(run {last.run_id}) has deleted old versions of the tables.",
+            f"The table {table} can't be read as run {self.run.run_id} left it, since `kip848 "
+            f"maintain` (run {last.run_id}) has deleted old versions of the tables: {first}",
             "Ask for a later time. `groups --as-of`, `history` and `explain` need no old versions.",
         )
 

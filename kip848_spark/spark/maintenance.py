@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from kip848_spark.errors import LakeError, UsageError
-from kip848_spark.lake.ledger import ERASURE, FORGET, Ledger, RecordCounts, Run
+from kip848_spark.lake.ledger import ERASURE, FORGET, RETENTION, Ledger, RecordCounts, Run
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.jobs.erasure import Erased, ErasedNames, erase, require_replaceable
 from kip848_spark.spark.jobs.integrity import check_counts
@@ -86,7 +86,7 @@ def _maintain(
     removed: dict[str, int] = {}
     by_run: Counter[str] = Counter()
     if keep_since is not None:
-        with steps.step("retention", "removing rows that are older than the kept time"):
+        with steps.step(RETENTION, "removing rows that are older than the kept time"):
             cut = find_cut(lake, last, keep_since)
             removed, counts = remove_old_rows(lake, cut)
             by_run.update(counts)

@@ -119,11 +119,11 @@ class KafkaSource:
         topic: str = OFFSETS_TOPIC,
         settings: ClientSettings | Mapping[str, str] | None = None,
     ) -> None:
-        for address in filter(None, bootstrap.split(",")):
+        for address in [one for one in bootstrap.split(",") if one] or [""]:
             port = address.rpartition(":")[2] if ":" in address else ""
             if not port:
                 raise UsageError(f"The source kafka:{bootstrap} has no port.", "Write HOST:PORT.")
-            if not (port.strip().isdecimal() and 0 < int(port) <= _LAST_PORT):
+            if not (port.isascii() and port.strip().isdecimal() and 0 < int(port) <= _LAST_PORT):
                 raise UsageError(
                     f"The source kafka:{bootstrap} has no valid port: {port!r}.",
                     f"A port is a number up to {_LAST_PORT}.",

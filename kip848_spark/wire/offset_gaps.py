@@ -30,7 +30,8 @@ _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
 MIN_COMPACTED = 10
 """With fewer missing offsets than this, compaction is not given as the cause."""
 LARGE_FIRST_GAP = 100
-"""Missing offsets of which a transaction with offset commits has fewer."""
+"""A gap of so many offsets where a later run begins is more likely the log cleaner's than that of
+an aborted transaction with offset commits."""
 
 
 @dataclass
@@ -119,12 +120,13 @@ class GapFinder:
 
     def _first_gap(self, progress: _Progress, missing: int, at_start: bool) -> int | None:
         """The cause of the next gap, if it is the first one of a resumed partition and not large.
-        If a transaction was open at the start, the gap has its records or its marker. Otherwise the
-        cause of a gap ``at_start`` is unknown. None: the general rules apply."""
+        If a transaction was open at the start, a gap there has its records, and a later one of one
+        offset is its marker. Otherwise the cause of a gap ``at_start`` is unknown. None: the
+        general rules apply."""
         was_open, progress.open = progress.open, None
-        if missing >= LARGE_FIRST_GAP:
+        if was_open is None or missing >= (LARGE_FIRST_GAP if at_start else 2):
             return None
-        return 0 if was_open else 2 if was_open is False and at_start else None
+        return 0 if was_open else 2 if at_start else None
 
     def _begin(self, partition: int, offset: int) -> _Progress:
         """The progress before the first record of this task in a partition."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kip848_spark.kafka.topic import OffsetRange
+from kip848_spark.lake.ledger import RETENTION
 from tests.cli.command import Command
 from tests.cli.test_terminal import UNFIT
 from tests.insight.story_rows import GROUP, PARTITION, at, group, member, part, rebalance
@@ -63,9 +64,13 @@ def test_two_rebalances_to_the_same_epoch(kip848: Command, tmp_path: Path) -> No
     assert ended.out.startswith(first), ended
 
 
+REMOVED = {"durations_ms": {RETENTION: 1}, "removed": {"an earlier run": 5}}
+"""Of a run that has removed older rows."""
+
+
 def test_history_that_maintenance_has_removed(kip848: Command, tmp_path: Path) -> None:
     ranges = (OffsetRange(PARTITION, 0, 130),)
-    cut = {"kept_since": at(60), "kept_from": {PARTITION: 115}, "ranges": ranges}
+    cut = {"kept_since": at(60), "kept_from": {PARTITION: 115}, "ranges": ranges, **REMOVED}
     lake = write_billing_lake(tmp_path / "lake", run=cut)
     note = "note Maintenance has removed what happened before 2026-11-20 02:15:07 UTC."
     found = kip848("history", GROUP, "--lake", str(lake))
@@ -80,12 +85,15 @@ def test_history_that_maintenance_has_removed(kip848: Command, tmp_path: Path) -
 
 
 def test_a_cut_before_the_first_record_removed_nothing(kip848: Command, tmp_path: Path) -> None:
-    ranges = (OffsetRange(PARTITION, 10, 130),)
+    """The first records of a compacted topic do not have the offset 0."""
+    ranges = (OffsetRange(PARTITION, 0, 130),)
     cut = {"kept_since": at(-9000), "kept_from": {PARTITION: 10}, "ranges": ranges}
-    lake = write_billing_lake(tmp_path / "lake", run=cut)
-    found = kip848("history", GROUP, "--lake", str(lake))
-    assert "group created" in found.out
-    assert found.err == ""
+    for name, removed in (("none", {}), ("elsewhere", REMOVED | {"kept_from": {0: 10}})):
+        lake = write_billing_lake(tmp_path / name, run=cut | removed)
+        found = kip848("history", GROUP, "--lake", str(lake))
+        assert "group created" in found.out
+        assert found.err == ""
+        assert kip848("rebalances", GROUP, "--lake", str(lake)).err == ""
 
 
 def test_records_that_were_not_replayed(kip848: Command, tmp_path: Path) -> None:

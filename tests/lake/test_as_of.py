@@ -219,6 +219,9 @@ def test_versions_that_maintenance_has_deleted(step: str, tmp_path: Path) -> Non
     assert LakeSnapshot(locate(str(path))).group_ids("groups") == {"after"}
     with pytest.raises(LakeError, match="has deleted old versions of the tables"):
         LakeSnapshot(locate(str(path)), FIRST_RUN).group_ids("groups")
+    old.write_bytes(b"damaged")
+    with pytest.raises(LakeError, match=r"groups of the lake .* can't be read"):
+        LakeSnapshot(locate(str(path)), FIRST_RUN).group_ids("groups")
 
 
 def test_a_missing_file_that_maintenance_has_not_deleted(tmp_path: Path) -> None:
@@ -227,3 +230,7 @@ def test_a_missing_file_that_maintenance_has_not_deleted(tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(LakeError, match=r"groups of the lake .* can't be read"):
         LakeSnapshot(locate(str(tmp_path / "lake"))).group_ids("groups")
+    for runs in (tmp_path / "lake" / "runs").glob("*.parquet"):
+        runs.unlink()
+    with pytest.raises(LakeError, match=r"runs of the lake .* can't be read"):
+        LakeSnapshot(locate(str(tmp_path / "lake")))

@@ -62,6 +62,13 @@ def test_the_marker_of_a_transaction_that_was_open_at_the_start() -> None:
     assert [cause for _, cause in found] == [None, None, "unknown", "unknown"]
 
 
+def test_only_a_single_offset_is_the_marker() -> None:
+    rows = [(0, 40, 1), (0, 52, 2), (0, 54, 3)]
+    assert find(GapFinder({0: 40}, {}, {0: True}), rows) == [
+        (None, None), (11, "compaction"), (1, "compaction"),
+    ]  # fmt: skip
+
+
 def test_a_large_gap_at_the_start_is_compaction() -> None:
     for resumed in ({}, {0: False}, {0: True}):
         found = find(GapFinder({0: 40}, {}, resumed), [(0, 140, 1), (0, 141, 2)])

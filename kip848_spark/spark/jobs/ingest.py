@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from kip848_spark.wire.tables import OFFSET_COMMIT
 
 OFFSETS_PER_TASK = 100_000
 """Partitions of a topic with few new records share a task of about so many offsets."""
+_UNCLEANED = timedelta(days=1)
 _MOST = 2**63 - 1
 """The largest number in a column of the ledger."""
 
@@ -64,7 +66,7 @@ def ingest(
     raw = _with_two_types(raw.observe(seen, F.count(F.lit(1)).alias("records")))
     starts = {r.partition: r.start for r in run.ranges}
     plan = control_plan(run.dialect)
-    resumed = _resumed(Ledger(lake).last(), run)
+    resumed = _resumed(Ledger(lake).finished(), run)
     job = RecordsJob(run.run_id, plan, starts, splits, resumed, keep_commits_raw, count)
     with translate_capture_errors(source.name):
         written = lake.run_job(job, raw, run.run_id, run.identity.cluster_id)
@@ -93,11 +95,17 @@ def _with_source_types(batches: Batches) -> Batches:
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def _resumed(last: Run | None, run: Run) -> dict[int, bool]:
-    """The partitions that ``run`` reads from where ``last`` ended, and whether a transaction was
-    open there then, as far as the cluster was asked."""
-    ends = {r.partition: r.end for r in last.ranges} if last is not None else {}
-    open_then = (last.open_offsets or {}) if last is not None else {}
+def _resumed(finished: Sequence[Run], run: Run) -> dict[int, bool]:
+    """The partitions that ``run`` reads from where the last of the runs ``finished`` ended, and
+    whether the cluster had an open transaction there less than a day ago: later, the log cleaner
+    may have been there as well."""
+    if not finished:
+        return {}
+    ends = {r.partition: r.end for r in finished[-1].ranges}
+    asked = [one for one in finished if one.open_offsets is not None]
+    open_then: Mapping[int, int] = {}
+    if asked and run.started_at - asked[-1].started_at < _UNCLEANED:
+        open_then = asked[-1].open_offsets or {}
     return {
         r.partition: open_then.get(r.partition, 0) > 0
         for r in run.ranges
