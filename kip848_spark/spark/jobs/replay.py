@@ -35,6 +35,7 @@ _NAMED_INSIDE = (
     (kinds.PARTITIONS, "topics"),
     (kinds.SHARE_STATE, "initializing_topics"),
     (kinds.SHARE_STATE, "initialized_topics"),
+    (kinds.SHARE_STATE, "deleting_topics"),
 )
 """The lists of `group_records` that name topics with their ids."""
 
