@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
+from kip848_spark.simulation.encoding import encode_records
 from kip848_spark.spark import session_settings
 from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
 from kip848_spark.spark.jobs.live_check import GroupSample, compare_live
@@ -185,6 +188,61 @@ def test_reading_nothing_is_never_success(
         assert spark.conf.get(name) == "false"
     finally:
         spark.conf.set(name, "true")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "aborted"])
+def test_a_transaction_that_is_open_between_two_nights(
+    committed: bool, broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The offsets without a record are known to be the transaction's, although no key occurs
+    twice. An audit in between does not ask the cluster."""
+    topic, inside = f"open-{committed}", 15
+    admin = admin_client(broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    keys, values = encode_records([commit(f"group-{number}") for number in range(inside + 12)])
+    pairs = list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+    plain = Producer({"bootstrap.servers": broker.bootstrap})
+    transaction = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    transaction.init_transactions(30)
+    lake, records = open_lake(spark, str(tmp_path / "lake")), KafkaSource(broker.bootstrap, topic)
+    send(plain, topic, pairs[:1])
+    transaction.begin_transaction()
+    send(transaction, topic, pairs[1 : inside + 1])
+    first = run_ingest(records, lake, then_replay=True).run
+    assert first is not None
+    assert first.open_offsets == {0: inside}
+    run_audit(lake, AuditRequest())
+    if committed:
+        transaction.commit_transaction(30)
+    else:
+        transaction.abort_transaction(30)
+    deadline = time.monotonic() + 30
+    while records.extents(spark)[0].open:  # until the broker has written the marker
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    send(plain, topic, pairs[inside + 1 :])
+    run_ingest(records, lake, then_replay=True)
+    columns = ("first_offset", "last_offset", "cause")
+    marker = 1 + inside
+    assert [tuple(row[name] for name in columns) for row in as_dicts(lake, "gaps")] == [
+        (marker if committed else 1, marker, "transaction")
+    ]
+
+
+def commit(group: str) -> dict[str, Any]:
+    """An offset commit of a group, as `encode_records` takes it."""
+    value = {"offset": 1, "metadata": "", "commitTimestamp": 0}
+    return {
+        "key": {"type": "1", "data": {"group": group, "topic": "foo", "partition": 0}},
+        "value": {"version": "0", "data": value},
+    }
+
+
+def send(producer: Producer, topic: str, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+    for key, value in pairs:
+        producer.produce(topic, value, key, partition=0)
+    assert producer.flush(30) == 0
 
 
 def test_a_poll_takes_thousands_of_records(broker: Broker, spark: SparkSession) -> None:
