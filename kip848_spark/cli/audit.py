@@ -86,8 +86,8 @@ def audit(
     from kip848_spark.spark.pipeline import run_audit
     from kip848_spark.spark.views import LakeViews
 
-    if release is not None and (known := release_note(release)):  # raises before Spark starts
-        err.print(known)
+    if release is not None and (remark := release_note(release)):  # raises before Spark starts
+        err.print(remark)
     invocation = Invocation.of(config, kafka_option, verbose, lake=lake, topic=topic)
     invocation.lake_path()
     cluster = invocation.cluster(source)

@@ -26,6 +26,8 @@ TRANSACTION = "transaction"
 COMPACTION = "compaction"
 UNDECIDED = "unknown"
 _CAUSES = pa.array([TRANSACTION, COMPACTION, UNDECIDED])
+_TRANSACTION, _COMPACTION, _UNDECIDED = range(3)
+"""Places in `_CAUSES`."""
 
 MIN_COMPACTED = 10
 """With fewer missing offsets than this, compaction is not given as the cause."""
@@ -109,8 +111,8 @@ class GapFinder:
             gone = progress.missing + np.cumsum(missing[rows])
             gone -= missing[rows[0]] if first is not None else 0
             present = progress.present + rows
-            guess = np.where((gone > present) & (gone >= MIN_COMPACTED), 1, 2)
-            cause[rows] = np.where(rows > repeat, 0, guess)
+            guess = np.where((gone > present) & (gone >= MIN_COMPACTED), _COMPACTION, _UNDECIDED)
+            cause[rows] = np.where(rows > repeat, _TRANSACTION, guess)
             if first is not None and rows[0] <= repeat:
                 cause[rows[0]] = first
             progress.missing = int(gone[-1])
@@ -126,7 +128,9 @@ class GapFinder:
         was_open, progress.open = progress.open, None
         if was_open is None or missing >= (LARGE_FIRST_GAP if at_start else 2):
             return None
-        return 0 if was_open else 2 if at_start else None
+        if was_open:
+            return _TRANSACTION
+        return _UNDECIDED if at_start else None
 
     def _begin(self, partition: int, offset: int) -> _Progress:
         """The progress before the first record of this task in a partition."""

@@ -37,7 +37,8 @@ from kip848_spark.wire.tables import OFFSET_COMMIT
 
 OFFSETS_PER_TASK = 100_000
 """Partitions of a topic with few new records share a task of about so many offsets."""
-_UNCLEANED = timedelta(days=1)
+_RECENT = timedelta(days=1)
+"""How long what the cluster said about open transactions explains missing offsets."""
 _MOST = 2**63 - 1
 """The largest number in a column of the ledger."""
 
@@ -104,7 +105,7 @@ def _resumed(finished: Sequence[Run], run: Run) -> dict[int, bool]:
     ends = {r.partition: r.end for r in finished[-1].ranges}
     asked = [one for one in finished if one.open_offsets is not None]
     open_then: Mapping[int, int] = {}
-    if asked and run.started_at - asked[-1].started_at < _UNCLEANED:
+    if asked and run.started_at - asked[-1].started_at < _RECENT:
         open_then = asked[-1].open_offsets or {}
     return {
         r.partition: open_then.get(r.partition, 0) > 0
