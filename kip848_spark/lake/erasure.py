@@ -233,8 +233,10 @@ def _erase_raw(
         rows &= ~np.asarray(pc.is_in(columns["group_id"].cast(pa.string()), value_set=names))
     if rows.any():
         at = pa.array(np.flatnonzero(rows))
-        new_keys, new_values = _rewrite_records(keys.take(at), values.take(at), erasure)
+        old_keys, old_values = keys.take(at), values.take(at)
+        new_keys, new_values = _rewrite_records(old_keys, old_values, erasure)
         keys, values = _put(keys, rows, new_keys), _put(values, rows, new_values)
+        rows[rows] = ~(_equal(old_keys, new_keys) & _equal(old_values, new_values))
     if carry.any():
 
         def erase_table(table: pa.Table) -> pa.Table:

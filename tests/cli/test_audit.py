@@ -81,3 +81,15 @@ def test_a_planted_fault(kip848: Command, tmp_path: Path, spark: SparkSession) -
     assert "--since '2999-01-01' is in the future" in future.err
     unknown = kip848("audit", "--lake", lake, "--release", "9.9")
     assert unknown.code == 2
+
+    named = kip848("audit", "--lake", lake, "--release", "4.3.1")
+    assert named.code == 1, named
+    assert "All records were judged by the rules of release 4.3.1." in " ".join(named.err.split())
+    assert "All records were judged" not in reported.err + other.err
+    typing_error = kip848("maintain", "--lake", lake, "--erase", "group:demo.thre")
+    assert typing_error.code == 0, typing_error
+    assert "No row has group:demo.thre. Check the spelling" in typing_error.out
+    found = kip848("maintain", "--lake", lake, "--erase", "group:demo.three")
+    assert found.code == 0, found
+    assert "rows were removed or changed." in found.out
+    assert "No row has" not in found.out

@@ -88,3 +88,19 @@ def test_rows_without_a_name_stay() -> None:
     found, changed = erase_rows(batch, ERASURE)
     assert found.equals(batch)
     assert not changed.any()
+
+
+def test_records_of_a_group_with_a_longer_name_stay() -> None:
+    """The name of the erased group is a part of the other group's name, in its bytes too."""
+    keys = [b"\0\x03" + len(name).to_bytes(2, "big") + name for name in (b"billing", b"billing-2")]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "group_id": ["billing", "billing-2"],
+            "kind": ["group_metadata"] * 2,
+            "raw_key": pa.array(keys, pa.binary()),
+            "raw_value": pa.array([b"\0\0\0\0\0\x07\0"] * 2, pa.binary()),
+        }
+    )
+    found, changed = erase_rows(batch, ERASURE)
+    assert found.equals(batch)
+    assert changed.tolist() == [True, False]
