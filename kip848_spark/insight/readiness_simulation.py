@@ -35,6 +35,8 @@ own. ``…_rounds``: heartbeats of each member until all of them own their targe
 does not have it."""
 _NAMESPACE = uuid.UUID("5b1a6a0e-3b0f-4f0c-9d3f-6f1f1f0c8480")
 _MOST_ROUNDS = 100
+MOST_PARTITIONS = 200_000
+"""The number of partitions that are simulated, if a caller does not say it."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Simulated:
 def simulate_group(
     members: Sequence[ClassicMemberState], sizes: Mapping[str, TopicSize], assignor: str
 ) -> Simulated:
-    """The assignment by ``assignor`` (uniform or range). Topics that are not in ``sizes`` do not
-    exist. Raises KeyError for another assignor."""
+    """The assignment by ``assignor`` (uniform or range). No two ``members`` own the same partition.
+    Topics that are not in ``sizes`` do not exist. Raises KeyError for another assignor."""
     names = {size.topic_id: name for name, size in sizes.items()}
     by_id = {member.member_id: member for member in members}
     specs = []
@@ -138,17 +140,21 @@ def _rounds(
 
 
 def simulate_groups(
-    group_ids: Iterable[str], members: pa.Table, assignments: pa.Table, topics: pa.Table | None
+    group_ids: Iterable[str],
+    members: pa.Table,
+    assignments: pa.Table,
+    topics: pa.Table | None,
+    most: int = MOST_PARTITIONS,
 ) -> pa.Table:
-    """Both assignors for each of the groups that has members: ``group_id`` and the columns
+    """Both assignors for each of the `simulated_groups`: ``group_id`` and the columns
     `SIMULATION_FIELDS`.
 
     ``members``, ``assignments`` and ``topics`` are the tables of these names; ``topics`` is None
     where the lake does not have it."""
-    known = known_sizes(topics)
     rows = []
-    for group_id, found in group_members(group_ids, members, assignments):
-        sizes = topic_sizes(found, known)
+    for group_id, found, sizes in simulated_groups(
+        group_ids, members, assignments, known_sizes(topics), most
+    ):
         uniform, by_range = (simulate_group(found, sizes, name) for name in ("uniform", "range"))
         rows.append(
             {
@@ -163,6 +169,34 @@ def simulate_groups(
         )
     schema = pa.schema([("group_id", pa.string()), *SIMULATION_FIELDS.items()])
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def simulated_groups(
+    group_ids: Iterable[str],
+    members: pa.Table,
+    assignments: pa.Table,
+    known: Mapping[str, TopicSize],
+    most: int = MOST_PARTITIONS,
+) -> Iterable[tuple[str, list[ClassicMemberState], dict[str, TopicSize]]]:
+    """The groups with members, and their topics, up to ``most`` partitions in total: the number of
+    partitions may come from bytes that a client has written. A group is left out if two of its
+    members own the same partition: a broker can't convert it."""
+    wanted = list(group_ids)
+    of_group = dict(group_members(wanted, members, assignments))
+    total = 0
+    for group_id in wanted:
+        found = of_group.get(group_id, [])
+        sizes = topic_sizes(found, known)
+        total_with = total + sum(size.partitions for size in sizes.values())
+        if found and total_with <= most and _is_exclusive(found):
+            total = total_with
+            yield group_id, found, sizes
+
+
+def _is_exclusive(members: Sequence[ClassicMemberState]) -> bool:
+    """Whether no two members own the same partition."""
+    owned = [_places(member.owned) for member in members]
+    return len(set().union(*owned)) == sum(map(len, owned))
 
 
 def known_sizes(topics: pa.Table | None) -> dict[str, TopicSize]:

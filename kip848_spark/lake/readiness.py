@@ -15,11 +15,11 @@ from kip848_spark.insight.readiness_cluster import KnownCluster, known_cluster
 from kip848_spark.insight.readiness_facts import CONTROL_KINDS, Sources, count_assigned, group_facts
 from kip848_spark.insight.readiness_rules import load_rules
 from kip848_spark.insight.readiness_simulation import (
-    group_members,
+    MOST_PARTITIONS,
     known_sizes,
     simulate_group,
     simulate_groups,
-    topic_sizes,
+    simulated_groups,
 )
 from kip848_spark.lake.conditions import Condition, TableReader, all_of
 from kip848_spark.lake.snapshot import LakeSnapshot
@@ -31,7 +31,7 @@ from kip848_spark.state.members import MEMBER_FIELDS
 DAYS = 30
 """The days before the run that rates are about."""
 MOST_SIMULATED = 20_000
-"""The assigned partitions up to which a whole lake is simulated; smaller groups first."""
+"""The partitions up to which a whole lake is simulated; smaller groups first."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def assess_tables(
     the last `DAYS` days refer to.
 
     ``answered`` are facts of the cluster (`readiness_cluster.CLUSTER_FACTS`) and its ``release``.
-    ``simulate`` are the groups to simulate; None: those with members, the smaller ones first, up to
-    `MOST_SIMULATED` partitions. ``all_decoded``: no run has quarantined a record, so that the large
-    table `records` need not be read. Raises LakeError if a table can't be read, ValueError for a
-    release that is none."""
+    ``simulate`` are the groups to simulate, up to `MOST_PARTITIONS` partitions; None: those with
+    members, the smaller ones first, up to `MOST_SIMULATED`. ``all_decoded``: no run has quarantined
+    a record, so that the large table `records` need not be read. Raises LakeError if a table can't
+    be read, ValueError for a release that is none."""
     now = at.astimezone(UTC)
     groups = tables.read("groups", tuple(GROUP_FIELDS))
     members = tables.read("members", tuple(MEMBER_FIELDS))
@@ -126,7 +126,9 @@ def assess_tables(
     has_epochs = bool(pc.any(pc.is_valid(assigned["assignment_epoch"])).as_py())
     cluster = known_cluster(groups, answered, has_assignment_epochs=has_epochs)
     chosen = _small_groups(facts) if simulate is None else list(simulate)
-    simulated = simulate_groups(chosen, members, _owned(tables, chosen), latest_topics(tables))
+    most = MOST_SIMULATED if simulate is None else MOST_PARTITIONS
+    owned, topics = _owned(tables, chosen), latest_topics(tables)
+    simulated = simulate_groups(chosen, members, owned, topics, most)
     return LakeReadiness(facts, cluster, assess(facts, cluster, simulated), tuple(missing))
 
 
@@ -211,15 +213,14 @@ def simulated_assignments(
     snapshot: LakeSnapshot, group_ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """By group and assignor: the assignment that the group would get (member, topic, partitions),
-    the partitions that would move, and the heartbeats until it is Stable. Groups without members
-    are left out."""
+    the partitions that would move, and the heartbeats until it is Stable. For groups that
+    can be simulated (`simulated_groups`)."""
     tables = SnapshotReader(snapshot)
     members = snapshot.table("members", group_ids)
     owned = _owned(tables, group_ids)
     known = known_sizes(latest_topics(tables))
     found: dict[str, dict[str, Any]] = {}
-    for group_id, its_members in group_members(group_ids, members, owned):
-        sizes = topic_sizes(its_members, known)
+    for group_id, its_members, sizes in simulated_groups(group_ids, members, owned, known):
         results = (simulate_group(its_members, sizes, name) for name in ("uniform", "range"))
         found[group_id] = {
             one.assignor: {"assignment": one.assignment, "moves": one.moves, "rounds": one.rounds}

@@ -119,3 +119,27 @@ def test_groups_of_the_tables(second: tuple[int, int]) -> None:
     moves = 0 if second == (2, 3) else 2
     assert (row["group_id"], row["partitions"], row["assumed_topics"]) == ("g", 4, ["orders"])
     assert (row["uniform_moves"], row["range_moves"]) == (0, moves)
+
+
+@pytest.mark.parametrize("members", [2, 3])
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_a_group_that_shares_partitions_is_not_simulated(members: int, partitions: int) -> None:
+    """A broker can't convert a group whose assignor broadcasts, so no assignment follows."""
+    owned = tuple(range(partitions))
+    shared = [member(f"m-{n}", owned=owned) for n in range(members)]
+    state = state_of_records([classic(*shared, group="shared"), classic(member("m-1"), group="g")])
+    found = simulate_groups(["shared", "g"], state.members, state.assignments, None)
+    assert found["group_id"].to_pylist() == ["g"]
+
+
+def test_a_partition_number_that_no_topic_has_is_not_simulated() -> None:
+    """A client can write any number into its assignment; the broker stores it unread."""
+    state = state_of_records(
+        [
+            classic(member("m-1", owned=(0, 2**31 - 2)), group="huge"),
+            classic(member("m-1", owned=(0, 1)), group="small"),
+        ]
+    )
+    found = simulate_groups(["huge", "small"], state.members, state.assignments, None)
+    assert found["group_id"].to_pylist() == ["small"]
+    assert found["partitions"].to_pylist() == [2]
