@@ -24,6 +24,11 @@ _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _MASK = "********"
 
 
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name is a secret."""
+    return _SECRET.search(name) is not None
+
+
 @dataclass(frozen=True)
 class ReferringSettings:
     """Settings as written. References are resolved when a client is created. Raises UsageError if a
@@ -36,7 +41,7 @@ class ReferringSettings:
 
     def __post_init__(self) -> None:
         for name, value in self.written.items():
-            if _SECRET.search(name) and not _REFERENCE.fullmatch(value):
+            if is_secret(name) and not _REFERENCE.fullmatch(value):
                 raise UsageError(
                     f"The {self.KIND} setting {name} is a secret and must not be in plain text.",
                     f"Put it into an environment variable and write {name}=${{VARIABLE}}.",
@@ -49,7 +54,7 @@ class ReferringSettings:
 
     def masked(self) -> dict[str, str]:
         """The settings as written, with secrets masked, for `config show`."""
-        return {n: _MASK if _SECRET.search(n) else v for n, v in sorted(self.written.items())}
+        return {n: _MASK if is_secret(n) else v for n, v in sorted(self.written.items())}
 
     def resolved(self) -> dict[str, str]:
         """The settings with their references resolved. Raises UsageError if a variable is not

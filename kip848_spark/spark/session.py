@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession, is_remote
 
+from kip848_spark.config.references import is_secret
 from kip848_spark.config.storage import StorageSettings
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.runtime import jars
@@ -49,6 +52,7 @@ LOCAL_SETTINGS = {
 }
 """Further settings of a local session."""
 
+_OF_HADOOP = "spark.hadoop."
 _ADDED = {"spark.jars": ",", "spark.sql.extensions": ",", "spark.driver.extraJavaOptions": " "}
 """Settings that are lists, with their separators. A user's values are appended to ours."""
 
@@ -100,20 +104,36 @@ def local_session(
         **LOCAL_SETTINGS,
         **OPTIONAL_SETTINGS,
         **REQUIRED_SETTINGS,
-        **{f"spark.hadoop.{name}": value for name, value in stored.items()},
+        **{_OF_HADOOP + name: value for name, value in stored.items()},
         # By default Spark creates a folder in the working folder, which stays empty.
         "spark.sql.warehouse.dir": (cache_folder() / "warehouse").as_uri(),
         "spark.jars": ",".join(paths),
         "spark.driver.extraJavaOptions": " ".join(options),
     }
     builder = SparkSession.builder.appName("kip848-spark").master("local[*]")
-    for name, value in merge_settings(ours, settings or {}).items():
+    for name, value in _hide_secrets(merge_settings(ours, settings or {})).items():
         builder = builder.config(name, value)
     compile_in_background()
     with spark_startup(None if verbose else spark_log()):
         session = builder.getOrCreate()
     session.sparkContext.setLogLevel("INFO" if verbose else "ERROR")
     return session
+
+
+def _hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """``settings`` with a reference to an environment variable for each secret of Hadoop.
+
+    PySpark starts a JVM with all settings on its command line, which every user of the machine can
+    read. Its environment is its owner's only, and Hadoop resolves ``${env.NAME}``. A JVM that
+    already runs does not see new variables, and needs none."""
+    hidden = dict(settings)
+    if SparkContext._gateway is None:
+        for name, value in settings.items():
+            if name.startswith(_OF_HADOOP) and is_secret(name):
+                variable = "KIP848_" + re.sub(r"\W", "_", name).upper()
+                os.environ[variable] = value
+                hidden[name] = f"${{env.{variable}}}"
+    return hidden
 
 
 def _class_archive(java: Path) -> ClassArchive | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -56,6 +57,39 @@ def test_without_a_users_choice_the_jvm_collects_in_parallel(tmp_path: Path) -> 
     settings.write_text("[spark]\n")
     _, _, _, collectors = ask(settings)
     assert collectors == ["PS"]
+
+
+SECRETS = """
+import os
+from pathlib import Path
+from kip848_spark.config.storage import StorageSettings
+from kip848_spark.spark.session import local_session
+
+KEY, PASSWORD = os.environ["A_KEY"], os.environ["A_PASSWORD"]
+store = StorageSettings({"aws_access_key_id": "user", "aws_secret_access_key": "${A_KEY}"})
+for again in range(2):  # the second session is in the JVM of the first one
+    spark = local_session({"spark.hadoop.fs.ftp.password.h": PASSWORD}, storage=store)
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    for name, secret in (("fs.s3a.secret.key", KEY), ("fs.ftp.password.h", PASSWORD)):
+        found = hadoop.getPassword(name)
+        assert "".join(found) == hadoop.get(name) == secret, name
+    processes = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        processes += b"org.apache.spark.deploy.SparkSubmit" in line
+        assert KEY.encode() not in line and PASSWORD.encode() not in line, path
+    assert processes
+    spark.stop()
+"""
+
+
+def test_no_command_line_has_a_secret() -> None:
+    """Every user of a machine can read the command lines of all processes."""
+    secrets = {"A_KEY": "k3y/of+a=store", "A_PASSWORD": "pa$$ 'of' \\ ftp"}
+    subprocess.run([sys.executable, "-c", SECRETS], check=True, env=os.environ | secrets)
 
 
 def ask(settings: Path) -> Any:
