@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kip848_spark.errors import SourceError
 from kip848_spark.kafka.acls import KafkaClient
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -68,6 +70,27 @@ def admin_client(
             f"The Kafka client settings are not usable: {_reason(cause)}.",
             hint="Check --kafka-option and the section [kafka] of the settings file.",
         ) from cause
+
+
+class _NoAnswer(SourceError):
+    """The broker that librdkafka has chosen does not answer."""
+
+
+def _with_second_client(method: Callable[Concatenate[Cluster, P], T]) -> Callable[..., T]:
+    """``method``, repeated once with a new client if the broker that was asked does not answer.
+    librdkafka goes on asking a broker that has died, although other ones know that it has."""
+
+    @wraps(method)
+    def asked(self: Cluster, *args: P.args, **options: P.kwargs) -> T:
+        try:
+            return method(self, *args, **options)
+        except _NoAnswer:
+            self.admin = admin_client(self.bootstrap, self.config, self._note)
+            self._trouble = None
+            self._first_contact()
+            return method(self, *args, **options)
+
+    return asked
 
 
 class Cluster:
@@ -118,7 +141,7 @@ class Cluster:
             return self.client.denied("DESCRIBE", "cluster", "")
         if not isinstance(cause, KafkaException) or cause.args[0].name() in _UNREACHABLE:
             reason = f" ({_reason(self._trouble)})" if self._trouble is not None else ""
-            return SourceError(
+            return _NoAnswer(
                 f"No Kafka broker answers at {self.bootstrap}{reason}.",
                 hint="Check the host and port, and that security.protocol fits the listener.",
             )
@@ -202,6 +225,7 @@ class Cluster:
         )
         return {name: offsets_of(answer) for name, answer in sorted(answers.items())}, refused
 
+    @_with_second_client
     def topics(self, names: Sequence[str] | None = None) -> dict[str, LiveTopic]:
         """Topics by name with their ids: all of them, or those named."""
         from confluent_kafka import TopicCollection
@@ -235,10 +259,13 @@ class Cluster:
 
     def ends(self, topic: str = OFFSETS_TOPIC) -> dict[int, LiveEnds]:
         """The first, end and last stable offset of each of a topic's partitions."""
+        return self._ends(topic, self.topics([topic])[topic].partitions)
+
+    @_with_second_client
+    def _ends(self, topic: str, count: int) -> dict[int, LiveEnds]:
         from confluent_kafka import IsolationLevel, TopicPartition, admin
 
         kafka: Any = admin  # its type stubs leave names out
-        count = self.topics([topic])[topic].partitions
         found = []
         for spec, isolation in (
             (kafka.OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
@@ -255,6 +282,7 @@ class Cluster:
         first, stable, end = found
         return {n: LiveEnds(first[n], end[n], stable[n]) for n in range(count)}
 
+    @_with_second_client
     def broker_settings(self, names: Sequence[str]) -> dict[str, str]:
         """The values of these broker settings; those that a broker does not have, or in which
         brokers differ, are left out. Needs DESCRIBE_CONFIGS on the cluster."""
@@ -263,9 +291,13 @@ class Cluster:
         kafka: Any = admin  # its type stubs leave names out
         brokers = self._wait_for_metadata().brokers
         kind = kafka.ResourceType.BROKER
-        asked = [kafka.ConfigResource(kind, str(number)) for number in sorted(brokers)]
-        answers = self.admin.describe_configs(asked, request_timeout=self.timeout)
-        found = [self._wait(answer) for answer in answers.values()]
+        asked = [  # librdkafka refuses a request about several brokers
+            self.admin.describe_configs(
+                [kafka.ConfigResource(kind, str(number))], request_timeout=self.timeout
+            )
+            for number in sorted(brokers)
+        ]
+        found = [self._wait(answer) for answers in asked for answer in answers.values()]
         values = {name: {one[name].value for one in found if name in one} for name in names}
         return {
             name: some.pop()
