@@ -1,8 +1,9 @@
 """Summarizes offset commits while they are ingested, so that no later step reads all of them.
 
 A *key* is a group, topic and partition (as Kafka's log cleaner sees it). A row of the summary
-covers consecutive records of one key on one UTC day: the counts of these records, their first and
-their last record, and where the committed offset went back between two of them. Rows of a key have
+covers consecutive records of one key on one UTC day whose topic ids don't differ: the counts of
+these records, their first and their last record, and where the committed offset went back between
+two of them. Rows of a key have
 ranges of offsets that do not overlap, so rows of several tasks and runs can be combined in the
 order of their offsets: the result is that of one task that sees all records.
 """
@@ -206,8 +207,8 @@ def _of_records(columns: Mapping[str, pa.Array]) -> _Rows:
 
 
 def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> _Rows:
-    """Combines neighbouring ``rows`` of a key on the same day, and finds the rewinds between them.
-    A rewind between two rows that are not combined is found when all rows are read.
+    """Combines neighbouring ``rows`` of a key and topic id on the same day, and finds the rewinds
+    between them. A rewind between two rows that are not combined is found when all rows are read.
 
     The rows of a key are in offset order; ``key`` (int[len(rows)]) numbers the keys."""
     numbers = before.numbers
@@ -219,6 +220,7 @@ def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> 
     if times.min() // _DAY_US != times.max() // _DAY_US:
         day = _days(times[order])
         joined &= day[1:] == day[:-1]
+    joined &= ~_other_topic(before, order, joined)
     start = np.concatenate([[0], np.flatnonzero(~joined) + 1])
     end = np.append(start[1:], len(order)) - 1
     first, last = order[start], order[end]
@@ -235,6 +237,22 @@ def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> 
     if not np.array_equal(last_commit, last):
         taken["topic_id"] = before.last["topic_id"].take(pa.array(last_commit))
     return _Rows(found, taken, rewinds, rewind_row)
+
+
+def _other_topic(before: _Rows, order: Int64Array, joined: BoolArray) -> BoolArray:
+    """bool[n - 1]: after each of the n rows in ``order`` except the last: whether the next one is a
+    commit with another topic id than the commit before it, to which it is ``joined``. When a topic
+    was deleted and created again, only the old commits tell the name of the old id."""
+    ids = pc.dictionary_encode(before.last["topic_id"], null_encoding="encode")
+    if len(ids.dictionary) < 2:
+        return np.zeros(len(joined), bool)
+    code = np.asarray(ids.indices)[order]
+    is_commit = before.numbers["last_commit_offset"][order] != _NO_COMMIT
+    place = np.arange(len(order))
+    begin = np.maximum.accumulate(np.where(np.append(False, joined), 0, place))
+    commit = np.maximum.accumulate(np.where(is_commit, place, -1))[:-1]
+    found: BoolArray = is_commit[1:] & (commit >= begin[1:]) & (code[1:] != code[commit])
+    return found
 
 
 def _sum(numbers: Int64Array | None, order: Int64Array, start: Int64Array) -> Int64Array:

@@ -21,6 +21,8 @@ from kip848_spark.insight.commit_summary import (
 from tests.insight import commit_oracle
 from tests.insight.commit_oracle import Record, at_day, key_of
 
+TOPIC_IDS = (None, "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
+
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Record]:
@@ -48,7 +50,7 @@ def logs(draw: st.DrawFn) -> list[Record]:
                 values["leader_epoch"] = draw(st.integers(-1, 2))
                 values["metadata"] = draw(st.sampled_from(["", "x"]))
                 values["commit_timestamp"] = record["timestamp"]
-                values["topic_id"] = draw(st.sampled_from([None, "AAAAAAAAAAAAAAAAAAAAAQ"]))
+                values["topic_id"] = draw(st.sampled_from(TOPIC_IDS))
             found.append(record | values)
     return found
 
@@ -151,6 +153,8 @@ def assert_is_right(rows: Sequence[Record], records: Sequence[Record]) -> None:
     for row in rows:
         place = row["partition"], row["last_commit_offset"]
         assert row["topic_id"] == topic_ids.get(place), "that of the last commit"
+    names = {(key_of(one), one["topic_id"]) for one in records if not one["tombstone"]}
+    assert {(key_of(r), r["topic_id"]) for r in rows if r["commits"]} == names, "no id is lost"
     groups: dict[Any, Any] = {}
     for row in rows:
         if row["first_commit_offset"] is not None:
@@ -184,6 +188,7 @@ def test_a_day_of_a_key_is_one_row(records: list[Record], sizes: list[int]) -> N
     ordered = sorted(record["timestamp"] for record in records)
     for record, time in zip(records, ordered, strict=True):
         record["timestamp"] = time
+        record["topic_id"] = None if record["tombstone"] else TOPIC_IDS[1]
     rows = summarize(records, sizes)
     assert len(rows) == len(commit_oracle.activity(records))
     whole = summarize(records)
