@@ -227,9 +227,9 @@ class Invocation:
     def state(self, as_of: datetime | None = None) -> LakeSnapshot:
         """The lake as its last finished run left it, or the last one done by ``as_of`` (UTC), read
         without a JVM. If records were read but not replayed, a note says so."""
-        from kip848_spark.lake.snapshot import LakeSnapshot
+        from kip848_spark.lake.snapshot import NOT_REPLAYED, LakeSnapshot
 
         found = LakeSnapshot(self.place(), as_of, storage=self.settings.stored().delta())
-        if found.run.replayed_through != found.run.run_id:
-            note("The last records of the lake were not replayed. Run `kip848 replay` first.")
+        if not found.is_replayed:
+            note(NOT_REPLAYED)
         return found

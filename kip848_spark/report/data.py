@@ -24,7 +24,7 @@ from kip848_spark.lake.readiness import (
     has_table,
     latest_topics,
 )
-from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.lake.snapshot import NOT_REPLAYED, LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.report import overview as at_a_glance
 from kip848_spark.report.columns import LeftOut, milliseconds
@@ -175,6 +175,11 @@ class _Report:
 
     def _note_missing(self) -> None:
         """Says what this lake does not have, by section."""
+        if not self.snapshot.is_replayed:
+            self.missing["replay"] = (
+                f"{NOT_REPLAYED} What they say about groups is not in this report, and commits "
+                "among them are not counted."
+            )
         later = "An earlier version of this program wrote it; the next `kip848 run` adds them."
         missing = [name for name in TABLES if not has_table(self.snapshot, name)]
         for section, tables in _TABLES_OF.items():

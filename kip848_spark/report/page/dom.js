@@ -46,6 +46,9 @@ const missingNote = (section) => {
   const text = data.report.missing_sections[section];
   return text ? note(prose(text)) : null;
 };
+
+/** Whether no group is known because no record was replayed. */
+const unreplayed = () => Boolean(data.report.missing_sections.replay) && !data.report.summary.groups;
 const tones = {
   critical: "is-bad", error: "is-bad", warning: "is-warn", info: "is-plain",
   blocker: "is-bad", blocked: "is-bad", unknown: "is-warn", ready_with_warnings: "is-warn",

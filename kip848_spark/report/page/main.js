@@ -43,9 +43,11 @@ async function showView(focus) {
     title = shown(id);
     content = groupView(params, id);
   } else {
-    content = view[2](params);
+    // Without a replay, only the records and the findings are known.
+    content = unreplayed() && !["", "findings"].includes(view[0]) ? [head(title)] : view[2](params);
   }
-  main.replaceChildren(...content.flat(Infinity).filter(Boolean));
+  const [top, ...below] = content.flat(Infinity);
+  main.replaceChildren(...[top, missingNote("replay"), ...below].filter(Boolean));
   for (const link of $("tabs").children) {
     if (link.dataset.view === view[0]) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }

@@ -23,6 +23,7 @@ function verdictOfAll() {
   const stray = summary.findings_roots > 0 && ["critical", "error"].includes(summary.findings_worst);
   if (stray) return { tone: "is-bad", sign: "!", title: `The audit has ${plural(summary.findings, "finding")}`, text: checked };
   if (unstable) return { tone: "is-warn", sign: "!", title: `${plural(unstable, "group")} ${unstable === 1 ? "is" : "are"} unstable`, text: audited ? `No finding says that the coordinator was wrong. ${checked}` : checked };
+  if (unreplayed()) return { tone: "is-plain", sign: "?", title: "The groups of this lake are not known yet", text: checked };
   if (!summary.groups) return { tone: "is-plain", sign: "0", title: "This lake has no consumer groups", text: checked };
   return audited
     ? { tone: "is-good", sign: "✓", title: "Nothing is wrong", text: `No findings, no unstable groups. ${checked}` }
@@ -56,13 +57,14 @@ function tiles() {
   const verdicts = summary.verdicts ?? {};
   const ready = (verdicts.ready ?? 0) + (verdicts.ready_with_warnings ?? 0);
   const days = known(period.from) && known(period.to) ? Math.max(1, Math.round((period.to - period.from) / DAY)) : 0;
+  const ofGroups = !unreplayed();
   return h("div", { class: "tiles" },
-    tile("Groups", number(summary.groups), `${plural(summary.members, "member")}, ${plural(summary.partitions, "partition")}`, "#/groups"),
+    ofGroups && tile("Groups", number(summary.groups), `${plural(summary.members, "member")}, ${plural(summary.partitions, "partition")}`, "#/groups"),
     tile("Findings", number(summary.findings), summary.findings ? `${plural(summary.findings_roots, "root")}, worst: ${summary.findings_worst}` : summary.verified ? `${number(summary.verified)} verified` : "not audited", "#/findings"),
-    tile(days ? `Rebalances, ${plural(days, "day")}` : "Rebalances", number(summary.rebalances),
+    ofGroups && tile(days ? `Rebalances, ${plural(days, "day")}` : "Rebalances", number(summary.rebalances),
       known(summary.longest_ms) ? `longest ${duration(summary.longest_ms)}` : `${number(summary.rebalances_open)} open`, "#/rebalances"),
-    tile("Without an owner", duration(summary.unowned_ms), "partitions, summed", "#/rebalances"),
-    tile("Can migrate", number(ready), `${number(verdicts.blocked ?? 0)} blocked, ${number(verdicts.already_migrated ?? 0)} done`, "#/readiness"),
+    ofGroups && tile("Without an owner", duration(summary.unowned_ms), "partitions, summed", "#/rebalances"),
+    ofGroups && tile("Can migrate", number(ready), `${number(verdicts.blocked ?? 0)} blocked, ${number(verdicts.already_migrated ?? 0)} done`, "#/readiness"),
     tile("Records read", short.format(summary.records), `${number(summary.quarantined)} not decodable, ${number(summary.unknown)} unknown`),
   );
 }
@@ -100,6 +102,7 @@ function recordsCard() {
   return card("Records by kind", { side: h("span", { class: "muted" }, `${number(data.report.summary.records)} read`) },
     spread ? timeBars({ series: seriesBy(days, "day", "kind", "records"), width: DAY, label: "Records read, by day and kind", unit: "records",
       columns: [{ title: "Day", field: "day", show: (row) => time(row.day, 10) }, ...columns.slice(0, 2)], rows: () => days.objects() }) : null,
+    data.report.missing_sections.replay ? note("Commits among the records that were not replayed are not counted.") : null,
     spread ? h("details", {}, h("summary", {}, "By kind"), plainTable(columns, kinds.objects())) : plainTable(columns, kinds.objects(), { nothing: "No records." }));
 }
 
@@ -110,7 +113,7 @@ function groupsCard() {
       { title: "Type", field: "type", show: (row) => spaced(row.type) },
       { title: "State", field: "state", show: (row) => badge(row.state) },
       { title: "Groups", field: "groups", kind: "number", show: (row) => h("a", { href: `#/groups?type=${encodeURIComponent(row.type)}&state=${encodeURIComponent(row.state)}` }, number(row.groups)) },
-    ], table.objects(), { nothing: "This lake has no groups." }));
+    ], table.objects(), { nothing: unreplayed() ? "No group is known yet." : "This lake has no groups." }));
 }
 
 function auditCard() {
