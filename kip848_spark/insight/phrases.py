@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 MOST_NAMED = 3
 """The largest number of things of one kind that a sentence names; it counts the others."""
+MOST_CAUSES = 4
+"""The largest number of causes that a summary of rebalances names."""
 
 
 def duration(ms: float) -> str:
@@ -57,6 +59,18 @@ def listing(things: Iterable[str], most: int = MOST_NAMED) -> str:
     if len(named) > most + 1:
         return f"{', '.join(named[:most])} and {len(named) - most:,} others"
     return " and ".join((", ".join(named[:-1]), named[-1])) if len(named) > 1 else "".join(named)
+
+
+def counts_of_causes(counts: Mapping[str, int], times: str = "") -> str:
+    """How often there was each cause, the most frequent ones by name: ``107 member_joined, 79
+    left_or_expired and 17 of 5 other causes``. ``times`` is a sign after the named counts."""
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    named = [f"{number:,} {times}{cause}" for cause, number in ordered]
+    if len(named) > MOST_CAUSES + 1:
+        rest = ordered[MOST_CAUSES:]
+        sum_ = sum(number for _, number in rest)
+        return f"{', '.join(named[:MOST_CAUSES])} and {sum_:,} of {len(rest):,} other causes"
+    return listing(named, MOST_CAUSES)
 
 
 def offsets_without_record(number: int) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.phrases import count, duration, listing
+from kip848_spark.insight.phrases import count, counts_of_causes, duration
 
 _SEVERAL = 2
 """A client comes and goes if it joined and left at least this often."""
@@ -113,8 +113,7 @@ def summary(rebalances: pa.Table) -> str:
     causes: Counter[str] = Counter()
     for (_, cause), number in _counts(rebalances, "causes").items():
         causes[cause] += number
-    ordered = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0]))
-    words = listing((f"{number:,} {cause}" for cause, number in ordered), 4)
+    words = counts_of_causes(causes)
     text = f"{count(len(rebalances), 'rebalance')} of {count(groups, 'group')}: {words}"
     took = rebalances["duration_ms"].drop_null()
     if len(took) > 1:

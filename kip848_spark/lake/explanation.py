@@ -12,7 +12,15 @@ import pyarrow.compute as pc
 
 from kip848_spark.errors import NotFoundError
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.phrases import between, clock, duration, listing, moment, ranges, shift
+from kip848_spark.insight.phrases import (
+    between,
+    clock,
+    counts_of_causes,
+    duration,
+    moment,
+    ranges,
+    shift,
+)
 from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
 from kip848_spark.lake.history import has_history, removed_before
@@ -73,9 +81,8 @@ class Explanation:
     def summary(self) -> str:
         """The rebalances in a sentence: how many, why, and which one took longest."""
         rows = self.rebalances
-        causes = Counter(cause for row in rows for cause in row["causes"] or ())
-        ordered = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0]))
-        why = listing((f"{number:,} × {cause_words(cause)}" for cause, number in ordered), 4)
+        causes = Counter(cause_words(cause) for row in rows for cause in row["causes"] or ())
+        why = counts_of_causes(causes, "× ")
         start, end = rows[0]["started_at"], rows[-1]["started_at"]
         text = (
             f"{len(rows):,} rebalances of {self.group['group_id']}"
