@@ -57,48 +57,6 @@ def test_the_page_asks_for_nothing_and_has_no_complaints(show: Show) -> None:
     assert (opened.complaints, opened.requests) == ([], [])
 
 
-def test_the_first_view_names_the_groups_in_trouble_and_why(show: Show) -> None:
-    given = report()
-    ids = group_ids(given)
-    opened = show(given)
-    text = opened.text()
-    assert "Something is wrong in 1 group" in text
-    worries = opened.page.locator(".worries > li").all_inner_texts()
-    assert [worry.split("\n")[0].strip() for worry in worries] == [ids[1], ids[2], ids[4], ids[3]]
-    assert "A member owns a partition that another one has not given up" in worries[0]
-    assert "Restart loop: worker-3 on 10.0.3.7 came back 6 times" in worries[1]
-    assert "3 committed offsets went back, by up to 10,502" in worries[3]
-    opened.page.locator(".worries a").first.click()
-    opened.settle()
-    assert opened.page.locator("h1").inner_text() == ids[1]
-
-
-def test_a_healthy_cluster_says_so(show: Show) -> None:
-    opened = show(report(healthy=True))
-    assert "Nothing is wrong" in opened.text()
-    opened.go("findings")
-    assert "No findings" in opened.text()
-    opened.go("rebalances")
-    assert "No group rebalanced" in opened.text()
-
-
-def test_an_empty_lake_says_so(show: Show) -> None:
-    opened = show(report(groups=0, healthy=True))
-    assert "This lake has no consumer groups" in opened.text()
-    for view in VIEWS:
-        opened.go(view)
-    assert opened.complaints == []
-
-
-def test_a_lake_without_an_audit_is_not_called_right(show: Show) -> None:
-    given = report(healthy=True)
-    given["missing_sections"]["audit"] = "No run has audited this lake. `kip848 audit` does."
-    given["summary"].update(verified=0, unverifiable=0)
-    opened = show(given)
-    assert "Nothing is wrong" not in opened.text()
-    assert "No run has audited this lake. kip848 audit does." in opened.text()
-
-
 def test_search_and_filters_of_groups(show: Show) -> None:
     given = report(groups=200)
     ids, kinds = group_ids(given), values(given["groups"], "type")

@@ -115,12 +115,15 @@ const worries = once(() => {
     const kind = patterns.at(row, "pattern");
     if (!LOOPS.has(kind)) continue;
     const key = `${kind} ${patterns.at(row, "group")}`;
-    loops.set(key, { row, count: (loops.get(key)?.count ?? 0) + 1 });
+    const one = loops.get(key) ?? { row, found: 0 };
+    one.found += 1;
+    if (patterns.at(row, "count") >= patterns.at(one.row, "count")) one.row = row;
+    loops.set(key, one);
   }
-  for (const { row, count } of loops.values()) {
-    const often = count > 1 ? ` (the last of ${number(count)} times)` : "";
-    add(patterns.at(row, "group"), 2,
-      `${capital(spaced(patterns.at(row, "pattern")))}: ${patterns.at(row, "explanation")}${often}`, patterns.at(row, "since"));
+  for (const { row, found: times } of loops.values()) {
+    const kind = spaced(patterns.at(row, "pattern"));
+    const others = times > 1 ? ` (the worst of ${number(times)} ${kind}s of this group)` : "";
+    add(patterns.at(row, "group"), 2, `${capital(kind)}: ${patterns.at(row, "explanation")}${others}`, patterns.at(row, "since"));
   }
   const rewinds = new Table(data.hygiene()?.rewinds);
   const back = new Map();
