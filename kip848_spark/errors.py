@@ -6,6 +6,7 @@
     ├── EnvironmentFault     2  this machine lacks something (Java, a jar, a Python worker)
     ├── SourceError          3  the Kafka cluster or the topic can't be read, or no capture is there
     ├── LakeError            3  the lake can't be read or written
+    ├── OutputError          3  standard output can't be written
     ├── SparkFailure         3  Spark failed for a reason that this program does not know
     └── NotFoundError        1  the lake does not have what was requested (an unknown group)
 
@@ -59,6 +60,12 @@ class SourceError(Kip848Error):
 
 class LakeError(Kip848Error):
     """The lake can't be read or written."""
+
+    exit_code = 3
+
+
+class OutputError(Kip848Error):
+    """Standard output can't be written."""
 
     exit_code = 3
 

@@ -35,6 +35,7 @@ from kip848_spark.cli import (
     sql,
 )
 from kip848_spark.cli.display import log_as_json, log_line, printable
+from kip848_spark.cli.standard_output import guard_standard_output
 from kip848_spark.cli.verbs import Verbs
 from kip848_spark.errors import CRASHED, INTERRUPTED, Kip848Error
 from kip848_spark.version import __version__
@@ -82,7 +83,10 @@ def main() -> None:
     # Without a handler, the root logger would print what libraries log.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, so that its errors are handled too
     except Kip848Error as error:
         if log_as_json():
             code = error.exit_code
@@ -95,9 +99,6 @@ def main() -> None:
     except KeyboardInterrupt:
         errors.print("[yellow]interrupted[/]")
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except Exception as error:
         if log_as_json():
             log_line("error", f"{_CRASH} {traceback.format_exc()}", exit_code=CRASHED)
@@ -115,6 +116,7 @@ def command() -> None:
     """
     os.environ["TZ"] = "UTC"  # PySpark returns times in the process's time zone
     time.tzset()
+    guard_standard_output()
     code = 0
     try:
         main()
