@@ -71,3 +71,19 @@ def test_a_lake_without_an_audit_is_not_called_right(show: Show) -> None:
     opened = show(given)
     assert "Nothing is wrong" not in opened.text()
     assert "No run has audited this lake. kip848 audit does." in opened.text()
+
+
+def test_an_audit_of_a_lake_without_records_is_an_audit(show: Show) -> None:
+    given = report(groups=0, healthy=True)
+    given["summary"].update(verified=0, unverifiable=0, disagreed=0, records=0)
+    agreement = given["overview"]["agreement"]
+    agreement["length"] = 0
+    agreement["columns"] = {name: [] for name in agreement["columns"]}
+    opened = show(given)
+    text = opened.text()
+    assert "The audit found nothing to check." in text
+    for wrong in ("No run has audited", "not audited", "No audit has run"):
+        assert wrong not in text
+    opened.go("findings")
+    assert "The audit found nothing to check." in opened.text()
+    assert "No audit has run" not in opened.text()

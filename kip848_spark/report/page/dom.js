@@ -47,6 +47,9 @@ const missingNote = (section) => {
   return text ? note(prose(text)) : null;
 };
 
+/** Whether a run has audited the lake. An audit of a lake without records verifies nothing. */
+const hasAudit = () => !data.report.missing_sections.audit;
+
 /** Whether no group is known because no record was replayed. */
 const unreplayed = () => Boolean(data.report.missing_sections.replay) && !data.report.summary.groups;
 const tones = {

@@ -28,7 +28,7 @@ function findingsView(params) {
   const checks = new Table(overview.findings_by_check).objects();
   if (!table.length) {
     return [head("Findings"), missingNote("audit"), card("Findings", {}, empty("No findings",
-      summary.verified ? `${number(summary.verified)} recorded decisions and rows agree with the reference coordinator.` : "No audit has run."))];
+      !hasAudit() ? "No audit has run." : !summary.verified ? "The audit found nothing to check." : `${number(summary.verified)} recorded decisions and rows agree with the reference coordinator.`))];
   }
   const detail = h("ul", { class: "texts" });
   const box = card("The worst ones in full", {}, detail);

@@ -6,14 +6,15 @@ const DAY = 86_400_000;
 const MOST_KINDS = 6;
 
 function verdictOfAll() {
-  const { summary, missing_sections: missing } = data.report;
+  const { summary } = data.report;
   const list = worries();
   const wrong = list.filter((one) => one.level === 3).length;
   const unstable = list.filter((one) => one.level === 2).length;
-  const audited = summary.verified + summary.unverifiable + summary.disagreed > 0 && !missing.audit;
+  const audited = hasAudit() && summary.verified + summary.unverifiable + summary.disagreed > 0;
   const checked = audited
     ? `${number(summary.verified)} recorded decisions and rows were verified, ${number(summary.disagreed)} disagreed`
       + `${summary.unverifiable ? `, ${number(summary.unverifiable)} could not be judged` : ""}.`
+    : hasAudit() ? "The audit found nothing to check."
     : "No run has audited these records, so nothing is said about whether the coordinator was right.";
   const has = (count) => count === 1 ? "group has" : "groups have";
   if (wrong) {
@@ -60,7 +61,7 @@ function tiles() {
   const ofGroups = !unreplayed();
   return h("div", { class: "tiles" },
     ofGroups && tile("Groups", number(summary.groups), `${plural(summary.members, "member")}, ${plural(summary.partitions, "partition")}`, "#/groups"),
-    tile("Findings", number(summary.findings), summary.findings ? `${plural(summary.findings_roots, "root")}, worst: ${summary.findings_worst}` : summary.verified ? `${number(summary.verified)} verified` : "not audited", "#/findings"),
+    tile("Findings", number(summary.findings), summary.findings ? `${plural(summary.findings_roots, "root")}, worst: ${summary.findings_worst}` : hasAudit() ? `${number(summary.verified)} verified` : "not audited", "#/findings"),
     ofGroups && tile(days ? `Rebalances, ${plural(days, "day")}` : "Rebalances", number(summary.rebalances),
       known(summary.longest_ms) ? `longest ${duration(summary.longest_ms)}` : `${number(summary.rebalances_open)} open`, "#/rebalances"),
     ofGroups && tile("Without an owner", duration(summary.unowned_ms), "partitions, summed", "#/rebalances"),
@@ -126,7 +127,7 @@ function auditCard() {
       { title: "Verified", field: "verified", kind: "number" },
       { title: "Not judged", field: "unverifiable", kind: "number" },
       { title: "Disagreed", field: "disagreed", kind: "number", show: (row) => h("span", { class: row.disagreed ? "bad" : "" }, number(row.disagreed)) },
-    ], agreement.objects(), { nothing: "No audit has run." }),
+    ], agreement.objects(), { nothing: hasAudit() ? "The audit found nothing to check." : "No audit has run." }),
     reasons.length ? h("details", {}, h("summary", {}, "What was not judged, and why"), plainTable([
       { title: "Check", field: "check", show: (row) => spaced(row.check) }, { title: "Reason", field: "reason" },
       { title: "Count", field: "count", kind: "number" }], reasons.objects())) : null);
