@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from kip848_spark.errors import LakeError, NotFoundError, UsageError, near
+from kip848_spark.errors import LakeError, NotFoundError, UsageError, near, visible
 from kip848_spark.insight.chronicle import EVENTS, Event, Ownership, events, owners
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import ASSIGNED, PENDING, TopicPartition
@@ -190,8 +190,8 @@ def _nobody(
     snapshot: LakeSnapshot, place: TopicPartition, of_topic: pc.Expression, group_id: str | None
 ) -> NotFoundError:
     topic, number = place
-    whose = f"The group {group_id}" if group_id else "No group"
-    verb = "never owned" if group_id else "ever owned"
+    whose = f"The group {visible(group_id)}" if group_id is not None else "No group"
+    verb = "never owned" if group_id is not None else "ever owned"
     known = snapshot.select(ASSIGNMENT_HISTORY, of_topic, ["topic_partition"])
     if len(known):
         last = pc.max(known["topic_partition"]).as_py()
@@ -205,7 +205,7 @@ def _nobody(
             filter(None, pc.unique(snapshot.select(table, None, ["topic"])["topic"]).to_pylist())
         )
     return NotFoundError(
-        f"{whose} {verb} a partition of a topic {topic}.",
+        f"{whose} {verb} a partition of a topic {visible(topic)}.",
         near(topic, topics, "`kip848 groups --all --members` shows what groups own."),
     )
 
