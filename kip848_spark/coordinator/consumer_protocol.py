@@ -8,6 +8,7 @@ that ``kip848 dump`` prints for the members of key 2.
 from __future__ import annotations
 
 import base64
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 CONSUMER = "consumer"
 """The protocol type of consumers, as opposed to Connect workers and others."""
 _NEWEST = 3
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class MalformedMetadataError(ValueError):
@@ -64,7 +66,7 @@ class _Reader:
         return self.data[self.at - length : self.at]
 
     def text(self) -> str:
-        return self.take(self.number("h")).decode(errors="replace")  # as Java does
+        return _java_text(self.take(self.number("h")))
 
     def count(self) -> int:
         count = self.number("i")
@@ -83,6 +85,13 @@ class _Reader:
         )
 
 
+def _java_text(raw: bytes) -> str:
+    """The text of UTF-8 bytes as Java decodes them: malformed ones become U+FFFD, and the bytes of
+    an encoded surrogate become a single one, where Python would put two or three.
+    """
+    return _SURROGATE.sub(b"\xef\xbf\xbd", raw).decode(errors="replace")
+
+
 def read_subscription(data: bytes) -> Subscription:
     """Decode a subscription. Raises :class:`MalformedMetadataError`."""
     reader = _Reader(data)
@@ -97,7 +106,7 @@ def read_subscription(data: bytes) -> Subscription:
     rack_id = None
     if version >= 3:
         length = reader.number("h")
-        rack_id = None if length < 0 else reader.take(length).decode(errors="replace")
+        rack_id = None if length < 0 else _java_text(reader.take(length))
     return Subscription(version, topics, user_data, owned, generation, rack_id)
 
 

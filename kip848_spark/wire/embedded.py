@@ -3,11 +3,13 @@
 A group record (key type 2) carries a subscription and an assignment for each member, a member
 record (key type 5) a subscription for each assignor that the member supports. Their layout is known
 where the protocol type is ``consumer`` (`schemas/consumer_protocol`); other bytes are not decoded.
-As Kafka does, this module reads a version above the newest known one as that version, and ignores
-bytes after the last field. See docs/kafka-facts.md#embedded-metadata."""
+As Kafka does, this module reads a version above the newest known one as that version, ignores bytes
+after the last field, puts U+FFFD into a text that is not UTF-8, and takes any negative length for
+null. See docs/kafka-facts.md#embedded-metadata."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,9 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kip848_spark.wire.array_types import Int32Array, Int64Array
 from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.definitions import load_embedded
-from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.faults import Faults, Reason
+from kip848_spark.wire.java_reader import read_as_java
 from kip848_spark.wire.layout import StructNode, message_layout, message_type
 from kip848_spark.wire.reader import LINE_ZERO, ByteRows, ProgramTable
 
@@ -29,6 +33,9 @@ STREAMS_ASSIGNOR = "stream"
 members embed the metadata of Streams as user data."""
 
 STREAMS, UNKNOWN = "streams", "unknown"
+
+_READ_BY_JAVA = (int(Reason.BAD_UTF8), int(Reason.BAD_LENGTH))
+"""The faults of rows that Kafka may read."""
 
 
 def metadata_kind(
@@ -75,7 +82,7 @@ class Embedded:
         """struct[n] of binary[n]; null where the bytes are null, empty or no such metadata."""
         blob_of, distinct = ByteRows.of(blobs).distinct()
         count = distinct.count
-        read, versions, _ = self.programs.read(
+        read, versions, faults = self.programs.read(
             distinct, np.zeros(count, np.int32), LINE_ZERO, Reason.EMPTY_VALUE,
             Reason.UNKNOWN_VALUE_VERSION, exact=False,
         )  # fmt: skip
@@ -88,5 +95,24 @@ class Embedded:
             )
             for each in read
         ]
+        parts += self._read_refused(distinct, versions, faults)
         absent = blob_of < 0
         return scatter(parts, count, self.arrow).take(pa.array(blob_of, mask=absent))
+
+    def _read_refused(
+        self, source: ByteRows, versions: Int32Array, faults: Faults
+    ) -> Iterator[tuple[Int64Array, pa.Array]]:
+        """The rows that the programs refuse and Kafka reads: their numbers and their values."""
+        refused = np.flatnonzero(np.isin(faults.reason, _READ_BY_JAVA))
+        found = {
+            int(row): {"version": version} | columns
+            for row in refused
+            if (version := int(versions[row])) >= 0
+            and (columns := read_as_java(self.layout(version), source.row(int(row)))) is not None
+        }
+        if found:
+            yield np.array(list(found), np.int64), pa.array(list(found.values()), self.arrow)
+
+    def layout(self, version: int) -> StructNode:
+        """The layout that reads a version: the newest known one also reads all newer versions."""
+        return self.layouts[min(version, len(self.layouts) - 1)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
-from ctypes import memset
+from ctypes import memset, string_at
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,15 @@ class ByteRows:
         return cls(
             len(array), data, start, start + width, wide, bitmap, array.offset, octets, array
         )
+
+    def row(self, number: int) -> bytes:
+        """A copy of one row that is not null."""
+        width = 8 if self.wide else 4
+        start, end = (
+            int.from_bytes(string_at(bounds + width * number, width), sys.byteorder)
+            for bounds in (self.starts, self.ends)
+        )
+        return string_at(self.data + start, end - start)
 
     def distinct(self) -> tuple[Int32Array, ByteRows]:
         """The distinct rows in the order of their first occurrence, and int32[count]: for each row

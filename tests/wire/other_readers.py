@@ -100,7 +100,7 @@ def _check_explained(
 
 
 def _check_embedded(dialect: DecodePlan, blobs: list[bytes]) -> None:
-    """Any bytes as embedded metadata: the values of the scalar codec, and null for all others."""
+    """Any bytes as embedded metadata: those that the scalar codec reads, null for all others."""
     for name, embedded in (
         ("ConsumerProtocolSubscription", control(dialect).subscription),
         ("ConsumerProtocolAssignment", control(dialect).assignment),

@@ -57,12 +57,15 @@ What is accepted, and the reason and position of what is not
 
 Embedded consumer metadata (``decode_embedded``)
     An int16 version: under 0 is ``unknown_value_version`` at 0, over the highest is read as the
-    highest. Then the fields by the rules above. Bytes left over are no fault, because a later
-    version has more fields; they are handed back.
+    highest. Then the fields by the rules above, but Kafka's own rules hold for two things: any
+    negative length is null where null is allowed, and U+FFFD is put into a string that is not
+    UTF-8. Bytes left over are no fault, because a later version has more fields; they are handed
+    back.
 """
 
 from __future__ import annotations
 
+import codecs
 import copy
 import struct
 from dataclasses import dataclass
@@ -171,7 +174,7 @@ def _decode_value(value: bytes, record: Record, decoded: Decoded) -> None:
 def decode_embedded(name: str, data: bytes) -> Embedded:
     """Read a ``ConsumerProtocolSubscription`` or ``ConsumerProtocolAssignment``."""
     message = messages("consumer_protocol")[name]
-    reader = Reader(data)
+    reader = JavaReader(data)
     version = reader.fixed("int16")
     if version < 0:
         raise MalformedError("unknown_value_version", 0)
@@ -281,6 +284,9 @@ class Reader:
         self.at += length
         if type_ == "bytes":
             return data
+        return self.text(data, start)
+
+    def text(self, data: bytes, start: int) -> str:
         try:
             return data.decode("utf-8", "strict")
         except UnicodeDecodeError:
@@ -323,6 +329,36 @@ class Reader:
                 value.setdefault(UNKNOWN_TAGS, []).append((tag, self.data[self.at : end]))
                 self.unknown_tags += 1
                 self.at = end
+
+
+class JavaReader(Reader):
+    """Reads what is not flexible as Kafka's classes do."""
+
+    def length(self, type_: str, *, nullable: bool, flexible: bool) -> int | None:
+        start = self.at
+        try:
+            return super().length(type_, nullable=nullable, flexible=flexible)
+        except MalformedError:
+            size = 2 if type_ == "string" else 4
+            if nullable and self.at == start + size and self.data[start] & 0x80:
+                return None
+            raise
+
+    def text(self, data: bytes, start: int) -> str:
+        return data.decode("utf-8", "java")
+
+
+def _replace_as_java(fault: UnicodeError) -> tuple[str, int]:
+    """An error handler for decoding: where Python stops at the first byte of a surrogate, Java
+    takes in all of its bytes."""
+    assert isinstance(fault, UnicodeDecodeError)
+    rest = fault.object[fault.start :]
+    if rest[0] == 0xED and len(rest) > 1 and 0xA0 <= rest[1] <= 0xBF:
+        return "\ufffd", fault.start + (3 if rest[2:] and rest[2] & 0xC0 == 0x80 else 2)
+    return "\ufffd", fault.end
+
+
+codecs.register_error("java", _replace_as_java)
 
 
 def fresh(default: Any) -> Any:
