@@ -16,12 +16,16 @@ import pyarrow as pa
 
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
 from kip848_spark.wire.decode import DecodedRows, decode
-from kip848_spark.wire.embedded import Embedded
+from kip848_spark.wire.embedded import CONSUMER, Embedded
+from kip848_spark.wire.java_reader import read_as_java
 from kip848_spark.wire.layout import ArrayNode, BytesNode, Node, Slot, StructNode, UuidNode
 from kip848_spark.wire.tables import error_text
 
 Render = Callable[[Any], Any]
 """A function from a value of an Arrow array (`to_pylist`) to a value for the JSON output."""
+
+_VERSION_BYTES, _SIGN = 2, 0x80
+"""The size of a version, and the bit of its first byte that negative ones have."""
 
 
 def json_lines(
@@ -127,16 +131,34 @@ def _values(plan: ControlPlan, part: DecodedRows) -> Iterator[dict[str, Any]]:
         return
     members = plan.expand(part).field("members").to_pylist()
     for shown, decoded in zip(objects, members, strict=True):
-        for shown_member, member in zip(shown["members"], decoded, strict=True):
-            for name, embedded in (
-                ("subscription", plan.subscription),
-                ("assignment", plan.assignment),
-            ):
-                if (metadata := member[f"consumer_{name}"]) is not None:
-                    shown_member[name] = _embedded(embedded, metadata)
+        if shown["protocolType"] == CONSUMER:
+            for shown_member, member in zip(shown["members"], decoded, strict=True):
+                _show_metadata(plan.subscription, "subscription", member, shown_member)
+                _show_metadata(plan.assignment, "assignment", member, shown_member)
         yield shown
 
 
-def _embedded(embedded: Embedded, metadata: dict[str, Any]) -> dict[str, Any]:
-    layout = embedded.layouts[min(metadata["version"], len(embedded.layouts) - 1)]
-    return {slot.name: show(metadata[slot.column]) for slot, show in _renders(layout)}
+def _show_metadata(
+    embedded: Embedded, name: str, member: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    """Replaces the bytes that ``shown`` has for ``name`` by the metadata, where DumpLogSegments
+    does so.
+
+    Unlike a broker, it reads a negative version as version 0. In a version that it does not know it
+    can read no struct."""
+    metadata, blob = member[f"consumer_{name}"], member[name]
+    layout = embedded.layouts[0]
+    if metadata is not None:
+        layout = embedded.layout(metadata["version"])
+        is_known = metadata["version"] < len(embedded.layouts)
+        if not is_known and any(metadata[slot.column] for slot in layout.slots if _structs(slot)):
+            return
+    elif len(blob) >= _VERSION_BYTES and blob[0] & _SIGN:
+        metadata = read_as_java(layout, blob)
+    if metadata is not None:
+        shown[name] = {slot.name: show(metadata[slot.column]) for slot, show in _renders(layout)}
+
+
+def _structs(slot: Slot) -> bool:
+    """Whether the field is an array of structs."""
+    return isinstance(slot.node, ArrayNode) and isinstance(slot.node.element, StructNode)
