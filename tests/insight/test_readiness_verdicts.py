@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from kip848_spark.insight.readiness_cluster import facts_from_settings, known_cl
 from kip848_spark.insight.readiness_rules import load_rules
 from kip848_spark.insight.readiness_versions import KnownRelease, ReleaseRange
 from tests.insight.readiness_examples import EMPTY, PLAIN, Example, group_of, on, rebalances
-from tests.insight.readiness_lake import state_of_records
+from tests.insight.readiness_lake import START, state_of_records
 from tests.insight.readiness_records import classic, commit, member
 
 
@@ -50,6 +51,18 @@ def test_what_could_not_be_read_outweighs_every_other_verdict() -> None:
 
 def test_empty_groups_move_under_every_policy_and_with_any_data() -> None:
     assert rows_by_group(on(EMPTY, migration_policy="disabled"))["g"]["verdict"] == "ready"
+
+
+def test_a_group_that_had_no_generation_has_a_note() -> None:
+    """The first JoinGroup of a group writes key 2 without protocol type and members, also where
+    an empty consumer group has commits."""
+    joining = classic(protocol_type="")
+    for records in ([joining], [commit(), joining], [commit(), classic()]):
+        found = rows_by_group(Example(records))["g"]
+        assert (found["verdict"], found["notes"]) == ("ready", ["empty-group"])
+    found = rows_by_group(Example([commit(), joining], now=START + timedelta(days=7)))["g"]
+    assert set(found["notes"]) == {"abandoned-group", "empty-group"}
+    assert rows_by_group(Example([commit()]))["g"]["notes"] == ["commits-only"]
 
 
 def test_facts_of_one_group_do_not_reach_another() -> None:
