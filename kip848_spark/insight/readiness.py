@@ -53,10 +53,11 @@ READINESS_FIELDS: dict[str, pa.DataType] = {
 columns ``run_id`` and ``cluster_id``.
 
 ``blockers``, ``warnings``, ``unknowns`` and ``notes`` hold ids of rules by their severity (notes:
-info and not_applicable); ``details`` has what the topic shows for them, by rule id. ``evidence``
-are offsets of records in ``partition`` of __consumer_offsets, as text. ``rebalances`` are those of
-the last 30 days, ``cheaper_rebalances`` those of them that the new protocol would make cheaper,
-``avoidable_stops`` and ``avoidable_unowned`` by how much at least (`readiness_facts.FACTS`)."""
+info and not_applicable), sorted; ``details`` has what the topic shows for them, by rule id.
+``evidence`` are offsets of records in ``partition`` of __consumer_offsets, as text. ``rebalances``
+are those of the last 30 days, ``cheaper_rebalances`` those of them that the new protocol would make
+cheaper, ``avoidable_stops`` and ``avoidable_unowned`` by how much at least
+(`readiness_facts.FACTS`)."""
 
 _LISTS = {
     "blockers": ("blocker",),
@@ -170,7 +171,7 @@ class _Unjudged:
         return [
             Note(
                 "unknown",
-                tuple(rules),
+                tuple(sorted(rules)),
                 f"Not known: {words[by_release]}.",
                 todo[by_release],
                 (),
@@ -217,8 +218,9 @@ def _simulation(facts: pa.Table, simulated: pa.Table | None) -> dict[str, pa.Arr
 def _rule_lists(
     rules: Sequence[ReadinessRule], hits: BoolArray, severities: Sequence[str]
 ) -> pa.ListArray:
-    """list<string>[groups]: the ids of the rules of these severities that hold, in their order."""
+    """list<string>[groups]: the ids of the rules of these severities that hold, sorted."""
     chosen = [n for n, rule in enumerate(rules) if rule.severity in severities]
+    chosen.sort(key=lambda n: rules[n].id)
     group, number = np.nonzero(hits[chosen].T)
     names = pa.array([rules[n].id for n in chosen], pa.string()).take(pa.array(number))
     return pa.ListArray.from_arrays(_offsets(group, hits.shape[1]), names)

@@ -208,7 +208,7 @@ def test_rules_about_the_past_use_history_activity_and_rebalances(
     ended = kip848("readiness", "--lake", str(tmp_path / "lake"), "--json", "--release", "4.2.2")
     report = json.loads(ended.out)
     (row,) = report["groups"]
-    assert row["warnings"] == ["stale-member-epoch", "duplicate-instance-id"]
+    assert row["warnings"] == ["duplicate-instance-id", "stale-member-epoch"]
     assert row["details"]["stale-member-epoch"] == "20 rebalances and 20000 commits a day"
     assert report["missing_tables"] == []
 

@@ -65,6 +65,25 @@ def test_a_group_that_had_no_generation_has_a_note() -> None:
     assert rows_by_group(Example([commit()]))["g"]["notes"] == ["commits-only"]
 
 
+def test_the_rules_of_a_group_are_sorted() -> None:
+    """Fails if they are in the order of the file of rules."""
+    several = Example(
+        [
+            classic(
+                member(instance_id="i", session_timeout=6000, rack="r", subscription_data=b"x"),
+                member("m-2", owned=(), topics=("payments",), client_id="kafka-python-2"),
+                protocol="sticky",
+            )
+        ],
+        {"release": "4.0.0"},
+    )
+    found = rows_by_group(several)["g"]
+    for name in ("blockers", "warnings", "unknowns", "notes"):
+        assert found[name] == sorted(set(found[name]))
+    assert len(found["warnings"]) > 2
+    assert len(found["notes"]) > 2
+
+
 def test_facts_of_one_group_do_not_reach_another() -> None:
     """Fails if members and groups are matched by position."""
     groups = [classic(member(f"m-{n}"), group=f"g-{n}") for n in range(20)]
