@@ -7,8 +7,8 @@ from typing import Any
 
 CHANGE_COLUMNS = ("group_id", "before", "after", "new", "gone")
 """``before`` and ``after`` are verdicts, null if the group did not exist. ``new`` and ``gone`` are
-ids of blockers, warnings and unknowns."""
-_LISTS = ("blockers", "warnings", "unknowns")
+ids of rules of any severity."""
+_LISTS = ("blockers", "warnings", "unknowns", "notes")
 
 
 def readiness_changes(

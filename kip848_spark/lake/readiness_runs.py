@@ -17,7 +17,7 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 
 LAST = "last"
 """Stands for the run before the newest one."""
-_COLUMNS = ("group_id", "verdict", "blockers", "warnings", "unknowns")
+_COLUMNS = ("group_id", "verdict", "blockers", "warnings", "unknowns", "notes")
 
 
 @dataclass(frozen=True)

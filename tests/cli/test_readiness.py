@@ -241,7 +241,8 @@ def test_a_group_with_a_record_that_was_not_decoded_is_unknown(
 
 def _verdict(run_id: str, group_id: str, verdict: str, *blockers: str) -> dict[str, Any]:
     row = {"run_id": run_id, "group_id": group_id, "verdict": verdict, "blockers": list(blockers)}
-    return {**row, "warnings": [], "unknowns": []}
+    notes = ["a-note"] if verdict == "already_migrated" else []
+    return {**row, "warnings": [], "unknowns": [], "notes": notes}
 
 
 FIRST, SECOND, THIRD = (f"202611{day}T040000.000000Z-0000" for day in ("01", "08", "15"))
@@ -249,7 +250,7 @@ _MOVED = {
     "group_id": FORMULA,
     "before": "ready",
     "after": "already_migrated",
-    "new": [],
+    "new": ["a-note"],
     "gone": [],
 }
 _FREED = {

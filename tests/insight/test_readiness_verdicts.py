@@ -199,14 +199,18 @@ def test_a_member_without_partitions_had_nothing_to_stop() -> None:
 
 
 def test_changes_between_two_runs() -> None:
-    def row(group_id: str, verdict: str, *blockers: str) -> dict[str, Any]:
-        lists = {"blockers": list(blockers), "warnings": None, "unknowns": []}
+    def row(group_id: str, verdict: str, *blockers: str, note: str = "") -> dict[str, Any]:
+        lists: dict[str, Any] = {"blockers": list(blockers), "warnings": None, "unknowns": []}
+        lists["notes"] = [note] if note else []
         return {"group_id": group_id, "verdict": verdict, **lists}
 
-    before = [row("a", "ready"), row("b", "blocked", "x", "y"), row("gone", "ready")]
-    after = [row("a", "ready"), row("b", "blocked", "y", "z"), row("new", "unknown")]
+    before = [row("a", "ready"), row("b", "blocked", "x", "y"), row("c", "ready", note="full")]
+    after = [row("a", "ready"), row("b", "blocked", "y", "z"), row("c", "ready", note="empty")]
+    before.append(row("gone", "ready"))
+    after.append(row("new", "unknown"))
     assert [tuple(change.values()) for change in readiness_changes(before, after)] == [
         ("b", "blocked", "blocked", ["z"], ["x"]),
+        ("c", "ready", "ready", ["empty"], ["full"]),
         ("gone", "ready", None, [], []),
         ("new", None, "unknown", [], []),
     ]
