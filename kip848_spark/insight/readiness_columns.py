@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.state import kinds
+from kip848_spark.state.codes import factorize
 from kip848_spark.state.control_state import integers, parent_rows
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 from kip848_spark.wire.control import control_columns
@@ -18,6 +19,9 @@ from kip848_spark.wire.embedded import CONSUMER
 
 _CHUNK = 1 << 16
 """Records that are decoded at a time."""
+QUICK = 60_000_000
+"""Microseconds: the longest session that brokers allow by default. So long may a member of the new
+protocol keep its instance id if it does not leave."""
 
 
 def group_index(group_id: pa.ChunkedArray | pa.Array, names: pa.Array) -> Int64Array:
@@ -71,6 +75,28 @@ def most_distinct(
     sizes = pairs.aggregate([("v", "count")])
     most = np.zeros(count, np.int64)
     np.maximum.at(most, sizes["g"].to_numpy(), sizes["v_count"].to_numpy())
+    return pa.array(most)
+
+
+def quick_replacements(group: Int64Array, history: pa.Table, count: int) -> pa.Array:
+    """int64[count]: how often a member took an instance id less than `QUICK` after another one had
+    taken it; of the group's instance ids, the one with the most counts. ``history`` has the columns
+    ``instance_id``, ``member_id`` and ``valid_from`` of `member_history`, ``group`` (int64[n]) the
+    row of each one's group, -1 for none."""
+    keys = ["g", "instance_id", "member_id"]
+    table = pa.table({"g": group, **{name: history[name] for name in (*keys[1:], "valid_from")}})
+    known = pc.and_(pc.is_valid(table["instance_id"]), pc.is_valid(table["valid_from"]))
+    table = table.filter(pc.and_(known, pc.greater_equal(table["g"], 0)))
+    taken = table.group_by(keys).aggregate([("valid_from", "min")])
+    taken = taken.sort_by([(name, "ascending") for name in (*keys[:2], "valid_from_min")])
+    groups, instance = taken["g"].to_numpy(), factorize(taken["instance_id"])
+    at = integers(taken["valid_from_min"].combine_chunks().cast(pa.int64()), 0)
+    same = (np.diff(groups) == 0) & (np.diff(instance) == 0)
+    quick = (same & (np.diff(at) < QUICK)).astype(np.int64)
+    replaced = pa.table({"g": groups[1:], "k": instance[1:], "quick": quick})
+    sums = replaced.group_by(["g", "k"]).aggregate([("quick", "sum")])
+    most = np.zeros(count, np.int64)
+    np.maximum.at(most, sums["g"].to_numpy(), sums["quick_sum"].to_numpy())
     return pa.array(most)
 
 

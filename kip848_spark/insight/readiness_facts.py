@@ -22,6 +22,7 @@ from kip848_spark.insight.readiness_columns import (
     group_index,
     most_distinct,
     nullable,
+    quick_replacements,
 )
 from kip848_spark.insight.readiness_guesses import Guess, guess_libraries
 from kip848_spark.state import kinds
@@ -67,6 +68,7 @@ FACTS: dict[str, pa.DataType] = {
     "idle_days": pa.int64(),
     "coupled_groups": pa.int64(),
     "instance_hosts": pa.int64(),
+    "instance_replacements": pa.int64(),
     "subscription_versions": pa.int64(),
     "commits_per_day": pa.int64(),
     "rebalances_per_day": pa.int64(),
@@ -86,6 +88,8 @@ FACTS: dict[str, pa.DataType] = {
 * ``idle_days``: whole days since the newest commit; null without a commit.
 * ``coupled_groups``: the most other groups that have a member on the same host as one of its own.
 * ``instance_hosts``: the most hosts from which one instance id was used; null without history.
+* ``instance_replacements``: how often one instance id went to another member within a minute, the
+  most of all instance ids; null without history.
 * ``subscription_versions``: the most subscriptions of one client id; null without history.
 * ``rebalances``: in the last days; null where the lake has no such table. ``cheaper_rebalances``:
   those of them, in a classic group, in which members stopped that had to give up nothing (the
@@ -274,13 +278,14 @@ def _evidence(lists: pa.ListArray, groups: pa.Table) -> pa.ListArray:
 def _past_facts(sources: Sources, names: pa.Array, count: int) -> dict[str, pa.Array]:
     """The facts that need the past; null if the lake has no such table."""
     unknown = pa.nulls(count, pa.int64())
-    found = dict.fromkeys(("instance_hosts", "subscription_versions", "commits_per_day"), unknown)
+    found = dict.fromkeys(_OF_HISTORY, unknown)
     history = sources.member_history
     if history is not None:
         group = group_index(history["group_id"], names)
         found["instance_hosts"] = most_distinct(
             group, history["instance_id"], history["client_host"], count
         )
+        found["instance_replacements"] = quick_replacements(group, history, count)
         topics = pc.binary_join(history["subscribed_topics"].combine_chunks(), "\n")
         classic = pc.fill_null(history["is_classic"].combine_chunks(), False)
         topics = pc.if_else(classic, topics, None)
@@ -290,6 +295,11 @@ def _past_facts(sources: Sources, names: pa.Array, count: int) -> dict[str, pa.A
             _sums(sources.offset_activity, names, count, "commits"), sources
         )
     return found
+
+
+_OF_HISTORY = (
+    "instance_hosts", "instance_replacements", "subscription_versions", "commits_per_day",
+)  # fmt: skip
 
 
 def _rebalance_facts(

@@ -152,7 +152,8 @@ _PLACE = ("group_id", "topic", "topic_id", "topic_partition")
 _ASSIGNED = Condition("role", "equals", "assigned")
 _OF_THE_PAST = {
     "member_history": (
-        "group_id", "client_id", "client_host", "instance_id", "subscribed_topics", "is_classic",
+        "group_id", "member_id", "client_id", "client_host", "instance_id", "subscribed_topics",
+        "is_classic", "valid_from",
     ),
     "offset_activity": ("group_id", "commits"),
     "rebalances": (

@@ -52,6 +52,19 @@ def history(*rows: tuple[str | None, str, str, Sequence[str]]) -> pa.Table:
     return pa.Table.from_pylist(values, pa.schema(list(MEMBER_HISTORY_FIELDS.items())))
 
 
+def holders(*seconds: int) -> pa.Table:
+    """`member_history` of the instance id ``i``: at each of these times a new member takes it."""
+    rows = history(*[("i", "app", "/h1", ["a"])] * len(seconds))
+    begun = [START + timedelta(seconds=at) for at in seconds]
+    for name, values in {
+        "member_id": [f"m-{number}" for number in range(len(seconds))],
+        "valid_from": begun,
+    }.items():
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, name, pa.array(values, rows.schema.field(at).type))
+    return rows
+
+
 def rebalances(
     *rows: tuple[int, int | None, int | None], joined: Sequence[str] | None = None
 ) -> pa.Table:
@@ -186,6 +199,10 @@ EXAMPLES: dict[str, tuple[Example, Example]] = {
                 "member_history": history(("i", "app", "/h1", ["a"]), ("j", "app", "/h2", ["a"]))
             },
         ),
+    ),
+    "quick-instance-replacements": (
+        replace(group_of(instance_id="i"), extra={"member_history": holders(0, 40, 99)}),
+        replace(group_of(instance_id="i"), extra={"member_history": holders(0, 40, 100)}),
     ),
     "static-id-change": fixed("4.3.1", "4.4.0", group_of(instance_id="i")),
     "different-subscriptions": (group_of(topics=("payments",)), PLAIN),
