@@ -69,7 +69,7 @@ COMMIT_SUMMARY_FIELDS: dict[str, pa.DataType] = {
 
 ``first_committed`` is null if the first record of the row is a tombstone; ``offset``,
 ``timestamp``, ``tombstone`` and `NEWEST` are those of the last record, but ``topic_id`` is that of
-the last record that is no tombstone: it tells the topic's name. The four columns ``first_commit_…``
+all commits: it tells the topic's name. The four columns ``first_commit_…``
 and ``last_commit_…`` are those of the first and last record that is no tombstone, and null if there
 is none. ``rewinds`` is null if there is none."""
 

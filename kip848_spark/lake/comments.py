@@ -105,7 +105,7 @@ COMMENTS: dict[str, dict[str, str]] = {
         "offset": "Offset of the last record that the row stands for",
         "timestamp": "Timestamp of the last record (UTC)",
         "tombstone": "True if the last record is a tombstone",
-        "topic_id": "Topic id of the last record that is no tombstone; null if it has none",
+        "topic_id": "Topic id of all commits that the row stands for; null if they have none",
         "first_commit_offset": "Offset of the first record that is no tombstone",
         "first_commit_timestamp": "Timestamp of that record (UTC)",
         "last_commit_offset": "Offset of the last record that is no tombstone",
