@@ -219,6 +219,14 @@ def note(text: str) -> None:
     err.print(f"[yellow]note[/] {printable(text)}", soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    """Prints a sentence to stderr about something that went wrong and does not end the command."""
+    if log_as_json():
+        log_line("warning", text)
+        return
+    err.print(f"[bold black on yellow] warning [/] {printable(text)}", soft_wrap=True)
+
+
 def print_json(value: Any) -> None:
     """Prints ``value`` as JSON on one line; times as ISO 8601, bytes as base64."""
     out.file.write(json_text(value) + "\n")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +13,9 @@ from kip848_spark.cli.audit import (
     show_agreement,
     show_live,
 )
-from kip848_spark.cli.display import err, out, print_json, printable
+from kip848_spark.cli.display import err, out, print_json, printable, warn
 from kip848_spark.cli.lineage import LineageOption, send_result, sent_events
+from kip848_spark.cli.metrics import MetricsOption, noted_failure, result_metrics, write_result
 from kip848_spark.cli.options import (
     ConfigOption,
     DialectOption,
@@ -29,27 +28,17 @@ from kip848_spark.cli.options import (
     VerboseOption,
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
-from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error
+from kip848_spark.errors import FINDINGS, Kip848Error
 from kip848_spark.insight.phrases import count, moment, offsets_without_record
-from kip848_spark.lake.metrics import metrics_text, now_seconds, write_failure, write_metrics
 
 if TYPE_CHECKING:
-    from kip848_spark.lake.ledger import RecordCounts, Run
+    from kip848_spark.lake.ledger import RecordCounts
     from kip848_spark.lake.lineage import LineageEvents
     from kip848_spark.spark.pipeline import RunOutcome
-    from kip848_spark.spark.storage.tables import LakeTables
 
 KeepOption = typer.Option(
     None, "--keep-commits-raw", help="Also keep the raw bytes of offset commits."
 )
-
-
-MetricsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--metrics", help="Also write metrics for the node exporter (.prom).", metavar="FILE"
-    ),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +76,7 @@ def run(
         from kip848_spark.report.files import check_path
 
         check_path(report)  # at once, and not after the work
-    with _noted_failure(metrics), sent_events(openlineage, invocation) as events:
+    with noted_failure(metrics), sent_events(openlineage, invocation) as events:
         _ingest(invocation, nightly=True, json=json, report=report, metrics=metrics, events=events)
 
 
@@ -133,26 +122,6 @@ def replay(
     show_outcome(outcome, invocation.lake_path(), json)
 
 
-@contextmanager
-def _noted_failure(metrics: Path | None) -> Iterator[None]:
-    """Notes in the metrics, if they are written, that the block failed: with an exit code other
-    than `FINDINGS`."""
-    try:
-        yield
-    except typer.Exit:
-        raise
-    except BaseException as error:
-        if metrics is not None:
-            write_failure(metrics, _exit_code(error))
-        raise
-
-
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, Kip848Error):
-        return error.exit_code
-    return CRASHED if isinstance(error, Exception) else INTERRUPTED
-
-
 def _ingest(
     invocation: Invocation,
     nightly: bool,
@@ -181,17 +150,18 @@ def _ingest(
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
-        if metrics is not None:
-            code = FINDINGS if findings else 0
-            write_metrics(metrics, run_metrics(whole, outcome.run, code))
+        # The run has finished. Nothing that follows may hide its result.
         if events is not None:
             send_result(events, whole, outcome)
+        measured = None
+        if metrics is not None:
+            measured = result_metrics(whole, outcome.run, FINDINGS if findings else 0)
         written, failure = None, None
         if report is not None and outcome.run is not None:
             display("writing the report")
             try:
                 written = write_after_run(invocation, report, readiness=outcome.readiness)
-            except Kip848Error as error:  # first the result of the run, which has finished
+            except Kip848Error as error:
                 failure = error
     page = None if written is None else str(written.page)
     show_outcome(outcome, invocation.lake_path(), json, report=page)
@@ -200,28 +170,14 @@ def _ingest(
         show_live(outcome.live)
         if written is not None:
             show_written(written)
+    if metrics is not None and measured is not None:
+        write_result(metrics, measured)
+    if findings:
+        if failure is not None:
+            warn(failure.message)
+        raise typer.Exit(FINDINGS)
     if failure is not None:
         raise failure
-    if findings:
-        raise typer.Exit(FINDINGS)
-
-
-def run_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str:
-    """The metrics of the last finished ``run`` of a lake, with the result of the last run that
-    audited."""
-    from kip848_spark.lake.conditions import Condition
-    from kip848_spark.lake.ledger import Ledger
-    from kip848_spark.spark.jobs.audit import agreement_rows
-
-    agreement: list[dict[str, Any]] = []
-    findings: dict[str, int] = {}
-    audited, _ = Ledger(lake).last_audited()
-    if audited is not None:
-        agreement = agreement_rows(lake, audited)
-        own = Condition("run_id", "equals", audited)
-        found = lake.columns("findings", ["severity"], [own])["severity"]
-        findings = {row["values"]: row["counts"] for row in found.value_counts().to_pylist()}
-    return metrics_text(run, agreement, findings, exit_code, now_seconds())
 
 
 _GROUPS_MOVED = (

@@ -67,7 +67,7 @@ def send_result(events: LineageEvents, lake: LakeTables, outcome: RunOutcome) ->
 def _warned() -> Iterator[None]:
     try:
         yield
-    except OSError as cause:
+    except (OSError, Kip848Error) as cause:
         err.print(
             "[bold black on yellow] warning [/] [yellow]An OpenLineage event was not sent:[/] "
             f"{printable(str(cause))}",

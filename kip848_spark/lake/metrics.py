@@ -7,7 +7,10 @@ in the file, so the time of the last good run stays.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -113,6 +116,17 @@ def failed_text(before: str, exit_code: int) -> str:
     return before
 
 
+def check_metrics_path(path: Path) -> None:
+    """Raises UsageError if no metrics can be written to ``path``: before the work, and not after a
+    night."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        tempfile.TemporaryFile(dir=path.absolute().parent).close()
+    except OSError as cause:
+        raise _unwritable(path, cause) from None
+
+
 def write_metrics(path: Path, text: str) -> None:
     """Writes the file in one step: a collector never sees half of it. Raises UsageError."""
     try:
@@ -120,10 +134,14 @@ def write_metrics(path: Path, text: str) -> None:
             new.write_text(text, encoding="utf-8")
             new.chmod(0o644)  # the collector is another user
     except OSError as cause:
-        raise UsageError(
-            f"The metrics can't be written to {path}: {cause.strerror}.",
-            "Name a file in a folder that exists and may be written.",
-        ) from None
+        raise _unwritable(path, cause) from None
+
+
+def _unwritable(path: Path, cause: OSError) -> UsageError:
+    return UsageError(
+        f"The metrics can't be written to {path}: {cause.strerror}.",
+        "Name a file in a folder that exists and may be written.",
+    )
 
 
 def write_failure(path: Path, exit_code: int) -> None:
