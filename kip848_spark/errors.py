@@ -12,7 +12,7 @@
 
 ``message`` is one sentence that says what is wrong and where. ``hint`` says what to do about it.
 
-The command line has three more exit codes: `FINDINGS`, `CRASHED` and `INTERRUPTED`.
+The command line has more exit codes: `FINDINGS`, `CRASHED`, `INTERRUPTED` and `TERMINATED`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ CRASHED = 70
 Python's own exit code would be 1, which means `FINDINGS`."""
 INTERRUPTED = 130
 """Interrupted by Ctrl-C."""
+TERMINATED = 143
+"""A job that was told to end by SIGTERM."""
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was told to end by SIGTERM."""
 
 
 class Kip848Error(Exception):

@@ -28,6 +28,7 @@ from kip848_spark.cli.options import (
     VerboseOption,
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
+from kip848_spark.cli.stopping import told_if_stopped
 from kip848_spark.errors import FINDINGS, Kip848Error
 from kip848_spark.insight.phrases import count, moment, offsets_without_record
 
@@ -67,17 +68,20 @@ def run(
     writes the page that `kip848 report` writes, and its data beside it. --metrics writes a file for
     the node exporter, --openlineage sends events (docs/operations.md).
     """
-    invocation = Invocation.of(
-        config, kafka_option, verbose,
-        source=source, lake=lake, topic=topic, dialect=dialect,
-        keep_commits_raw=keep_commits_raw,
-    )  # fmt: skip
-    if report is not None:
-        from kip848_spark.report.files import check_path
+    with told_if_stopped(), noted_failure(metrics):
+        invocation = Invocation.of(
+            config, kafka_option, verbose,
+            source=source, lake=lake, topic=topic, dialect=dialect,
+            keep_commits_raw=keep_commits_raw,
+        )  # fmt: skip
+        if report is not None:
+            from kip848_spark.report.files import check_path
 
-        check_path(report)  # at once, and not after the work
-    with noted_failure(metrics), sent_events(openlineage, invocation) as events:
-        _ingest(invocation, nightly=True, json=json, report=report, metrics=metrics, events=events)
+            check_path(report)  # at once, and not after the work
+        with sent_events(openlineage, invocation) as events:
+            _ingest(
+                invocation, nightly=True, json=json, report=report, metrics=metrics, events=events
+            )
 
 
 def ingest(
@@ -97,7 +101,8 @@ def ingest(
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    _ingest(invocation, nightly=False, json=json)
+    with told_if_stopped():
+        _ingest(invocation, nightly=False, json=json)
 
 
 def replay(
@@ -117,7 +122,7 @@ def replay(
 
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
-    with invocation.spark() as (session, display):
+    with told_if_stopped(), invocation.spark() as (session, display):
         outcome = run_replay(invocation.lake(session), display, from_scratch=from_scratch)
     show_outcome(outcome, invocation.lake_path(), json)
 

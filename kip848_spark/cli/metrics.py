@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kip848_spark.cli.display import warn
-from kip848_spark.errors import CRASHED, INTERRUPTED, Kip848Error
+from kip848_spark.errors import CRASHED, INTERRUPTED, TERMINATED, Kip848Error, Terminated
 from kip848_spark.lake.metrics import (
     check_metrics_path,
     metrics_text,
@@ -52,6 +52,8 @@ def noted_failure(metrics: Path | None) -> Iterator[None]:
 def _exit_code(error: BaseException) -> int:
     if isinstance(error, Kip848Error):
         return error.exit_code
+    if isinstance(error, Terminated):
+        return TERMINATED
     return CRASHED if isinstance(error, Exception) else INTERRUPTED
 
 

@@ -4,6 +4,8 @@ itself is replaced: it needs no Spark here."""
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -133,3 +135,55 @@ def test_a_report_that_can_not_be_written_hides_no_findings(
     assert ended.code == code
     assert json.loads(ended.out)["run_id"] == RUN.run_id
     assert f"{word} The report can't be written." in ended.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--config", "missing.toml"), ("--report", "/nowhere/report.html"), ("--dialect", "none")],
+)
+def test_wrong_settings_are_noted_in_the_metrics(
+    kip848: Command, faked: FakedRun, tmp_path: Path, options: tuple[str, str]
+) -> None:
+    metrics = tmp_path / "m.prom"
+    metrics.write_text("kip848_run_success 1\nkip848_run_exit_code 0\n# EOF\n")
+    assert kip848(*faked.words, *options, "--metrics", str(metrics)).code == 2
+    assert metrics.read_text() == "kip848_run_success 0\nkip848_run_exit_code 2\n# EOF\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")],
+)
+@pytest.mark.parametrize("log_format", ["", "json"])
+def test_a_run_that_is_told_to_stop(
+    kip848: Command,
+    faked: FakedRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+    word: str,
+    log_format: str,
+) -> None:
+    """The metrics and OpenLineage get the end, and so does a log of JSON."""
+
+    def stop() -> None:
+        assert signal.getsignal(number) != signal.SIG_DFL, "the signal would end the tests"
+        os.kill(os.getpid(), number)
+
+    faked.then = stop
+    monkeypatch.setenv("KIP848_LOG_FORMAT", log_format)
+    metrics, events = tmp_path / "m.prom", tmp_path / "events.jsonl"
+    ended = kip848(*faked.words, "--metrics", str(metrics), "--openlineage", str(events))
+    assert ended.code == code
+    assert ended.out == ""
+    assert "kip848_run_success 0\n" in metrics.read_text()
+    assert f"kip848_run_exit_code {code}\n" in metrics.read_text()
+    states = [json.loads(line)["eventType"] for line in events.read_text().splitlines()]
+    assert states == ["START", "ABORT"]
+    if log_format == "json":
+        line = json.loads(ended.err)
+        assert (line["level"], line["message"], line["exit_code"]) == ("error", word, code)
+    else:
+        assert ended.err == word
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

@@ -75,6 +75,16 @@ def test_a_failed_run_leaves_the_time_of_the_last_good_one() -> None:
     assert "last_success" not in first
 
 
+def test_the_alert_for_no_good_run_sees_a_first_run_that_failed() -> None:
+    """Its file has two series only. A rule about others alone would never fire."""
+    page = Path(__file__).parents[2] / "docs" / "operations.md"
+    rule = page.read_text().partition("alert: Kip848NoGoodRun")[2].partition("- alert")[0]
+    written = [line.split()[0] for line in failed_text("", 3).splitlines() if line[0] != "#"]
+    assert written == ["kip848_run_success", "kip848_run_exit_code"]
+    assert "or (kip848_run_success == 0 unless kip848_last_success_timestamp_seconds)" in rule
+    assert "or absent(kip848_run_success)" in rule
+
+
 def test_the_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     path = tmp_path / "kip848.prom"
     write_metrics(path, text())
