@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+import psutil
 import typer
 
 from kip848_spark.cli.display import err, log_as_json, log_line
@@ -21,11 +22,17 @@ GRACE_S = 20.0
 @contextmanager
 def told_if_stopped() -> Iterator[None]:
     """Says that the block was stopped by SIGINT or SIGTERM, and ends the command with the exit code
-    for it. SIGTERM raises `Terminated` in the block."""
+    for it. SIGTERM raises `Terminated` in the block. Child processes that the block has started and
+    that have not ended get a SIGTERM."""
+    earlier = psutil.Process().children()
     try:
         with _raised_terminated():
             yield
     except KeyboardInterrupt as stop:
+        # A JVM that PySpark has not finished starting would stay for ever.
+        for child in set(psutil.Process().children()).difference(earlier):
+            with suppress(psutil.NoSuchProcess):
+                child.terminate()
         terminated = isinstance(stop, Terminated)
         words, code = ("terminated", TERMINATED) if terminated else ("interrupted", INTERRUPTED)
         if log_as_json():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -187,3 +188,19 @@ def test_a_run_that_is_told_to_stop(
     else:
         assert ended.err == word
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_run_that_is_told_to_stop_leaves_no_process(kip848: Command, faked: FakedRun) -> None:
+    """PySpark's JVM ends with this process, unless it was stopped while the JVM started."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        started.append(subprocess.Popen(["sleep", "60"]))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    faked.then = stop
+    with subprocess.Popen(["sleep", "60"]) as earlier:
+        assert kip848(*faked.words).code == 143
+        assert started[0].wait(10) == -signal.SIGTERM
+        assert earlier.poll() is None
+        earlier.kill()
