@@ -311,8 +311,10 @@ class LakeTables(Upkeep):
         return max(commits)
 
     def _commits(self, table: str) -> list[int]:
-        """The versions of ``table`` that have a commit file; empty if there is no such table."""
-        names = self.files.names(f"{table}/_delta_log")
+        """The versions of ``table`` that have a commit file; empty if there is no such table.
+        Raises LakeError."""
+        with self._translate_errors("read"):
+            names = self.files.names(f"{table}/_delta_log")
         return [int(name[:20]) for name in names if _COMMIT_FILE.fullmatch(name)]
 
     def restore(self, versions: Mapping[str, int]) -> None:

@@ -160,7 +160,8 @@ class WorkerWrittenTables(LakeTables):
                     delta_rs.commit_actions(self._folder(name), version, actions)
 
     def _statistics_corrections(self, table: str) -> list[AddAction]:
-        return delta_rs.statistics_corrections(self._folder(table), TABLES[table])
+        with self._translate_errors("read"):
+            return delta_rs.statistics_corrections(self._folder(table), TABLES[table])
 
     def _target(
         self, table: str, run_id: str | None = None, cluster_id: str | None = None
@@ -255,9 +256,9 @@ class WorkerWrittenTables(LakeTables):
     def rewrite(self, table: str, rewrite: Rewrite) -> dict[str, int]:
         """As in `Upkeep`. Only files that have affected rows are written again."""
         folder = self._folder(table)
-        if not delta_rs.file_paths(folder):
-            return {}
         with self._translate_errors("read"):
+            if not delta_rs.file_paths(folder):
+                return {}
             rows = self.read(table).withColumn(FILE, F.col("_metadata.file_path"))
             found = rewrite.count(table, rows, FILE)
         if not found:
