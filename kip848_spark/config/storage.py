@@ -121,6 +121,17 @@ _FAULTS = (
         "the object store denies the access",
         "Check what the credentials in [storage] allow: list, read, write and delete.",
     ),
+    (
+        r"\b50[024] (?:Internal Server Error|Bad Gateway|Gateway Time-?out)|Status Code: 50[024]\b|"
+        r"\bInternalError\b",
+        "the object store has an error of its own (500)",
+        f"The files of the lake are not the reason. Wait until the store works. {_AGAIN}",
+    ),
+    (
+        r"Generic (?:S3|GCS|MicrosoftAzure) error",
+        "the object store answers with an error",
+        f"The files of the lake are not the reason. Check the endpoint and the region. {_AGAIN}",
+    ),
 )
 
 

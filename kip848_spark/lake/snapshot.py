@@ -47,6 +47,11 @@ _MISSING = re.compile(
     "no such file|object at location .* not found|does not exist|no files in log segment", re.I
 )
 """Messages about a file or a version of a table that is not there."""
+_NO_TABLE = re.compile(
+    "No files in log segment|Unable to recognise URL|Could not parse .* as a URL"
+)
+_EMPTY_PART = "contained empty path segment"
+"""What delta-rs says about a place on a store that has no table, or can't have one."""
 
 
 class LakeSnapshot:
@@ -72,7 +77,7 @@ class LakeSnapshot:
             raise LakeError(f"There is no lake at {self.path}.", NO_LAKE_HINT)
         self._cleaned: list[Run] = []
         """Later runs that have deleted files or versions of tables."""
-        with self._translate_errors("runs"):
+        with self._translate_errors("runs"), self._no_lake():
             runs = self._dataset("runs", None).to_table(use_threads=False)
         rows = plain(runs)
         self.run = Run.from_row(finished_run(self.path, rows, as_of))
@@ -201,6 +206,20 @@ class LakeSnapshot:
                 f"The table {table} of the lake {self.path} can't be read: {first}",
                 DAMAGED_HINT,
             ) from None
+
+    @contextmanager
+    def _no_lake(self) -> Iterator[None]:
+        """Raises LakeError if the block finds that there is no lake on the store."""
+        try:
+            yield
+        except DeltaError as cause:
+            if _EMPTY_PART in str(cause):
+                hint = "Write one slash between the parts of the path, not two."
+            elif self.place.folder is None and _NO_TABLE.search(str(cause)):
+                hint = NO_LAKE_HINT
+            else:
+                raise
+            raise LakeError(f"There is no lake at {self.path}.", hint) from None
 
     def _deleted(self, table: str, first: str) -> LakeError:
         """The error for a table of an earlier run of which a file or version is missing."""

@@ -29,6 +29,8 @@ FAULTS = {
     "throttled": (503, "SlowDown", "Please reduce your request rate.", "too many (503)"),
     "expired": (400, "ExpiredToken", "The provided token has expired.", "have expired"),
     "denied": (403, "AccessDenied", "Access Denied", "denies the access"),
+    "broken": (500, "InternalError", "We encountered an internal error.", "error of its own (500)"),
+    "strange": (418, "Teapot", "I am a teapot.", "answers with an error"),
     "unknown key": (403, "InvalidAccessKeyId", "No such key", "does not know the credentials"),
 }
 
@@ -118,6 +120,7 @@ def test_a_store_that_refuses(server: S3Server, proxy: Proxy, fault: str) -> Non
     assert words in refused.value.message
     assert "\n" not in refused.value.message
     assert refused.value.hint
+    assert "backup" not in refused.value.hint
     with pytest.raises((DeltaError, OSError)) as failed:
         delta_rs.set_properties(place, {"delta.appendOnly": "false"})
     known = store_fault(str(failed.value), f"the lake {uri}")
@@ -127,6 +130,17 @@ def test_a_store_that_refuses(server: S3Server, proxy: Proxy, fault: str) -> Non
     assert place.open().version() == 0
     with pytest.raises(LakeError, match="No run of the lake"):
         LakeSnapshot(locate(uri), storage=options)
+
+
+@pytest.mark.parametrize("path", ["nowhere", "a/b/c", "", "/twice", "a//b"])
+def test_a_path_without_a_lake(server: S3Server, path: str) -> None:
+    """The bucket itself, too, and two slashes: nothing is damaged there."""
+    uri = server.path(path).rstrip("/") if path == "" else server.path(path)
+    with pytest.raises(LakeError) as missing:
+        LakeSnapshot(locate(uri), storage=server.storage_options)
+    assert missing.value.message == f"There is no lake at {uri}."
+    assert missing.value.hint
+    assert "backup" not in missing.value.hint
 
 
 def test_a_store_that_is_gone(server: S3Server) -> None:
