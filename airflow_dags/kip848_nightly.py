@@ -140,12 +140,14 @@ _SUBMIT_PARAMS = {
 def run(params: dict[str, Any], ti: Any) -> dict[str, Any]:
     """The nightly job; on a cluster if ``params`` name a script for spark-submit. ``ti`` is
     Airflow's task instance. An attempt after a failed one counts as a night with news: the one
-    before may have failed after its run had finished, and the gate has not seen its findings."""
+    before may have failed after its run had finished, and the gate has not seen its findings. A
+    lake without a run has no news."""
     verb = [params["kip848"], "run"]
     if "submit" in params:
         verb = [params["submit"], *options(params, "master", "jars"), params["job"]]
     done = night([*verb, "--json", *options(params, "source", "lake", "config", "metrics")])
-    return {**done, "changed": done["changed"] or ti.try_number > 1}
+    news = done["changed"] or ti.try_number > 1
+    return {**done, "changed": news and done["run_id"] is not None}
 
 
 @task(retries=0)
