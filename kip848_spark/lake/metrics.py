@@ -107,12 +107,12 @@ def _escaped(text: str) -> str:
 
 
 def failed_text(before: str, exit_code: int) -> str:
-    """The metrics after a run that failed: those of the file ``before`` it (empty if there was
-    none), with the failure."""
-    if not before:
-        return "".join(_lines({SUCCESS: [({}, 0)], EXIT_CODE: [({}, exit_code)]}))
+    """The metrics after a run that failed: those of the file ``before`` it, with the failure. The
+    failure alone if the file has no metrics of a run, as one that is empty."""
     for name, value in ((SUCCESS, 0), (EXIT_CODE, exit_code)):
-        before = re.sub(rf"^{name} .*$", f"{name} {value}", before, flags=re.MULTILINE)
+        before, found = re.subn(rf"^{name} .*$", f"{name} {value}", before, flags=re.MULTILINE)
+        if not found:
+            return "".join(_lines({SUCCESS: [({}, 0)], EXIT_CODE: [({}, exit_code)]}))
     return before
 
 
@@ -145,10 +145,11 @@ def _unwritable(path: Path, cause: OSError) -> UsageError:
 
 
 def write_failure(path: Path, exit_code: int) -> None:
-    """Notes in the file ``path`` that a run failed. Raises UsageError."""
+    """Notes in the file ``path`` that a run failed. A file of something else is replaced, as after
+    a run that has finished. Raises UsageError."""
     try:
         before = path.read_text(encoding="utf-8")
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         before = ""
     write_metrics(path, failed_text(before, exit_code))
 

@@ -93,3 +93,16 @@ def test_the_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["kip848.prom"]
     with pytest.raises(UsageError, match="can't be written"):
         write_metrics(tmp_path / "missing" / "kip848.prom", text())
+
+
+@pytest.mark.parametrize(
+    "before",
+    [b"\xff\xfe\x00", b"", b"other_metric 1\n# EOF\n", b"kip848_run_success 1\n"],
+    ids=["no text", "empty", "of something else", "cut short"],
+)
+def test_a_failure_is_noted_whatever_the_file_held(tmp_path: Path, before: bytes) -> None:
+    path = tmp_path / "kip848.prom"
+    path.write_bytes(before)
+    write_failure(path, 3)
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    assert lines == ["kip848_run_success 0", "kip848_run_exit_code 3"]
