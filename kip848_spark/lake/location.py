@@ -40,7 +40,14 @@ class Location:
     @property
     def suits_delta_rs(self) -> bool:
         """False if delta-rs would use another folder: it decodes ``%20`` in a path as a blank."""
-        return not _ESCAPE.search(str(self.folder or self.uri))
+        return self.escape is None
+
+    @property
+    def escape(self) -> str | None:
+        """The first percent sign of the path with two hexadecimal digits, such as ``%20``; None if
+        there is none."""
+        found = _ESCAPE.search(str(self.folder or self.uri))
+        return found.group() if found else None
 
     def __str__(self) -> str:
         return self.text

@@ -232,7 +232,13 @@ class LakeSnapshot:
 
     def _uri(self, table: str) -> str:
         readable = self.place.folder is not None or scheme_of(self.place.uri) in (*STORES, "hdfs")
-        if not self.place.suits_delta_rs or not readable:
+        if (escape := self.place.escape) is not None:
+            raise OnlySparkReads(
+                f"The lake {self.path} can only be read through Spark: its path has a percent sign "
+                f"({escape}), which delta-rs reads as another character.",
+                "`kip848 sql` reads it. The other commands need a path without one.",
+            )
+        if not readable:
             raise OnlySparkReads(
                 f"The lake {self.path} can only be read through Spark.",
                 "`kip848 sql` reads every lake that Spark can reach. If this is a schema of a "

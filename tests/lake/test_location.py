@@ -8,6 +8,7 @@ import pytest
 
 from kip848_spark.errors import UsageError
 from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot, OnlySparkReads
 
 HDFS = "hdfs://name:8020/"
 
@@ -55,3 +56,17 @@ def test_a_path_without_a_scheme_belongs_to_the_default_file_system() -> None:
 def test_what_names_no_place_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         locate(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "escape"), [("a%20b", "%20"), ("100%25", "%25"), ("100%", None), ("%zz", None)]
+)
+def test_a_percent_sign_that_delta_rs_reads(tmp_path: Path, name: str, escape: str | None) -> None:
+    """Only one before two hexadecimal digits. The error names it."""
+    (tmp_path / name / "runs" / "_delta_log").mkdir(parents=True)
+    place = locate(str(tmp_path / name))
+    assert place.escape == escape
+    assert place.suits_delta_rs == (escape is None)
+    if escape is not None:
+        with pytest.raises(OnlySparkReads, match=rf"has a percent sign \({escape}\)"):
+            LakeSnapshot(place)
