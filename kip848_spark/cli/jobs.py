@@ -28,7 +28,7 @@ from kip848_spark.cli.options import (
     VerboseOption,
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
-from kip848_spark.cli.stopping import told_if_stopped
+from kip848_spark.cli.stopping import says_if_stopped
 from kip848_spark.errors import FINDINGS, Kip848Error
 from kip848_spark.insight.phrases import count, moment, offsets_without_record
 
@@ -68,7 +68,7 @@ def run(
     writes the page that `kip848 report` writes, and its data beside it. --metrics writes a file for
     the node exporter, --openlineage sends events (docs/operations.md).
     """
-    with told_if_stopped(), noted_failure(metrics):
+    with says_if_stopped(), noted_failure(metrics):
         invocation = Invocation.of(
             config, kafka_option, verbose,
             source=source, lake=lake, topic=topic, dialect=dialect,
@@ -101,7 +101,7 @@ def ingest(
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    with told_if_stopped():
+    with says_if_stopped():
         _ingest(invocation, nightly=False, json=json)
 
 
@@ -122,7 +122,7 @@ def replay(
 
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
-    with told_if_stopped(), invocation.spark() as (session, display):
+    with says_if_stopped(), invocation.spark() as (session, display):
         outcome = run_replay(invocation.lake(session), display, from_scratch=from_scratch)
     show_outcome(outcome, invocation.lake_path(), json)
 

@@ -20,7 +20,7 @@ GRACE_S = 20.0
 
 
 @contextmanager
-def told_if_stopped() -> Iterator[None]:
+def says_if_stopped() -> Iterator[None]:
     """Says that the block was stopped by SIGINT or SIGTERM, and ends the command with the exit code
     for it. SIGTERM raises `Terminated` in the block. Child processes that the block has started and
     that have not ended get a SIGTERM."""
