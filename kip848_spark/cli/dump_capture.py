@@ -96,6 +96,6 @@ def capture(
     err.print(f"{written:,} records are in {printable(out)}.")
     if written < read:
         err.print(
-            f"[yellow]{read - written:,} records that can't be decoded were left out:[/] "
-            "the names in them can't be replaced."
+            f"[yellow]{read - written:,} records were left out:[/] their keys can't be decoded, "
+            "so the names in them can't be replaced."
         )

@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.array_types import BoolArray, Int64Array, UInt8Array
 from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
 from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
+from kip848_spark.wire.faults import Reason
 
 Rename = Callable[[str, pa.Array], pa.Array]
 """A function from a category and the names (string[n]) to new names (string[n])."""
@@ -149,7 +150,8 @@ def rewrite(
     plan: ControlPlan, keys: pa.Array, values: pa.Array, rename: Rename
 ) -> tuple[pa.Array, pa.Array, BoolArray]:
     """``keys`` and ``values`` (binary[n]) with every name replaced, and bool[n]: the rows that
-    could be decoded. The others are null and must not be published."""
+    could be decoded. A key that could not is null, and its record must not be published. A value
+    that could not is replaced by one that can't be decoded either, see `_unreadable_values`."""
     decoded = decode(plan.plan, keys, values)
     new_keys: list[tuple[Int64Array, pa.Array]] = []
     for part in decoded.keys:
@@ -161,7 +163,16 @@ def rewrite(
     for part in decoded.values:
         columns = _rename_columns(plan, part, rename)
         new_values.append((part.rows, encode_values(part.plan, part.version, columns)))
+    bad = np.flatnonzero((decoded.reason != 0) & ~decoded.in_key)
+    new_values.append((bad, _unreadable_values(decoded.reason[bad])))
     return keys, scatter(new_values, decoded.count, pa.binary()), decoded.reason == 0
+
+
+def _unreadable_values(reasons: UInt8Array) -> pa.Array:
+    """Values without content that are faulty in the same way: empty, of an unknown version, or
+    damaged (they end inside the version)."""
+    bare = {Reason.EMPTY_VALUE: b"", Reason.UNKNOWN_VALUE_VERSION: b"\x7f\xff"}
+    return pa.array([bare.get(Reason(reason), b"\x00") for reason in reasons], pa.binary())
 
 
 def _rename_columns(plan: ControlPlan, part: DecodedRows, rename: Rename) -> dict[str, pa.Array]:
@@ -203,7 +214,7 @@ def _rename_array(
         ]
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
     if path.endswith(USER_DATA):
-        return _zero_bytes(array)
+        return _fill(array, b"\x00")
     if pa.types.is_binary(type_):
         embedded = plan.assignment if path.endswith("assignment") else plan.subscription
         return _rename_embedded(plan, embedded, array, path, rename, consumer)
@@ -229,7 +240,8 @@ def _rename_embedded(
     rename: Rename,
     consumer: pa.Array | None,
 ) -> pa.Array:
-    """Embedded metadata of consumers with new names; zeros of the same length in other rows."""
+    """Embedded metadata of consumers with new names. Other bytes become as many bytes 0xFF: the
+    version is negative, so that neither this program nor Kafka takes them for metadata."""
     count = len(blobs)
     own = blobs if consumer is None else pc.if_else(consumer, blobs, pa.scalar(None, pa.binary()))
     metadata = embedded.decode(own)
@@ -248,12 +260,12 @@ def _rename_embedded(
         }
         parts.append((rows, encode_message(layout, int(number), columns)))
     other = np.flatnonzero(version < 0)
-    parts.append((other, _zero_bytes(blobs.take(pa.array(other)))))
+    parts.append((other, _fill(blobs.take(pa.array(other)), b"\xff")))
     return scatter(parts, count, pa.binary())
 
 
-def _zero_bytes(blobs: pa.Array) -> pa.Array:
-    """Zeros in place of bytes; null stays null."""
+def _fill(blobs: pa.Array, byte: bytes) -> pa.Array:
+    """The same number of bytes, each of them ``byte``; null stays null."""
     encoded = pc.dictionary_encode(pc.binary_length(blobs))
-    zeros = pa.array([bytes(size) for size in encoded.dictionary.to_pylist()], pa.binary())
-    return zeros.take(encoded.indices)
+    filled = pa.array([byte * size for size in encoded.dictionary.to_pylist()], pa.binary())
+    return filled.take(encoded.indices)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,10 +15,12 @@ import pytest
 from kip848_spark.kafka.snapshot import ClusterSnapshot
 from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.control import ControlPlan
-from kip848_spark.wire.decode import DecodePlan
+from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
+from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.kafka_json import json_lines
 from tests.captures import LIVE, RECORDS, read_dump, read_live
+from tests.wire import scalar
 
 PLAN = ControlPlan.of(DecodePlan.of(load_shipped()))
 SECRET = b"only for this test"
@@ -112,3 +116,60 @@ def test_a_random_member_id_stays() -> None:
     """Kafka's assignors order by it."""
     ids = ["EMqWgRveQ3ed8o9jXZ/+ew", "2fd5c8a1-8a5e-4c43-9d2b-000000000000"]
     assert Pseudonyms({}, SECRET)("member", pa.array(ids)).to_pylist() == ids
+
+
+SUBSCRIPTION = "0003" "00000001" "000174" "ffffffff" "00000000" "00000007" "ffff"
+"""Version 3: topic t, no user data, no owned partitions, generation 7, no rack."""
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        SUBSCRIPTION[:-2],  # the last field is cut
+        "00000000",  # the version, and half a count
+        "00",  # half a version
+        "ffff" + SUBSCRIPTION[4:],  # a negative version
+        "000000000001" "0003" "ff6162" "ffffffff",  # the topic is not UTF-8
+    ],
+)
+def test_malformed_metadata_stays_malformed(blob: str) -> None:
+    """Of zeros, Kafka would read a subscription without topics."""
+    raw = bytes.fromhex(blob)
+    keys = pa.array([b"\x00\x02\x00\x01g"], pa.binary())
+    head = b"\x00\x03" + _string("consumer") + b"\x00\x00\x00\x05" + _string("range")
+    member = b"".join(map(_string, ("m1", "i", "c", "h"))) + bytes(8)
+    length = len(raw).to_bytes(4, "big")
+    value = head + _string("m1") + bytes(8) + b"\x00\x00\x00\x01" + member + (length + raw) * 2
+    new_keys, new_values, good = rewrite(
+        PLAN, keys, pa.array([value], pa.binary()), Pseudonyms({}, SECRET)
+    )
+    assert good.all()
+    zero = np.zeros(1, np.int64)
+    (line,) = json_lines(PLAN, np.zeros(1, np.int32), zero, zero, new_keys, new_values)
+    (new,) = json.loads(line)["value"]["data"]["members"]
+    for name in ("subscription", "assignment"):
+        assert len(base64.b64decode(new[name])) == len(raw)
+        assert not set(base64.b64decode(new[name])) & set(b"abt")
+    for name in ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"):
+        with pytest.raises(scalar.MalformedError):
+            scalar.decode_embedded(name, base64.b64decode(new["subscription"]))
+
+
+def _string(text: str) -> bytes:
+    return len(text).to_bytes(2, "big") + text.encode()
+
+
+def test_values_that_cannot_be_decoded_keep_their_fault() -> None:
+    """Without them, a group would be judged by the record before, as if it were the newest."""
+    key = b"\x00\x03\x00\x01g"
+    values = [b"", b"\x00\x07secret", b"\x00\x00sec", b"s", b"\x00\x00secret and more"]
+    pairs = pa.array([key] * len(values), pa.binary()), pa.array(values, pa.binary())
+    new_keys, new_values, good = rewrite(PLAN, *pairs, Pseudonyms({}, SECRET))
+    assert not good.any()
+    assert len(set(new_keys.to_pylist())) == 1
+    assert new_keys[0].as_py()[4:] != b"g"
+    assert not any(set(value) & set(b"secrtandmo") for value in new_values.to_pylist())
+    again = decode(PLAN.plan, new_keys, new_values)
+    unknown = Reason.UNKNOWN_VALUE_VERSION
+    assert again.reason.tolist()[:2] == [Reason.EMPTY_VALUE, unknown]
+    assert not set(again.reason.tolist()[2:]) & {0, Reason.EMPTY_VALUE, unknown}

@@ -52,9 +52,9 @@ def write_capture(
     """Writes the records of ``source`` to new Parquet files in ``path``, with an origin file.
     Returns the number of records that were read and of those that were written.
 
-    With ``anonymous``, names and the ids in the origin are replaced, and records that do not decode
-    are left out, because the names in them are unknown. The source is then read twice, first for
-    the names. Raises UsageError if ``path`` exists, and SourceError or CaptureError.
+    With ``anonymous``, names and the ids in the origin are replaced. A value that does not decode
+    is replaced by one that does not decode either. A record whose key does not decode is left out,
+    because the names in it are unknown. The source is then read twice, first for the names. Raises UsageError if ``path`` exists, and SourceError or CaptureError.
     """
     place = location_of(spark, path)
     require_empty(folder_of(spark, place), path)
@@ -118,11 +118,11 @@ def _collect_names(batches: Batches) -> Batches:
 def _pseudonymize(pseudonyms: Pseudonyms) -> BatchFunction:
     def run(batches: Batches) -> Batches:
         for batch in batches:
-            keys, values, good = rewrite(
+            keys, values, _ = rewrite(
                 CONTROL_PLAN, batch.column("key"), batch.column("value"), pseudonyms
             )
             columns = {name: batch.column(name) for name in SOURCE_COLUMNS}
             columns |= {"key": keys, "value": values}
-            yield pa.RecordBatch.from_pydict(columns).filter(pa.array(good))
+            yield pa.RecordBatch.from_pydict(columns).filter(keys.is_valid())
 
     return run
