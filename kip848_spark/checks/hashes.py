@@ -20,6 +20,7 @@ from kip848_spark.checks.topics import Proven, hash_of, on_racks
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
 from kip848_spark.coordinator.topics import Topic
+from kip848_spark.wire.pseudonyms import ANONYMIZED, is_replaced_hash
 
 TOPICS_THEN = "the topics at that time, or the racks of their replicas, are not known"
 
@@ -98,6 +99,10 @@ class HashChecker(Stateful):
             return
         if not audited.complete:
             audited.tally.add_unverifiable(HASH, TOPICS_THEN)
+            return
+        if is_replaced_hash(metadata_hash):
+            audited.prover.proven = None
+            audited.tally.add_unverifiable(HASH, ANONYMIZED)
             return
         names = frozenset(group.topic_names())
         if audited.prover.prove(metadata_hash, names, self._counts):

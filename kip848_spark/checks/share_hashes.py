@@ -21,6 +21,7 @@ from kip848_spark.checks.topics import (
 )
 from kip848_spark.coordinator.share_group import ShareGroup
 from kip848_spark.coordinator.topics import Topic
+from kip848_spark.wire.pseudonyms import ANONYMIZED, is_replaced_hash
 
 _MOST_PENDING = 1_000
 _MOST_SHOWN = 3
@@ -71,6 +72,10 @@ class ShareHashes(Stateful):
         operation would have asked for the state of every subscribed partition. Returns the topics
         of the group by name; None if they are not known."""
         assert entry.value is not None
+        recorded = entry.value["metadataHash"]
+        if is_replaced_hash(recorded):
+            tally.add_unverifiable(HASH, ANONYMIZED)
+            return None
         names = frozenset(group.topic_names())
 
         def counts() -> dict[str, int]:
@@ -82,7 +87,6 @@ class ShareHashes(Stateful):
                         found[topic_id] = max(found.get(topic_id, 0), most)
             return found
 
-        recorded = entry.value["metadataHash"]
         shown = _shown(group, names, counts())
         if shown is not None and hash_of(shown.values()) == recorded:
             self.prover.accept(shown)

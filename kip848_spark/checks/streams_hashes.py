@@ -16,6 +16,7 @@ from kip848_spark.checks.topics import KnownTopics, Proven, Prover, hash_of, on_
 from kip848_spark.coordinator.records import Json
 from kip848_spark.coordinator.streams_topology import configure
 from kip848_spark.coordinator.topics import Topics
+from kip848_spark.wire.pseudonyms import ANONYMIZED, is_replaced_hash
 
 _NO_COUNTS: Mapping[str, int] = {}
 _MOST_PENDING = 1_000
@@ -53,6 +54,9 @@ class StreamsHashes(Stateful):
         lost = not metadata_hash and audited.any_release(lambda r: not r.streams_configs)
         if names is None or lost:
             audited.tally.add_unverifiable(HASH, TOPICS_THEN)
+            return
+        if is_replaced_hash(metadata_hash):
+            audited.tally.add_unverifiable(HASH, ANONYMIZED)
             return
         if self.prover.prove(metadata_hash, names, lambda: _NO_COUNTS):
             assert self.prover.proven is not None

@@ -23,10 +23,13 @@ from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
 from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.pseudonyms import replaced_hash
 
 Rename = Callable[[str, pa.Array], pa.Array]
-"""A function from a category and the names (string[n]) to new names (string[n])."""
+"""A function from a category and the names (string[n]) to new names (string[n]). In the
+category `HASH` both are hashes of names (int64[n])."""
 
+HASH = "metadata_hash"
 TEXT = "text"
 MEMBER = "member"
 REGEX = "regex"
@@ -108,6 +111,9 @@ class Pseudonyms:
     def __call__(self, category: str, names: pa.Array) -> pa.Array:
         encoded = pc.dictionary_encode(names)
         old = encoded.dictionary.to_pylist()
+        if category == HASH:
+            new = [replaced_hash(one, self.secret) for one in old]
+            return pa.array(new, pa.int64()).take(encoded.indices)
         return pa.array([self._new(category, n) for n in old], pa.string()).take(encoded.indices)
 
     def _new(self, category: str, name: str) -> str:
@@ -126,7 +132,7 @@ def _new_name(category: str, mark: str) -> str:
     return f"{category}-{mark}" + (MATCH_ALL if category == REGEX else "")
 
 
-HASHED_CATEGORIES = frozenset({"metadata", TEXT, "process", "tag"})
+HASHED_CATEGORIES = frozenset({"metadata", TEXT, "process", "tag", HASH})
 """Categories whose names need not keep their order, and of which there may be very many."""
 
 
@@ -213,6 +219,8 @@ def _rename_array(
             for f in type_
         ]
         return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    if path == HASH:
+        return rename(HASH, array)
     if path.endswith(USER_DATA):
         return _fill(array, b"\x00")
     if pa.types.is_binary(type_):

@@ -60,9 +60,10 @@ def test_no_name_is_left(capture: Path) -> None:
 
 
 def shape(value: Any) -> Any:
-    """A record without its names: the numbers, the structure, and which strings are equal."""
+    """A record without its names and their hashes: the numbers and the structure."""
     if isinstance(value, dict):
-        return {name: shape(item) for name, item in value.items()}
+        hashes = {name: bool(value[name]) for name in value.keys() & {"metadataHash"}}
+        return {name: shape(item) for name, item in value.items()} | hashes
     if isinstance(value, list):
         return [shape(item) for item in value]
     return "" if isinstance(value, str) else value
@@ -118,7 +119,7 @@ def test_a_random_member_id_stays() -> None:
     assert Pseudonyms({}, SECRET)("member", pa.array(ids)).to_pylist() == ids
 
 
-SUBSCRIPTION = "0003" "00000001" "000174" "ffffffff" "00000000" "00000007" "ffff"
+SUBSCRIPTION = "000300000001000174ffffffff0000000000000007ffff"
 """Version 3: topic t, no user data, no owned partitions, generation 7, no rack."""
 
 
@@ -129,7 +130,7 @@ SUBSCRIPTION = "0003" "00000001" "000174" "ffffffff" "00000000" "00000007" "ffff
         "00000000",  # the version, and half a count
         "00",  # half a version
         "ffff" + SUBSCRIPTION[4:],  # a negative version
-        "000000000001" "0003" "ff6162" "ffffffff",  # the topic is not UTF-8
+        "0000000000010003ff6162ffffffff",  # the topic is not UTF-8
     ],
 )
 def test_malformed_metadata_stays_malformed(blob: str) -> None:
@@ -173,3 +174,22 @@ def test_values_that_cannot_be_decoded_keep_their_fault() -> None:
     unknown = Reason.UNKNOWN_VALUE_VERSION
     assert again.reason.tolist()[:2] == [Reason.EMPTY_VALUE, unknown]
     assert not set(again.reason.tolist()[2:]) & {0, Reason.EMPTY_VALUE, unknown}
+
+
+def test_hashes_of_names_are_replaced() -> None:
+    """Whoever guesses a topic's name could confirm it by its hash. A hash that changes explains a
+    new epoch, and 0 says that there is no topic: both stay."""
+    old = [2**63 - 1, -(2**63), 0, 5, 2**63 - 1, 1]
+    numbers = [number.to_bytes(8, "big", signed=True) for number in old]
+    keys = pa.array([b"\x00\x0b\x00\x01g"] * len(old), pa.binary())
+    values = [b"\x00\x00" + bytes(4) + number + b"\x00" for number in numbers]
+    _, found, good = rewrite(PLAN, keys, pa.array(values, pa.binary()), Pseudonyms({}, SECRET))
+    assert good.all()
+    new = [int.from_bytes(value[6:14], "big", signed=True) for value in found.to_pylist()]
+    assert new[2] == 0
+    assert new[0] == new[4]
+    assert len(set(new)) == len(set(old))
+    assert set(new) & set(old) == {0}
+    other = rewrite(PLAN, keys, pa.array(values, pa.binary()), Pseudonyms({}, b"another"))[1]
+    assert other[0] != found[0]
+    assert other[2] == found[2]

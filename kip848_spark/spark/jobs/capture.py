@@ -54,7 +54,8 @@ def write_capture(
 
     With ``anonymous``, names and the ids in the origin are replaced. A value that does not decode
     is replaced by one that does not decode either. A record whose key does not decode is left out,
-    because the names in it are unknown. The source is then read twice, first for the names. Raises UsageError if ``path`` exists, and SourceError or CaptureError.
+    because the names in it are unknown. The source is then read twice, first for the names. Raises
+    UsageError if ``path`` exists, and SourceError or CaptureError.
     """
     place = location_of(spark, path)
     require_empty(folder_of(spark, place), path)

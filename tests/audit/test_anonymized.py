@@ -1,0 +1,41 @@
+"""An audit of an anonymized capture finds nothing in it that is not in the capture itself."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kip848_spark.checks.results import HASH, Tally
+from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
+from kip848_spark.wire.control_plans import CONTROL_PLAN
+from kip848_spark.wire.pseudonyms import ANONYMIZED
+from tests.audit.captured_logs import audit
+from tests.audit.raw_records import entries_in
+from tests.captures import COMMITTED
+from tests.conftest import DATA
+
+
+def anonymized(capture: str) -> pa.Table:
+    table = pq.read_table(DATA / capture / COMMITTED).combine_chunks()
+    keys, values = table["key"].combine_chunks(), table["value"].combine_chunks()
+    names = NameCollector()
+    rewrite(CONTROL_PLAN, keys, values, names)
+    new = Pseudonyms.of(names.found, b"only for this test")
+    keys, values, _ = rewrite(CONTROL_PLAN, keys, values, new)
+    table = table.set_column(table.column_names.index("key"), "key", keys)
+    return table.set_column(table.column_names.index("value"), "value", values)
+
+
+def audited(table: pa.Table) -> Tally:
+    return audit(entries_in(table), KnownTopics())
+
+
+@pytest.mark.parametrize("capture", ["kafka-4.3.1", "shares-4.3.1", "streams-4.4.0"])
+def test_no_hash_of_old_names_is_held_against_the_new_ones(capture: str) -> None:
+    """Consumer, share and streams groups have hashes of their topics' names."""
+    tally = audited(anonymized(capture))
+    assert [f.explanation for f in tally.findings if f.check == HASH] == []
+    assert tally.unverifiable[HASH, ANONYMIZED] > 30
+    assert audited(pq.read_table(DATA / capture / COMMITTED)).unverifiable[HASH, ANONYMIZED] == 0
