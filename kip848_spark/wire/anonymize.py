@@ -1,14 +1,13 @@
 """Replaces the names in records consistently: decode, rename, encode.
 
 The path of a field tells what a string is. A string at an unknown path is replaced too, so that a
-field of a later release leaks nothing. Unchanged are assignors, protocol types, topic ids, numbers,
-and member ids that are random already (a bare uuid, as members of the new protocol have): the order
-in which a coordinator assigns partitions depends on them."""
+field of a later release leaks nothing. Unchanged are topic ids, numbers, names that Kafka defines,
+and random ids (see `kept_names`): the order in which a coordinator assigns partitions depends on
+them."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +22,16 @@ from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
 from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.kept_names import (
+    ASSIGNOR,
+    CONFIG_KEY,
+    CONFIG_VALUE,
+    MEMBER,
+    PROCESS,
+    PROTOCOL_TYPE,
+    SUBTOPOLOGY,
+    stays,
+)
 from kip848_spark.wire.pseudonyms import replaced_hash
 
 Rename = Callable[[str, pa.Array], pa.Array]
@@ -31,7 +40,6 @@ category `HASH` both are hashes of names (int64[n])."""
 
 HASH = "metadata_hash"
 TEXT = "text"
-MEMBER = "member"
 REGEX = "regex"
 MATCH_ALL = "|.*"
 CATEGORIES: dict[str, str] = {
@@ -58,26 +66,22 @@ CATEGORIES: dict[str, str] = {
     "source_topic_regex": REGEX,
     "regular_expression": REGEX,
     "metadata": "metadata",
-    "process_id": "process",
+    "process_id": PROCESS,
+    "protocol_type": PROTOCOL_TYPE,
+    "protocol": ASSIGNOR,
+    "assignor": ASSIGNOR,
+    "server_assignor": ASSIGNOR,
+    "supported_protocols.name": ASSIGNOR,
+    "subtopology_id": SUBTOPOLOGY,
+    "topic_configs.key": CONFIG_KEY,
+    "topic_configs.value": CONFIG_VALUE,
+    "last_assignment_configs.value": CONFIG_VALUE,
     "client_tags.key": "tag",
     "client_tags.value": "tag",
 }
 """The category of a string field, by its name or by the last two parts of its path."""
 
-UNCHANGED = frozenset(
-    {
-        "protocol_type",
-        "protocol",
-        "assignor",
-        "server_assignor",
-        "supported_protocols.name",
-        "subtopology_id",
-        "topic_configs.key",
-        "topic_configs.value",
-        "last_assignment_configs.key",
-        "last_assignment_configs.value",
-    }
-)
+UNCHANGED = frozenset({"last_assignment_configs.key"})
 """String fields whose content Kafka defines, not the user."""
 
 USER_DATA = "user_data"
@@ -85,7 +89,6 @@ USER_DATA = "user_data"
 
 _DIGITS = 6
 """The digits of a new name, unless there are more names: as many for all, so that they sort."""
-_RANDOM = re.compile(r"[A-Za-z0-9_/+-]{22}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Pseudonyms:
         return pa.array([self._new(category, n) for n in old], pa.string()).take(encoded.indices)
 
     def _new(self, category: str, name: str) -> str:
-        if not name or (category == MEMBER and _RANDOM.fullmatch(name)):
+        if stays(category, name):
             return name
         known = self.ordinals.get(category, {}).get(name)
         if known is not None:
@@ -132,7 +135,7 @@ def _new_name(category: str, mark: str) -> str:
     return f"{category}-{mark}" + (MATCH_ALL if category == REGEX else "")
 
 
-HASHED_CATEGORIES = frozenset({"metadata", TEXT, "process", "tag", HASH})
+HASHED_CATEGORIES = frozenset({"metadata", TEXT, PROCESS, "tag", HASH})
 """Categories whose names need not keep their order, and of which there may be very many."""
 
 
@@ -146,9 +149,8 @@ class NameCollector:
     def __call__(self, category: str, names: pa.Array) -> pa.Array:
         if category not in HASHED_CATEGORIES:
             some = pc.unique(names).drop_null().to_pylist()
-            if category == MEMBER:
-                some = [name for name in some if not _RANDOM.fullmatch(name)]
-            self.found.setdefault(category, set()).update(name for name in some if name)
+            found = self.found.setdefault(category, set())
+            found.update(name for name in some if not stays(category, name))
         return names
 
 

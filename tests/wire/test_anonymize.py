@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import random
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +109,36 @@ def test_many_names_keep_their_order() -> None:
     assert ordered == sorted(ordered)
 
 
-@pytest.mark.parametrize("name", ["demo-EMqWgRveQ3ed8o9jXZ/+ew", "consumer-1"])
-def test_a_member_id_that_names_its_client_is_replaced(name: str) -> None:
-    new = Pseudonyms({}, SECRET)("member", pa.array([name])).to_pylist()[0]
-    assert new != name
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo-EMqWgRveQ3ed8o9jXZ/+ew",
+        "consumer-1",
+        "payments-service-prod1",  # as long as a UUID in base64
+        "PaymentsServiceProduct",
+        "EMqWgRveA3ed8o9jXZ/+ew",  # of another version
+        "EMqWgRveQ3ed8o9jXZ/+ex",  # of more than 128 bits
+        "EMqWgRveQ3ed8o9jXZ/-ew",  # of two alphabets
+        "2fd5c8a1-8a5e-1c43-9d2b-000000000000",  # of a host and a time
+    ],
+)
+def test_a_member_id_that_may_name_something_is_replaced(name: str) -> None:
+    names = NameCollector()
+    names("member", pa.array([name]))
+    for some in (names.found, {}):
+        new = Pseudonyms.of(some, SECRET)("member", pa.array([name])).to_pylist()[0]
+        assert new.startswith("member-")
 
 
 def test_a_random_member_id_stays() -> None:
     """Kafka's assignors order by it."""
     ids = ["EMqWgRveQ3ed8o9jXZ/+ew", "2fd5c8a1-8a5e-4c43-9d2b-000000000000"]
+    chance = random.Random(7)
+    for _ in range(1000):
+        raw = uuid.UUID(int=chance.getrandbits(128), version=4)
+        coded = base64.b64encode(raw.bytes).decode().rstrip("=")
+        of_java = coded.replace("+", "-").replace("/", "_")
+        ids += [str(raw), coded] + ([] if of_java.startswith("-") else [of_java])
     assert Pseudonyms({}, SECRET)("member", pa.array(ids)).to_pylist() == ids
 
 
@@ -193,3 +216,32 @@ def test_hashes_of_names_are_replaced() -> None:
     other = rewrite(PLAN, keys, pa.array(values, pa.binary()), Pseudonyms({}, b"another"))[1]
     assert other[0] != found[0]
     assert other[2] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("category", "kept", "replaced"),
+    [
+        ("protocol-type", ["consumer", "connect", "sr", ""], ["acme-elector", "Consumer"]),
+        ("assignor", ["range", "uniform", "cooperative-sticky", "v0"], ["acme-billing-assignor"]),
+        ("process", ["44c8505b-dbc4-41f0-ae70-c7ae764b90e8"], ["billing-host-1"]),
+        ("subtopology", ["0", "12"], ["billing"]),
+        ("config-key", ["cleanup.policy", "retention.ms"], ["acme.owner"]),
+        ("config-value", ["-1", "0.5", "compact", "CreateTime"], ["billing team"]),
+    ],
+)
+def test_only_the_names_that_kafka_defines_stay(
+    category: str, kept: list[str], replaced: list[str]
+) -> None:
+    names = NameCollector()
+    names(category, pa.array(kept + replaced))
+    new = Pseudonyms.of(names.found, SECRET)(category, pa.array(kept + replaced)).to_pylist()
+    assert new[: len(kept)] == kept
+    assert all(name.startswith(f"{category}-") for name in new[len(kept) :])
+
+
+def test_the_assignor_of_a_user_is_replaced_everywhere() -> None:
+    keys = pa.array([b"\x00\x02\x00\x01g"], pa.binary())
+    named = _string("acme-elector") + bytes(4) + _string("acme-assignor") + b"\xff\xff"
+    value = b"\x00\x03" + named + bytes(8) + bytes(4)
+    new = rewrite(PLAN, keys, pa.array([value], pa.binary()), Pseudonyms({}, SECRET))[1]
+    assert b"acme" not in new[0].as_py()
