@@ -16,6 +16,7 @@ from kip848_spark.coordinator.assignors import ASSIGNORS
 from kip848_spark.coordinator.classic_group import ClassicGroup
 from kip848_spark.coordinator.consumer_group import Member, Targets
 from kip848_spark.coordinator.target import EMPTY_SNAPSHOT, GroupSnapshot
+from kip848_spark.wire.pseudonyms import ANONYMIZED, is_anonymized
 
 BY_PROPERTIES = (
     "verified by properties only: the order of the broker's hash tables cannot be reconstructed"
@@ -103,12 +104,16 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
     given = targets.Given(before.group, before.targets, topics)
     possible = {name: audited.assignors[name] for name in names}
     verdict = targets.compare(audited.shard, group, shares, given, possible, rules)
-    if verdict.gives_back is not None:
+    anonymized = is_anonymized(at.group)
+    if verdict.gives_back is not None and not anonymized:
         audited.set_releases(with_uniform_rule(audited.releases, verdict.gives_back))
     by_default = len(group.members) > 1 and not targets.has_votes(group)
     if verdict.fault is None:
         audited.default_targets.verified += by_default
         audited.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
+        return
+    if anonymized:
+        audited.tally.add_unverifiable(TARGETS, ANONYMIZED)
         return
     found = len(audited.tally.findings)
     audited.tally.add_disagreement(
@@ -118,9 +123,8 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         {"assignors": names, "targets": verdict.expected},
         {"fault": verdict.fault, "targets": shares},
     )
-    if not by_default or len(audited.tally.findings) == found:
-        return
-    if targets.nonexistent(shares, topics) is not None:
+    postponed = len(audited.tally.findings) == found
+    if not by_default or postponed or targets.nonexistent(shares, topics) is not None:
         return
     fewer = targets.with_given_partitions(shares, topics)
     if fewer != topics:

@@ -32,6 +32,7 @@ from kip848_spark.coordinator.share_group import (
 )
 from kip848_spark.coordinator.share_heartbeat import assignment_pending
 from kip848_spark.coordinator.share_replay import partitions_of, share_state_of
+from kip848_spark.wire.pseudonyms import ANONYMIZED, is_anonymized
 
 _OF_MEMBER = (SHARE_MEMBER, SHARE_TARGET, SHARE_CURRENT)
 
@@ -247,6 +248,9 @@ def check_share_target(
     if verdict.fault is None:
         seen.verified += len(group.members) > 1
         view.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
+        return
+    if is_anonymized(entry.group):
+        view.tally.add_unverifiable(TARGETS, ANONYMIZED)
         return
     recorded = shares_of(group.targets)
     found = len(view.tally.findings)

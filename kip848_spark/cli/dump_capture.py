@@ -75,7 +75,10 @@ def capture(
     source: SourceOption = None,
     anonymize: Annotated[
         bool,
-        typer.Option("--anonymize", help="Replace all names, so that the capture can be shared."),
+        typer.Option(
+            "--anonymize",
+            help="Replace all names of users and hosts, so that the capture can be shared.",
+        ),
     ] = False,
     topic: TopicOption = None,
     kafka_option: KafkaOption = None,

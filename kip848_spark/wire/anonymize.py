@@ -32,7 +32,7 @@ from kip848_spark.wire.kept_names import (
     SUBTOPOLOGY,
     stays,
 )
-from kip848_spark.wire.pseudonyms import replaced_hash
+from kip848_spark.wire.pseudonyms import new_group, replaced_hash
 
 Rename = Callable[[str, pa.Array], pa.Array]
 """A function from a category and the names (string[n]) to new names (string[n]). In the
@@ -40,11 +40,12 @@ category `HASH` both are hashes of names (int64[n])."""
 
 HASH = "metadata_hash"
 TEXT = "text"
+GROUP = "group"
 REGEX = "regex"
 MATCH_ALL = "|.*"
 CATEGORIES: dict[str, str] = {
-    "group": "group",
-    "group_id": "group",
+    "group": GROUP,
+    "group_id": GROUP,
     "member_id": MEMBER,
     "leader": MEMBER,
     "instance_id": "instance",
@@ -132,6 +133,8 @@ class Pseudonyms:
 def _new_name(category: str, mark: str) -> str:
     """A new name. A new regular expression matches every topic, so it matches those the old one
     did."""
+    if category == GROUP:
+        return new_group(mark)
     return f"{category}-{mark}" + (MATCH_ALL if category == REGEX else "")
 
 

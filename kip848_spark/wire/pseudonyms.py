@@ -4,10 +4,13 @@ names can't be computed from the new ones."""
 from __future__ import annotations
 
 import hashlib
+import re
 
 ANONYMIZED = "the capture is anonymized"
 """Why an audit can't check what depends on the old names."""
 
+_GROUP_MARK = "-anonymized"
+_NEW_GROUP = re.compile(f"group-([0-9]{{6,}}|[0-9a-f]{{16}}){_GROUP_MARK}")
 _MARK = int.from_bytes(b"anon", "big") << 32
 """The upper half of each replaced hash. Of the hashes that Kafka computes, one in 2**32 has it."""
 
@@ -24,3 +27,13 @@ def replaced_hash(metadata_hash: int, secret: bytes) -> int:
 def is_replaced_hash(metadata_hash: int) -> bool:
     """Whether this is one of `replaced_hash`, other than 0."""
     return metadata_hash >> 32 == _MARK >> 32
+
+
+def new_group(mark: str) -> str:
+    """The new name of a group. ``mark``: six or more digits, or 16 hexadecimal digits."""
+    return f"group-{mark}{_GROUP_MARK}"
+
+
+def is_anonymized(group_id: str) -> bool:
+    """Whether this is the new name of a group."""
+    return _NEW_GROUP.fullmatch(group_id) is not None
