@@ -24,6 +24,7 @@ from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
 from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.kept_names import (
     ASSIGNOR,
+    CLIENT,
     CONFIG_KEY,
     CONFIG_VALUE,
     MEMBER,
@@ -52,7 +53,7 @@ CATEGORIES: dict[str, str] = {
     "group_instance_id": "instance",
     "rack_id": "rack",
     "racks": "rack",
-    "client_id": "client",
+    "client_id": CLIENT,
     "client_host": "host",
     "host": "host",
     "topic": "topic",

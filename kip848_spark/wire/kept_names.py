@@ -1,4 +1,5 @@
-"""The names that stay in an anonymized capture: those that Kafka defines, and random ids.
+"""The names that stay in an anonymized capture: those that Kafka or a client library defines, and
+random ids.
 
 A name of a user must not be among them by accident. So a field of which users may choose the
 content, such as the assignor, keeps only the names that are listed here."""
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-MEMBER, PROCESS = "member", "process"
+MEMBER, PROCESS, CLIENT = "member", "process", "client"
 ASSIGNOR, PROTOCOL_TYPE, SUBTOPOLOGY = "assignor", "protocol-type", "subtopology"
 CONFIG_KEY, CONFIG_VALUE = "config-key", "config-value"
 
@@ -41,6 +42,10 @@ _SETTING_WORDS = (
     "LogAppendTime", "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd",
 )  # fmt: skip
 
+_DEFAULT_CLIENTS = r"rdkafka|sarama|kgo|kafkajs|(kafka-python|aiokafka)-[0-9]+(\.[0-9]+)*"
+"""The client ids of libraries whose users have set none. They name the library only, and
+`kip848 readiness` guesses the library by them."""
+
 
 def _one_of(names: tuple[str, ...]) -> str:
     return "|".join(map(re.escape, names))
@@ -49,6 +54,7 @@ def _one_of(names: tuple[str, ...]) -> str:
 _KEPT = {
     MEMBER: re.compile(f"{_UUID}|{_UUID_IN_BASE64}"),
     PROCESS: re.compile(_UUID),
+    CLIENT: re.compile(_DEFAULT_CLIENTS),
     ASSIGNOR: re.compile(_one_of(_ASSIGNORS)),
     PROTOCOL_TYPE: re.compile("consumer|connect|sr"),
     SUBTOPOLOGY: re.compile("[0-9]+"),

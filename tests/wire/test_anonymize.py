@@ -223,13 +223,14 @@ def test_hashes_of_names_are_replaced() -> None:
     [
         ("protocol-type", ["consumer", "connect", "sr", ""], ["acme-elector", "Consumer"]),
         ("assignor", ["range", "uniform", "cooperative-sticky", "v0"], ["acme-billing-assignor"]),
+        ("client", ["rdkafka", "sarama", "kafka-python-2.0.2"], ["kafka-python-billing", "kgo-1"]),
         ("process", ["44c8505b-dbc4-41f0-ae70-c7ae764b90e8"], ["billing-host-1"]),
         ("subtopology", ["0", "12"], ["billing"]),
         ("config-key", ["cleanup.policy", "retention.ms"], ["acme.owner"]),
         ("config-value", ["-1", "0.5", "compact", "CreateTime"], ["billing team"]),
     ],
 )
-def test_only_the_names_that_kafka_defines_stay(
+def test_only_names_that_users_do_not_choose_stay(
     category: str, kept: list[str], replaced: list[str]
 ) -> None:
     names = NameCollector()
