@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -199,3 +200,30 @@ def test_an_anonymized_capture_gives_the_same_state(
     theirs = [(g.type, len(g.members), len(live.offsets[g.group_id])) for g in live.groups.values()]
     assert shape == sorted(theirs)
     assert not {group["group_id"] for group in output} & live.groups.keys()
+
+
+@pytest.mark.slow
+def test_an_anonymized_capture_keeps_that_a_value_is_damaged(
+    kip848: Command, tmp_path: Path
+) -> None:
+    """Only a record whose key can't be decoded is left out."""
+    key, good = b"\x00\x03\x00\x01g", bytes.fromhex("00000000000500")
+    records = [(key, good), (key, b"\x00\x00sec"), (b"\x00\x63secret", good), (key, None)]
+    rows = [
+        {"partition": 0, "offset": at, "timestamp": 0, "key": key, "value": value}
+        for at, (key, value) in enumerate(records)
+    ]
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    schema = pq.read_schema(NEWEST / COMMITTED)
+    table = pa.Table.from_pylist(
+        [{"topic": "__consumer_offsets", **row} for row in rows], schema=schema
+    )
+    pq.write_table(table, source / "records.parquet")
+    made = kip848("capture", "--anonymize", "--source", f"parquet:{source}", "--out", str(out))
+    assert made.code == 0, made
+    assert "1 records were left out" in made.err
+    left = pq.read_table(out).sort_by("offset")
+    assert left["offset"].to_pylist() == [0, 1, 3]
+    assert left["value"].to_pylist() == [good, b"\x00", None]
+    assert len(set(left["key"].to_pylist())) == 1
