@@ -147,7 +147,7 @@ def _find_events(log: ControlLog, membership: Membership, epochs: Int64Array) ->
         subscribes & there,
         assigns & there,
         (log.role == REGEX) & ~log.tombstone & there,
-        (log.role == CLASSIC) & log.tombstone & there,
+        (log.role == CLASSIC) & log.tombstone & there & (name == UPGRADE),
     )
 
 

@@ -18,9 +18,10 @@ from kip848_spark.insight.array_functions import expand_ranges
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 CHANGE = 0
-"""A heartbeat, a join, a leave, an expression that was resolved, or the end of a group."""
+"""A heartbeat, a join, a leave, an expression that was resolved, or the end of a group. Also a join
+to an empty classic group, or to a group of committed offsets only."""
 UPGRADE = 1
-"""A classic group ends, and a consumer or streams group begins."""
+"""A classic group with members ends, and a consumer group with these members begins."""
 REPLACEMENT = 2
 """A member with an instance id replaces the one that had it before."""
 DOWNGRADE = 3
@@ -30,13 +31,15 @@ INVALID = 4
 
 # One letter for the role of each record: a group (key types 2), b group epoch, c metadata of
 # partitions, d member, e target epoch, f target, g current assignment, h expression, s share state,
-# t topology. A capital is a tombstone; k is a member that uses the classic protocol.
+# t topology. A capital is a tombstone; k is a member that uses the classic protocol. Without a k
+# behind it, A ends a classic group that had no members.
 _HEARTBEAT = r"(?:[dk]H*)?t?(?:c?b)?C?(?:f*e)?g?s?"
 _REPLACED = rf"GFD[dk]fg{_HEARTBEAT}"
 _SHAPES = tuple(
     (operation, re.compile(pattern.encode()))
     for operation, pattern in (
-        (UPGRADE, rf"A(?:k+c?bf*eg+)?{_HEARTBEAT}(?<!A)"),
+        (UPGRADE, rf"A(?=k)(?:k+c?bf*eg+)?{_HEARTBEAT}"),
+        (CHANGE, rf"A(?!k){_HEARTBEAT}(?<!A)"),
         (DOWNGRADE, rf"(?:{_REPLACED})?G*F*ED*H*C?S?BT?a"),
         (CHANGE, r"s?G*F*ED*H*C?S?BT?"),
         (REPLACEMENT, _REPLACED),

@@ -246,6 +246,7 @@ def _find_cause(
     """
     there: dict[str, bool] = {}
     kinds = set()
+    has_classic_members = False
     for record in step.records:
         key = record["key"]["data"]
         if (key.get("groupId") or key.get("group")) != group_id:
@@ -253,10 +254,12 @@ def _find_cause(
         kinds.add((record["key"]["type"], record["value"] is None))
         if record["key"]["type"] in _MEMBERS:
             there[key["memberId"]] = record["value"] is not None
+            value = (record["value"] or {}).get("data", {})
+            has_classic_members |= value.get("classicMemberMetadata") is not None
     removed = [member for member, present in there.items() if not present]
     joined = [member for member, present in there.items() if present]
     replaced = _removed_members(step, group_id)
-    if (CLASSIC_GROUP, True) in kinds:
+    if (CLASSIC_GROUP, True) in kinds and has_classic_members:
         return ["upgraded"], joined
     if removed and not joined:
         if not api:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
 from kip848_spark.state import kinds
+from tests.insight.fold_captures import fold
+from tests.insight.test_captured_rebalances import read
 from tests.insight.test_rebalances import found, last
 from tests.insight.written_records import (
     Log,
@@ -93,3 +101,48 @@ def test_a_downgrade_by_a_member_that_replaces_another() -> None:
     assert (third["joined"], third["left"], third["members"]) == (["s2"], ["s1"], 2)
     assert (third["outcome"], third["superseded_by"]) == ("superseded", 2)
     assert (down["type"], down["epoch"], down["causes"]) == ("classic", 2, ["downgraded"])
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_join_to_a_group_without_members_is_no_upgrade(empty: bool) -> None:
+    """As in the log of a broker of 4.3.1 after `kafka-consumer-groups --reset-offsets`: the broker
+    writes the tombstone of a classic group, although there was none."""
+    log = Log().write(1_000, classic(3, {})) if empty else Log()
+    log.write(
+        2_000,
+        record(kinds.CLASSIC, None),
+        member("m1"),
+        epoch(2),
+        target("m1", (0, 1)),
+        target_epoch(2),
+        current("m1", 2, (0, 1)),
+    )
+    row = last(log)
+    assert (row["epoch"], row["causes"], row["joined"]) == (2, ["member_joined"], ["m1"])
+    assert (row["trigger_members"], row["partitions_moved"]) == (["m1"], 0)
+
+
+@pytest.mark.parametrize("capture", ["moving-4.2.0", "churn-4.2.1", "upgraded-4.1.2-4.3.1-4.1.2"])
+def test_real_groups_are_upgraded_if_they_had_members(capture: str) -> None:
+    checked = {True: 0, False: 0}
+    for records in read(capture).values():
+        had_members = _ended_classic_groups(records)
+        for row in fold(records).to_pylist():
+            ended = had_members.get((row["group_id"], row["started_at"]))
+            if row["type"] == "consumer" and ended is not None:
+                assert ("upgraded" in row["causes"]) == ended, row
+                checked[ended] += 1
+    assert checked[True] > 10
+    assert checked[False]
+
+
+def _ended_classic_groups(records: pa.Table) -> dict[tuple[str, datetime], bool]:
+    """Whether each classic group that a tombstone ends had members, by group and time."""
+    had_members: dict[str, bool] = {}
+    found = {}
+    for row in records.filter(pc.equal(records["kind"], kinds.CLASSIC)).to_pylist():
+        if row["tombstone"]:
+            found[row["group_id"], row["timestamp"]] = had_members.pop(row["group_id"], False)
+        else:
+            had_members[row["group_id"]] = bool(row[kinds.CLASSIC]["members"])
+    return found
