@@ -181,47 +181,64 @@ def count_moves(
 
 
 class Stretches(NamedTuple):
-    """From when to when rebalances last: int64[rebalances] each."""
+    """From when to when rebalances last, until the next epoch at most: int64[rebalances] each."""
 
-    before: Int64Array
-    """The position of the last record before."""
-    start: Int64Array
-    """The time (us) of the beginning."""
+    begin: Int64Array
+    """The position of the record of the group epoch."""
     end: Int64Array
     """The position of the last record."""
     stop: Int64Array
     """The time (us) of the end."""
 
 
-def unowned_time(log: ControlLog, assigned: OwnershipIntervals, stretches: Stretches) -> Int64Array:
-    """int64[rebalances]: the time (ms) that partitions had no member that they were assigned to,
-    summed over partitions. Partitions count that were assigned before the rebalance, or are
-    assigned before its end."""
-    count = len(stretches.before)
-    code, first, last = _join_overlapping(log, assigned)
-    if not len(code):
-        return np.zeros(count, np.int64)
-    # The rebalances whose begin lies after the end of the one before, up to the end of this one.
-    since = np.append(0, last[:-1])
-    since = np.where(is_run_start(code), log.life_first[log.life[first]], since)
-    interval, rebalance = points_in_intervals(since, last, stretches.before)
-    wanted = first[interval] <= stretches.end[rebalance]
-    interval, rebalance = interval[wanted], rebalance[wanted]
+class EpisodeStretches(NamedTuple):
+    """From when to when episodes last: int64[episodes] each."""
 
-    of_life = log.life_last[log.life[first]]
-    open_ended = last > of_life
-    opened = log.time[first]
-    closed = np.where(open_ended, np.iinfo(np.int64).max, log.time[np.minimum(last, of_life)])
-    duration = np.where(open_ended, 0, closed - opened)
-    total = np.cumsum(duration) - duration  # owned time before each interval, over all partitions
-    key = code * (log.count + 1) + first
-    until_key = code[interval] * (log.count + 1) + stretches.end[rebalance]
-    final = np.maximum(np.searchsorted(key, until_key, "right") - 1, interval)
-    start_time, stop_time = stretches.start[rebalance], stretches.stop[rebalance]
-    until = total[final] + np.maximum(np.minimum(closed[final], stop_time) - opened[final], 0)
-    before = total[interval] + np.maximum(start_time - opened[interval], 0)
-    unowned = np.maximum(stop_time - start_time - (until - before), 0)
-    return sum_by_code(unowned // 1000, rebalance, count)
+    life: Int64Array
+    first: Int64Array
+    """The position of the first record of the first operation."""
+    end: Int64Array
+    """The position of the last record."""
+    stop: Int64Array
+    """The time (us) of the end."""
+
+
+def unowned_time(
+    log: ControlLog,
+    assigned: OwnershipIntervals,
+    episodes: EpisodeStretches,
+    rebalances: Stretches,
+) -> Int64Array:
+    """int64[rebalances]: the time (ms) in which partitions were assigned to no member, summed over
+    the partitions that lost their owner in the episode.
+
+    Sums are modulo 2**64: only their differences are used."""
+    if not len(episodes.first):
+        return np.zeros(0, np.int64)
+    code, first, lost = _join_overlapping(log, assigned)
+    is_last = np.append(is_run_start(code)[1:], True)[: len(code)]
+    found = np.where(is_last, log.count, np.append(first[1:], 0)[: len(code)])
+    episode = np.searchsorted(episodes.first, lost, "right") - 1
+    inside = (episode >= 0) & (log.life[first] == episodes.life[episode])
+    inside &= lost <= episodes.end[episode]
+    lost, found, episode = lost[inside], found[inside], episode[inside]
+    last = episodes.end[episode]
+    again = np.where(found <= last, log.time[np.minimum(found, last)], episodes.stop[episode])
+    found = np.minimum(found, last)
+    by_loss, by_find = np.argsort(lost), np.argsort(found)
+    lost, found = lost[by_loss], found[by_find]
+    lost_sum = np.append(0, np.cumsum(log.time[lost]))
+    found_sum = np.append(0, np.cumsum(again[by_find]))
+
+    def until(position: Int64Array, time: Int64Array) -> Int64Array:
+        """The time without an owner up to these records, and after them up to ``time``."""
+        losses = np.searchsorted(lost, position, "right")
+        finds = np.searchsorted(found, position, "right")
+        total: Int64Array = (losses - finds) * time - lost_sum[losses] + found_sum[finds]
+        return total
+
+    before = until(rebalances.begin, log.time[rebalances.begin])
+    return np.asarray((until(rebalances.end, rebalances.stop) - before) // 1000, np.int64)
 
 
 def _join_overlapping(

@@ -89,8 +89,11 @@ def times_without_owner(
 ) -> list[Unowned]:
     """The times within ``start`` and ``end`` (None: no end) in which a partition had no owner after
     it had one, the longest first, but for those of which records are missing. ``rows`` are of
-    `assignment_history`, ``groups`` of `group_history` around that time. As in ``unowned_ms`` of
-    the table `rebalances`, a member does not own a partition that it was told to give up."""
+    `assignment_history`, ``groups`` of `group_history` around that time. A member does not own a
+    partition that it was told to give up.
+
+    For a rebalance that ended, the sum is ``unowned_ms`` of the table `rebalances`, which
+    `movements.unowned_time` computes."""
     unknown = unknown_times(groups)
     owners: dict[TopicPartition, list[Row]] = {}
     for row in rows:

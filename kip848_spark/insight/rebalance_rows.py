@@ -25,6 +25,7 @@ from kip848_spark.insight.convergence import Membership, find_members
 from kip848_spark.insight.generations import find_generations
 from kip848_spark.insight.movements import (
     AssignedPlaces,
+    EpisodeStretches,
     Stretches,
     count_moves,
     find_places,
@@ -89,8 +90,7 @@ def _epoch_rows(log: ControlLog, around: Surroundings) -> Found:
     places = find_places(log, membership.current, membership.current_end)
     moves = _moves(log, membership, places, spans)
     share = log.type[begin] == SHARE
-    stretches = Stretches(_before(log, begin), log.time[begin], spans.end, spans.end_time)
-    unowned = unowned_time(log, places.assigned, stretches)
+    unowned = _unowned(log, places, spans)
     stable = spans.stable >= 0
     closed = stable | (spans.deleted >= 0) | spans.is_cut | (spans.forced >= 0)
     outcome = np.select(
@@ -237,6 +237,20 @@ def _moves(
     share = log.type[begin] == SHARE
     moved, minimal, revoked = (np.where(share, -1, np.where(empty, 0, n)) for n in moves)
     return moved, minimal, revoked
+
+
+def _unowned(log: ControlLog, places: AssignedPlaces, spans: Spans) -> Int64Array:
+    episode, at = np.unique(spans.episode, return_index=True)
+    first = log.operations.first[log.operations.of[episode]]
+    followed = spans.following >= 0
+    end = np.where(followed, spans.following - 1, spans.end)
+    stop = np.where(followed, log.time[spans.following], spans.end_time)
+    return unowned_time(
+        log,
+        places.assigned,
+        EpisodeStretches(log.life[episode], first, spans.end[at], spans.end_time[at]),
+        Stretches(spans.begin, end, stop),
+    )
 
 
 def _evidence(

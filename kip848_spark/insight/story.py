@@ -128,7 +128,8 @@ class _StoryWriter:
     def _assignments(self, end: datetime | None) -> list[Row]:
         """The rows that were true in the episode, and began before the next rebalance if this one
         has an ``end``. What the group owned before is no evidence: it may have been deleted and
-        created again since."""
+        created again since. Rows of a classic group before it, which have no topic id, are none
+        either."""
         episode = self.row["episode_id"]
         begin = min(
             row["started_at"]
@@ -139,7 +140,8 @@ class _StoryWriter:
         return [
             row
             for row in self.evidence.assignments
-            if (row["valid_to"] is None or row["valid_to"] >= begin)
+            if row["topic_id"] is not None
+            and (row["valid_to"] is None or row["valid_to"] >= begin)
             and (until is None or row["from_offset"] < until)
         ]
 
@@ -155,11 +157,19 @@ class _StoryWriter:
         )
 
     def _end(self) -> datetime | None:
-        """The time at which this rebalance ended, or another one replaced it."""
+        """The time at which this rebalance ended, also because another one replaced it or the group
+        was deleted."""
         if self.row["outcome"] == fields.SUPERSEDED and self.later:
             following: datetime = self.later[0]["started_at"]
             return following
         found: datetime | None = self.row["converged_at"]
+        if self.row["outcome"] == fields.GROUP_DELETED:
+            deleted = (
+                row["valid_to"]
+                for row in self.evidence.groups
+                if row["to_offset"] == self.row["to_offset"]
+            )
+            found = next(deleted, None)
         return found
 
     def _headline(self) -> str:

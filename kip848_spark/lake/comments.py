@@ -155,7 +155,9 @@ COMMENTS: dict[str, dict[str, str]] = {
         "blocked_members": "Members that waited for partitions of others",
         "slowest_member": "Member that took longest to give up its partitions",
         "slowest_ms": "Time that it took (ms)",
-        "unowned_ms": "Sum over the partitions of the time without an owner (ms)",
+        "unowned_ms": (
+            "Time without an owner (ms), until the next epoch at most, summed over the partitions"
+        ),
         "superseded_by": "Group epoch, or after a downgrade generation, that followed before the "
         "group was Stable; null if none",
         "episode_id": "Rebalances of a group that overlap have the same episode",

@@ -57,7 +57,11 @@ class PlainGroup:
 
     def unowned(self, among: set[Place]) -> set[Place]:
         """Those partitions that are assigned to nobody."""
-        return among - set().union(*self.assigned.values(), set())
+        return among - self.held()
+
+    def held(self) -> set[Place]:
+        """The partitions that are assigned to a member."""
+        return set().union(*self.assigned.values(), set())
 
 
 def places(topics: list[Row]) -> set[Place]:
@@ -88,10 +92,12 @@ def describe(records: list[Row], rebalances: list[Row]) -> dict[int, Row]:
     a classic group or a member that replaces another, and those in whose millisecond the group did
     something else."""
     first: dict[int, int] = {}
+    episodes: dict[int, str] = {}
     at = {record["offset"]: index for index, record in enumerate(records)}
     for row in rebalances:
         index = at[row["from_offset"]]
         run = _run(records, index)
+        episodes[run[0]] = row["episode_id"]
         kind = Counter(records[i]["kind"] for i in run)
         joins = [i for i in run if records[i]["kind"] == kinds.MEMBER]
         replaces = len({records[i]["tombstone"] for i in joins}) > 1
@@ -100,12 +106,21 @@ def describe(records: list[Row], rebalances: list[Row]) -> dict[int, Row]:
     found = {}
     group = PlainGroup()
     by_offset = {row["from_offset"]: row for row in rebalances}
+    episode = ""
+    held: set[Place] = set()  # what had an owner at some time of the episode
     for index, record in enumerate(records):
+        if episodes.get(index, episode) != episode:
+            episode, held = episodes[index], group.held()
         if index in first:
             row = by_offset[records[first[index]]["offset"]]
             if row["to_offset"] is not None and row["complete"]:
-                found[row["from_offset"]] = _describe(records, index, first[index], group, row)
+                later = [offset for offset in by_offset if offset > row["from_offset"]]
+                until = min(later) if later and row["outcome"] == "superseded" else None
+                found[row["from_offset"]] = _describe(
+                    records, index, first[index], group, held, row["to_offset"], until
+                )
         group.apply(record)
+        held = held | group.held()
     return found
 
 
@@ -123,28 +138,39 @@ def _together(one: Row, other: Row) -> bool:
     return (one["offset"] + 1, one["timestamp"]) == (other["offset"], other["timestamp"])
 
 
-def _describe(records: list[Row], start: int, epoch: int, group: PlainGroup, row: Row) -> Row:
+def _describe(
+    records: list[Row],
+    start: int,
+    epoch: int,
+    group: PlainGroup,
+    held: set[Place],
+    last: int,
+    until: int | None,
+) -> Row:
+    """``held`` had an owner before; ``last`` is the last offset, ``until`` that of the next epoch
+    if it comes before."""
     before = group.owners()
-    held = set().union(*group.assigned.values(), set())
     group = group.copy()
     clock: datetime = records[epoch]["timestamp"]
     target: PlainGroup | None = None
-    gaps: list[tuple[float, PlainGroup]] = []
+    unowned = 0.0
+    replaced = False
     index = start
-    while index < len(records) and records[index]["offset"] <= row["to_offset"]:
+    while index < len(records) and records[index]["offset"] <= last:
         record = records[index]
-        gaps.append(((record["timestamp"] - clock).total_seconds() * 1_000, group.copy()))
+        if not replaced:
+            length = (record["timestamp"] - clock).total_seconds() * 1_000
+            unowned += length * len(group.unowned(held))
+        replaced |= record["offset"] == until
         clock = record["timestamp"]
         if record["kind"] == kinds.GROUP and record["tombstone"]:
             break
         group.apply(record)
-        held |= set().union(*group.assigned.values(), set())
+        held = held | group.held()
         if target is None and index >= epoch and record["kind"] == kinds.TARGET_EPOCH:
             target = group.copy()
         index += 1
-    result: Row = {
-        "unowned_ms": round(sum(length * len(state.unowned(held)) for length, state in gaps))
-    }
+    result: Row = {"unowned_ms": round(unowned)}
     if target is not None:
         after = {place: member for member, held in target.target.items() for place in held}
         members = set(target.members)

@@ -52,8 +52,8 @@ def state_after(records: pa.Table) -> dict[str, pa.Table]:
     return {name: pa.concat_tables(parts) for name, parts in found.items() if parts}
 
 
-def write_replayed_lake(path: Path, records: pa.Table) -> None:
-    """A lake at ``path`` with the state, the history and the rebalances of ``records``."""
+def replayed_tables(records: pa.Table) -> dict[str, pa.Table]:
+    """The history tables and the rebalances of ``records`` (from `control_bytes`)."""
     names = (*HISTORY_FIELDS, REBALANCES)
     found: dict[str, list[pa.Table]] = {name: [] for name in names}
     for folded in fold_partitions(records.to_batches(), FOLDS):
@@ -61,6 +61,11 @@ def write_replayed_lake(path: Path, records: pa.Table) -> None:
         for name in names:
             if name in rows:
                 found[name].append(rows[name])
-    tables = {name: pa.concat_tables(parts).to_pylist() for name, parts in found.items() if parts}
+    return {name: pa.concat_tables(parts) for name, parts in found.items() if parts}
+
+
+def write_replayed_lake(path: Path, records: pa.Table) -> None:
+    """A lake at ``path`` with the state, the history and the rebalances of ``records``."""
+    tables = {name: table.to_pylist() for name, table in replayed_tables(records).items()}
     state = {name: table.to_pylist() for name, table in state_after(records).items()}
     write_lake(path, {**tables, **state})
