@@ -144,7 +144,10 @@ COMMENTS: dict[str, dict[str, str]] = {
         "converged_at": "Time at which the group was Stable again (UTC); null if it was not",
         "duration_ms": "From started_at to converged_at (ms); null in a classic group",
         "causes": "What raised the group epoch, sorted; see docs/rebalances.md",
-        "likely": "left or expired, if there is evidence of how a member went; else null",
+        "likely": (
+            "expired if all members that are gone were away after a static leave; else null. "
+            "Only kip848 explain looks at commits"
+        ),
         "joined": "Members that are new in this epoch",
         "left": "Members that are gone in this epoch",
         "trigger_members": "Members whose change raised the group epoch",

@@ -131,6 +131,13 @@ def test_a_static_member_that_did_not_come_back_had_expired() -> None:
     assert (row["causes"], row["likely"]) == (["left_or_expired"], "expired")
 
 
+def test_members_that_are_gone_for_different_reasons_have_no_likely_one() -> None:
+    """The other member's commits would tell, which only `kip848 explain` reads."""
+    log = stable_group().write(5_000, current("m2", -2, (2, 3), before=2))
+    row = last(log.write(50_000, no_member("m1"), no_member("m2"), epoch(3)))
+    assert (row["causes"], row["likely"]) == (["left_or_expired"], None)
+
+
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
