@@ -2,7 +2,7 @@
 
 The path of a field tells what a string is. A string at an unknown path is replaced too, so that a
 field of a later release leaks nothing. Unchanged are topic ids, numbers, names that Kafka defines,
-and random ids (see `kept_names`): the order in which a coordinator assigns partitions depends on
+and random ids (see `unchanged_names`): the order in which a coordinator assigns partitions depends on
 them."""
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
 from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
 from kip848_spark.wire.faults import Reason
-from kip848_spark.wire.kept_names import (
+from kip848_spark.wire.pseudonyms import new_group, replaced_hash
+from kip848_spark.wire.unchanged_names import (
     ASSIGNOR,
     CLIENT,
     CONFIG_KEY,
@@ -33,7 +34,6 @@ from kip848_spark.wire.kept_names import (
     SUBTOPOLOGY,
     stays,
 )
-from kip848_spark.wire.pseudonyms import new_group, replaced_hash
 
 Rename = Callable[[str, pa.Array], pa.Array]
 """A function from a category and the names (string[n]) to new names (string[n]). In the

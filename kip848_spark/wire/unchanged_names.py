@@ -51,7 +51,7 @@ def _one_of(names: tuple[str, ...]) -> str:
     return "|".join(map(re.escape, names))
 
 
-_KEPT = {
+_UNCHANGED = {
     MEMBER: re.compile(f"{_UUID}|{_UUID_IN_BASE64}"),
     PROCESS: re.compile(_UUID),
     CLIENT: re.compile(_DEFAULT_CLIENTS),
@@ -65,5 +65,5 @@ _KEPT = {
 
 def stays(category: str, name: str) -> bool:
     """Whether a name of this category needs no replacement. The empty name never does."""
-    kept = _KEPT.get(category)
+    kept = _UNCHANGED.get(category)
     return not name or (kept is not None and kept.fullmatch(name) is not None)
