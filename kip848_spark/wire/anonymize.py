@@ -2,8 +2,8 @@
 
 The path of a field tells what a string is. A string at an unknown path is replaced too, so that a
 field of a later release leaks nothing. Unchanged are topic ids, numbers, names that Kafka defines,
-and random ids (see `unchanged_names`): the order in which a coordinator assigns partitions depends on
-them."""
+and random ids (see `unchanged_names`): the order in which a coordinator assigns partitions depends
+on them."""
 
 from __future__ import annotations
 
