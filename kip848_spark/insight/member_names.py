@@ -7,7 +7,8 @@ the instance id or ``client.id``, and the host.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -140,9 +141,7 @@ class MemberNames:
         }
 
     def _by_member_id(self) -> dict[str, str]:
-        short = _unique_starts(
-            {m.member_id: _own_part(m.member_id, m.client_id) for m in self._members.values()}
-        )
+        short = _unique_starts(_own_parts(self._members.values()))
         return {
             m.member_id: " ".join(filter(None, (shorten(m.client_id), f"[{short[m.member_id]}]")))
             for m in self._members.values()
@@ -166,9 +165,14 @@ def _known_as(member: MemberIdentity) -> str:
     return member.client_id
 
 
-def _own_part(member_id: str, client_id: str) -> str:
-    """A member id without the client id, with which brokers and some clients begin it."""
-    return (member_id.removeprefix(f"{client_id}-") if client_id else member_id) or member_id
+def _own_parts(members: Collection[MemberIdentity]) -> dict[str, str]:
+    """The member ids without the client id, with which brokers and some clients begin them; whole
+    ones of a client id of which two members would have the same part."""
+    prefixes = {m.member_id: f"{m.client_id}-" if m.client_id else "" for m in members}
+    parts = {id_: id_.removeprefix(prefix) for id_, prefix in prefixes.items()}
+    times = Counter((prefixes[id_], part) for id_, part in parts.items())
+    whole = {prefix for (prefix, part), count in times.items() if count > 1 or not part}
+    return {id_: id_ if prefixes[id_] in whole else part for id_, part in parts.items()}
 
 
 def _unique_starts(ids: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kip848_spark.insight.member_names import MemberNames, shorten
@@ -60,6 +60,7 @@ IDS = st.text("ab-", min_size=1, max_size=12)
 
 @given(st.lists(st.tuples(IDS, st.sampled_from(["a", "b", ""]), st.sampled_from(["h", ""])),
                 unique_by=lambda one: one[0], max_size=8))  # fmt: skip
+@example([("a", "b", "h"), ("b", "a", "h"), ("a-b", "a", "h")])
 def test_members_of_one_moment_have_different_names(found: list[tuple[str, str, str]]) -> None:
     rows = [
         member(client, -300, None, (1, None), member_id=name, host=host or "?")
