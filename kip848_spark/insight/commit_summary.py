@@ -241,13 +241,15 @@ def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> 
 
 def _other_topic(before: _Rows, order: Int64Array, joined: BoolArray) -> BoolArray:
     """bool[n - 1]: after each of the n rows in ``order`` except the last: whether the next one is a
-    commit with another topic id than the commit before it, to which it is ``joined``. When a topic
-    was deleted and created again, only the old commits tell the name of the old id."""
+    commit with another topic id than the commit before it. Only the rows that are ``joined`` count.
+    When a topic was deleted and created again, only the old commits tell the name of the old id."""
     ids = pc.dictionary_encode(before.last["topic_id"], null_encoding="encode")
     if len(ids.dictionary) < 2:
         return np.zeros(len(joined), bool)
     code = np.asarray(ids.indices)[order]
     is_commit = before.numbers["last_commit_offset"][order] != _NO_COMMIT
+    if is_commit.all():
+        return np.asarray(code[1:] != code[:-1])
     place = np.arange(len(order))
     begin = np.maximum.accumulate(np.where(np.append(False, joined), 0, place))
     commit = np.maximum.accumulate(np.where(is_commit, place, -1))[:-1]
