@@ -20,8 +20,9 @@ from kip848_spark.wire.columns import scatter
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
 from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
-from kip848_spark.wire.encode import encode_keys, encode_message, encode_values
+from kip848_spark.wire.encode import EncodeError, encode_keys, encode_message, encode_values
 from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.layout import StructNode
 from kip848_spark.wire.pseudonyms import new_group, replaced_hash
 from kip848_spark.wire.unchanged_names import (
     ASSIGNOR,
@@ -255,11 +256,12 @@ def _rename_embedded(
     consumer: pa.Array | None,
 ) -> pa.Array:
     """Embedded metadata of consumers with new names. Other bytes become as many bytes 0xFF: the
-    version is negative, so that neither this program nor Kafka takes them for metadata."""
-    count = len(blobs)
+    version is negative, so that neither this program nor Kafka takes them for metadata. So does
+    metadata with a text that is too long now: U+FFFD has three bytes, what it stands for may have
+    one. New names are short, so this is only metadata that keeps such a text."""
     own = blobs if consumer is None else pc.if_else(consumer, blobs, pa.scalar(None, pa.binary()))
     metadata = embedded.decode(own)
-    parts: list[tuple[Int64Array, pa.Array]] = []
+    encoded: list[tuple[Int64Array, pa.Array]] = []
     version = pc.struct_field(metadata, "version").fill_null(-1).to_numpy()
     for number in np.unique(version[version >= 0]):
         rows = np.flatnonzero(version == number)
@@ -272,10 +274,26 @@ def _rename_embedded(
             for slot in layout.slots
             if slot.node is not None
         }
-        parts.append((rows, encode_message(layout, int(number), columns)))
-    other = np.flatnonzero(version < 0)
-    parts.append((other, _fill(blobs.take(pa.array(other)), b"\xff")))
-    return scatter(parts, count, pa.binary())
+        encoded.append((rows, _encode_fitting(layout, int(number), columns, len(rows))))
+    found = scatter(encoded, len(blobs), pa.binary())
+    return pc.if_else(found.is_valid(), found, _fill(blobs, b"\xff"))
+
+
+def _encode_fitting(
+    layout: StructNode, number: int, columns: Mapping[str, pa.Array], count: int
+) -> pa.Array:
+    """binary[n]: the messages; null where one has a text that is too long."""
+    try:
+        return encode_message(layout, number, columns)
+    except EncodeError:
+        if count == 1:
+            return pa.nulls(1, pa.binary())
+    half = count // 2
+    parts = []
+    for start, end in ((0, half), (half, count)):
+        some = {name: array.slice(start, end - start) for name, array in columns.items()}
+        parts.append(_encode_fitting(layout, number, some, end - start))
+    return pa.concat_arrays(parts)
 
 
 def _fill(blobs: pa.Array, byte: bytes) -> pa.Array:

@@ -9,17 +9,18 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from kip848_spark.kafka.snapshot import ClusterSnapshot
 from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
+from kip848_spark.wire.array_types import BoolArray
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.decode import DecodePlan, decode
 from kip848_spark.wire.definitions import load_shipped
 from kip848_spark.wire.faults import Reason
+from kip848_spark.wire.java_reader import java_text
 from kip848_spark.wire.kafka_json import json_lines
 from tests.captures import LIVE, RECORDS, read_dump, read_live
 from tests.wire import scalar
@@ -142,6 +143,7 @@ def test_a_random_member_id_stays() -> None:
     assert Pseudonyms({}, SECRET)("member", pa.array(ids)).to_pylist() == ids
 
 
+SUBSCRIPTION_NAME = "ConsumerProtocolSubscription"
 SUBSCRIPTION = "000300000001000174ffffffff0000000000000007ffff"
 """Version 3: topic t, no user data, no owned partitions, generation 7, no rack."""
 
@@ -153,30 +155,66 @@ SUBSCRIPTION = "000300000001000174ffffffff0000000000000007ffff"
         "00000000",  # the version, and half a count
         "00",  # half a version
         "ffff" + SUBSCRIPTION[4:],  # a negative version
-        "0000000000010003ff6162ffffffff",  # the topic is not UTF-8
     ],
 )
 def test_malformed_metadata_stays_malformed(blob: str) -> None:
     """Of zeros, Kafka would read a subscription without topics."""
     raw = bytes.fromhex(blob)
+    keys, values = _group_with([raw])
+    (new,) = _members(*rewrite(PLAN, keys, values, Pseudonyms({}, SECRET)))
+    for name in ("subscription", "assignment"):
+        assert new[name] == b"\xff" * len(raw)
+    for name in (SUBSCRIPTION_NAME, "ConsumerProtocolAssignment"):
+        with pytest.raises(scalar.MalformedError):
+            scalar.decode_embedded(name, new["subscription"])
+
+
+@pytest.mark.parametrize("topic", [b"\xffab", b"\xff" * 20_000, b"a\xed\xa0\x80b"])
+def test_metadata_that_is_not_utf8_stays_readable(topic: bytes) -> None:
+    """Kafka puts U+FFFD into the topic's name and goes on. U+FFFD has three bytes: a long name does
+    not fit with its old content."""
+    raw = _subscription_to(topic)
+    pairs = _group_with([raw, bytes.fromhex(SUBSCRIPTION), raw])
+    names = NameCollector()
+    rewrite(PLAN, *pairs, names)
+    assert names.found["topic"] == {java_text(topic), "t"}
+    members = _members(*rewrite(PLAN, *pairs, Pseudonyms.of(names.found, SECRET)))
+    read = [scalar.decode_embedded(SUBSCRIPTION_NAME, member["subscription"]) for member in members]
+    topics = [one.value["topics"] for one in read]
+    order = sorted({java_text(topic), "t"}).index("t")
+    assert topics == [[f"topic-{number:06d}"] for number in (1 - order, order, 1 - order)]
+
+
+def test_metadata_that_does_not_fit_any_more_is_made_unreadable() -> None:
+    """Its neighbours keep their names, and nothing is raised."""
+    raw = _subscription_to(b"\xff" * 20_000)
+    good = bytes.fromhex(SUBSCRIPTION)
+    old = _members(*rewrite(PLAN, *_group_with([good, raw, good]), lambda _, names: names))
+    assert [member["subscription"] for member in old] == [good, b"\xff" * len(raw), good]
+
+
+def _subscription_to(topic: bytes) -> bytes:
+    return bytes(5) + b"\x01" + len(topic).to_bytes(2, "big") + topic + b"\xff" * 4
+
+
+def _group_with(blobs: list[bytes]) -> tuple[pa.Array, pa.Array]:
+    """The record of a classic group. Each member has a blob as its subscription and assignment."""
     keys = pa.array([b"\x00\x02\x00\x01g"], pa.binary())
     head = b"\x00\x03" + _string("consumer") + b"\x00\x00\x00\x05" + _string("range")
-    member = b"".join(map(_string, ("m1", "i", "c", "h"))) + bytes(8)
-    length = len(raw).to_bytes(4, "big")
-    value = head + _string("m1") + bytes(8) + b"\x00\x00\x00\x01" + member + (length + raw) * 2
-    new_keys, new_values, good = rewrite(
-        PLAN, keys, pa.array([value], pa.binary()), Pseudonyms({}, SECRET)
-    )
+    value = head + _string("m1") + bytes(8) + len(blobs).to_bytes(4, "big")
+    for blob in blobs:
+        value += b"".join(map(_string, ("m1", "i", "c", "h"))) + bytes(8)
+        value += (len(blob).to_bytes(4, "big") + blob) * 2
+    return keys, pa.array([value], pa.binary())
+
+
+def _members(keys: pa.Array, values: pa.Array, good: BoolArray) -> list[dict[str, Any]]:
+    """The members in the only record."""
     assert good.all()
-    zero = np.zeros(1, np.int64)
-    (line,) = json_lines(PLAN, np.zeros(1, np.int32), zero, zero, new_keys, new_values)
-    (new,) = json.loads(line)["value"]["data"]["members"]
-    for name in ("subscription", "assignment"):
-        assert len(base64.b64decode(new[name])) == len(raw)
-        assert not set(base64.b64decode(new[name])) & set(b"abt")
-    for name in ("ConsumerProtocolSubscription", "ConsumerProtocolAssignment"):
-        with pytest.raises(scalar.MalformedError):
-            scalar.decode_embedded(name, base64.b64decode(new["subscription"]))
+    (part,) = decode(PLAN.plan, keys, values).values
+    at = [slot.column for slot in part.struct.slots].index("members")
+    members: list[dict[str, Any]] = part.fields[at].to_pylist()[0]
+    return members
 
 
 def _string(text: str) -> bytes:
