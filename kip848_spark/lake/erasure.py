@@ -20,6 +20,7 @@ from kip848_spark.state.partition_fold import CARRY, repack_carry
 from kip848_spark.wire.anonymize import rewrite
 from kip848_spark.wire.array_types import BoolArray
 from kip848_spark.wire.control_plans import control_plan
+from kip848_spark.wire.layout import LONGEST_STRING
 
 IDENTITIES = frozenset(
     {
@@ -158,7 +159,11 @@ class Erasure:
         """A `wire.anonymize.Rename` that replaces the erased names only."""
         if category in ("client", "host", "member", "instance"):
             return _map_texts(names, self.identity)
-        return _map_texts(names, self.text) if category == "metadata" else names
+        return _map_texts(names, self.metadata) if category == "metadata" else names
+
+    def metadata(self, text: str) -> str:
+        """The metadata of a commit. New names may be longer: what does not fit is cut off."""
+        return self.text(text).encode()[:LONGEST_STRING].decode(errors="ignore")
 
 
 def erase_rows(batch: pa.RecordBatch, erasure: Erasure) -> tuple[pa.RecordBatch, BoolArray]:
@@ -265,7 +270,8 @@ def _rewrite_records(
     *renamed, good = rewrite(plan, keys, values, erasure.rename)
     *encoded, _ = rewrite(plan, keys, values, lambda _, names: names)
     names = sorted(erasure.names)
-    # The bytes that only a client can read become zeros when a record is encoded again.
+    # What can't be decoded is overwritten when a record is encoded again: user data with zeros,
+    # the metadata of a member that is not a consumer's, such as Connect's, with bytes 0xFF.
     inside = _rows_with(keys, names) | _rows_with(values, names)
     outside = _rows_with(encoded[0], names) | _rows_with(encoded[1], names)
     differs = inside & ~outside

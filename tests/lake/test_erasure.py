@@ -104,3 +104,65 @@ def test_records_of_a_group_with_a_longer_name_stay() -> None:
     found, changed = erase_rows(batch, ERASURE)
     assert found.equals(batch)
     assert changed.tolist() == [True, False]
+
+
+def group_record(client: bytes, subscription: bytes, group: bytes = b"g") -> pa.RecordBatch:
+    """A row with the raw bytes of a classic group that has one member."""
+
+    def text(octets: bytes) -> bytes:
+        return len(octets).to_bytes(2, "big") + octets
+
+    head = b"\0\3" + text(b"consumer") + b"\0\0\0\5" + text(b"range") + text(b"m") + bytes(8)
+    member = text(b"m") + text(b"i") + text(client) + text(b"h") + bytes(8)
+    blob = len(subscription).to_bytes(4, "big") + subscription
+    value = head + b"\0\0\0\1" + member + blob + bytes(4)
+    return pa.RecordBatch.from_pydict(
+        {
+            "group_id": [group.decode()],
+            "kind": ["classic_group"],
+            "raw_key": pa.array([b"\0\2" + text(group)], pa.binary()),
+            "raw_value": pa.array([value], pa.binary()),
+        }
+    )
+
+
+LONG = bytes(5) + b"\1" + (20_000).to_bytes(2, "big") + b"\xff" * 20_000 + b"\xff" * 4
+"""A subscription to one topic, whose name is not UTF-8. With U+FFFD it is too long for a record."""
+
+
+def test_a_long_text_that_is_not_utf8_stays_if_nothing_is_erased() -> None:
+    """Also where a group has the erased client's name."""
+    for batch in (group_record(b"c", LONG), group_record(b"c", LONG, group=b"app")):
+        found, changed = erase_rows(batch, ERASURE)
+        assert found.equals(batch)
+        assert not changed.any()
+
+
+def test_a_long_text_that_is_not_utf8_hides_no_name() -> None:
+    inside = LONG.replace(b"\xff" * 6, b"\xffapp\xff\xff", 1)
+    for batch in (group_record(b"app", LONG), group_record(b"c", inside)):
+        found, changed = erase_rows(batch, ERASURE)
+        assert changed.all()
+        (old,), (new,) = (
+            batch.column("raw_value").to_pylist(),
+            found.column("raw_value").to_pylist(),
+        )
+        assert b"app" not in new
+        assert len(new) == len(old) + (len("erased-1") - len("app")) * (b"\0\3app" in old)
+
+
+def test_commit_metadata_that_grows_is_cut() -> None:
+    text = b"app " * 8_000
+    key = b"\0\1\0\1g\0\1t" + bytes(4)
+    value = b"\0\1" + bytes(8) + len(text).to_bytes(2, "big") + text + bytes(16)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "group_id": ["g"],
+            "kind": ["offset_commit"],
+            "raw_key": pa.array([key], pa.binary()),
+            "raw_value": pa.array([value], pa.binary()),
+        }
+    )
+    found, _ = erase_rows(batch, ERASURE)
+    (new,) = found.column("raw_value").to_pylist()
+    assert new == value[:10] + b"\x7f\xff" + (b"erased-1 " * 8_000)[: 2**15 - 1] + bytes(16)
