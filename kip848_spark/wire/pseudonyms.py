@@ -17,7 +17,7 @@ _MARK = int.from_bytes(b"anon", "big") << 32
 
 def replaced_hash(metadata_hash: int, secret: bytes) -> int:
     """The int64 that stands for a hash of the topics' names. Equal hashes stay equal, and others
-    differ. 0 stays: it is that of no topics."""
+    nearly always differ. 0 stays: it is that of no topics."""
     if metadata_hash == 0:
         return 0
     raw = metadata_hash.to_bytes(8, "big", signed=True)
