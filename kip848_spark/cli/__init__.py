@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import traceback
+from contextlib import suppress
 
 import typer
 from rich.console import Console
@@ -37,7 +38,7 @@ from kip848_spark.cli import (
 from kip848_spark.cli.display import log_as_json, log_line, printable
 from kip848_spark.cli.standard_output import guard_standard_output
 from kip848_spark.cli.verbs import Verbs
-from kip848_spark.errors import CRASHED, INTERRUPTED, Kip848Error
+from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error, OutputError
 from kip848_spark.version import __version__
 
 _CRASH = "This is a bug in kip848-spark. Please report it with these lines."
@@ -85,8 +86,10 @@ def main() -> None:
     try:
         try:
             app()
-        finally:
-            sys.stdout.flush()  # here, so that its errors are handled too
+        except SystemExit as end:
+            if end.code in (None, 0, FINDINGS):
+                sys.stdout.flush()  # here, so that its errors are handled too
+            raise
     except Kip848Error as error:
         if log_as_json():
             code = error.exit_code
@@ -122,6 +125,7 @@ def command() -> None:
         main()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    sys.stdout.flush()
+    with suppress(OutputError, SystemExit):  # after another error
+        sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from kip848_spark.cli.audit import (
 )
 from kip848_spark.cli.display import err, out, print_json, printable, warn
 from kip848_spark.cli.lineage import LineageOption, send_result, sent_events
-from kip848_spark.cli.metrics import MetricsOption, noted_failure, result_metrics, write_result
+from kip848_spark.cli.metrics import MetricsOption, noted_failure, write_result
 from kip848_spark.cli.options import (
     ConfigOption,
     DialectOption,
@@ -28,8 +29,9 @@ from kip848_spark.cli.options import (
     VerboseOption,
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
+from kip848_spark.cli.standard_output import ClosedOutput
 from kip848_spark.cli.stopping import says_if_stopped
-from kip848_spark.errors import FINDINGS, Kip848Error
+from kip848_spark.errors import FINDINGS, Kip848Error, OutputError
 from kip848_spark.insight.phrases import count, moment, offsets_without_record
 
 if TYPE_CHECKING:
@@ -79,9 +81,11 @@ def run(
 
             check_path(report)  # at once, and not after the work
         with sent_events(openlineage, invocation) as events:
-            _ingest(
+            failure = _ingest(
                 invocation, nightly=True, json=json, report=report, metrics=metrics, events=events
             )
+    if failure is not None:
+        raise failure
 
 
 def ingest(
@@ -102,7 +106,9 @@ def ingest(
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
     with says_if_stopped():
-        _ingest(invocation, nightly=False, json=json)
+        failure = _ingest(invocation, nightly=False, json=json)
+    if failure is not None:
+        raise failure
 
 
 def replay(
@@ -134,7 +140,9 @@ def _ingest(
     report: Path | None = None,
     metrics: Path | None = None,
     events: LineageEvents | None = None,
-) -> None:
+) -> Kip848Error | typer.Exit | None:
+    """Runs the job. Once the run has finished, nothing may hide its result or call it a failure:
+    what the command has to end with is returned, not raised."""
     from kip848_spark.spark.jobs.audit import agreement_rows, findings_rows
     from kip848_spark.spark.pipeline import run_ingest
 
@@ -155,12 +163,8 @@ def _ingest(
         if nightly and outcome.run is not None and outcome.changed:
             agreement = agreement_rows(whole, outcome.run.run_id)
             findings = findings_rows(whole, outcome.run.run_id, MOST_COLLECTED)
-        # The run has finished. Nothing that follows may hide its result.
         if events is not None:
             send_result(events, whole, outcome)
-        measured = None
-        if metrics is not None:
-            measured = result_metrics(whole, outcome.run, FINDINGS if findings else 0)
         written, failure = None, None
         if report is not None and outcome.run is not None:
             display("writing the report")
@@ -168,21 +172,25 @@ def _ingest(
                 written = write_after_run(invocation, report, readiness=outcome.readiness)
             except Kip848Error as error:
                 failure = error
+        if metrics is not None:
+            code = FINDINGS if findings else 0 if failure is None else failure.exit_code
+            write_result(metrics, whole, outcome.run, code)
     page = None if written is None else str(written.page)
-    show_outcome(outcome, invocation.lake_path(), json, report=page)
-    if nightly and not json:
-        show_agreement(agreement, findings)
-        show_live(outcome.live)
-        if written is not None:
-            show_written(written)
-    if metrics is not None and measured is not None:
-        write_result(metrics, measured)
-    if findings:
-        if failure is not None:
-            warn(failure.message)
-        raise typer.Exit(FINDINGS)
-    if failure is not None:
-        raise failure
+    try:
+        show_outcome(outcome, invocation.lake_path(), json, report=page)
+        if nightly and not json:
+            show_agreement(agreement, findings)
+            show_live(outcome.live)
+            if written is not None:
+                show_written(written)
+        sys.stdout.flush()
+    except ClosedOutput:
+        pass
+    except OutputError as error:
+        failure = failure or error
+    if findings and failure is not None:
+        warn(failure.message)
+    return typer.Exit(FINDINGS) if findings else failure
 
 
 _GROUPS_MOVED = (
@@ -208,17 +216,10 @@ def show_outcome(
     if outcome.changed and run is not None and run.counts is not None:
         _warn_of_quarantined(run.counts, lake)
     if outcome.new_partitions and run is not None:
-        err.print(
-            f"[bold black on yellow] warning [/] [yellow]The topic has {outcome.new_partitions:,} "
-            f"new partitions.[/] {_GROUPS_MOVED}",
-            soft_wrap=True,
-        )
+        warn(f"The topic has {outcome.new_partitions:,} new partitions. {_GROUPS_MOVED}")
     if outcome.missed_since is not None:
-        err.print(
-            f"[bold black on yellow] warning [/] [yellow]The last run that read records began at "
-            f"{moment(outcome.missed_since)} UTC.[/] {_TOMBSTONES_GONE}",
-            soft_wrap=True,
-        )
+        since = moment(outcome.missed_since)
+        warn(f"The last run that read records began at {since} UTC. {_TOMBSTONES_GONE}")
     if json:
         page = {} if report is None else {"report": report}
         print_json({"changed": outcome.changed, **(run.row() if run else {}), **page})

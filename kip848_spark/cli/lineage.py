@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, printable
+from kip848_spark.cli.display import warn
 from kip848_spark.cli.options import Invocation
 from kip848_spark.errors import Kip848Error
 
@@ -42,7 +42,7 @@ def sent_events(target: str | None, invocation: Invocation) -> Iterator[LineageE
         events.start()
     try:
         yield events
-    except typer.Exit:
+    except (typer.Exit, SystemExit):
         raise
     except KeyboardInterrupt:
         with _warned():
@@ -68,8 +68,4 @@ def _warned() -> Iterator[None]:
     try:
         yield
     except (OSError, Kip848Error) as cause:
-        err.print(
-            "[bold black on yellow] warning [/] [yellow]An OpenLineage event was not sent:[/] "
-            f"{printable(str(cause))}",
-            soft_wrap=True,
-        )
+        warn(f"An OpenLineage event was not sent: {cause}")

@@ -41,7 +41,7 @@ def noted_failure(metrics: Path | None) -> Iterator[None]:
     check_metrics_path(metrics)
     try:
         yield
-    except typer.Exit:
+    except (typer.Exit, SystemExit):
         raise
     except BaseException as error:
         with _warned():
@@ -57,19 +57,11 @@ def _exit_code(error: BaseException) -> int:
     return CRASHED if isinstance(error, Exception) else INTERRUPTED
 
 
-def result_metrics(lake: LakeTables, run: Run | None, exit_code: int) -> str | None:
-    """As `run_metrics`. If the lake can't be read, prints a warning and returns None: the run has
-    finished."""
+def write_result(metrics: Path, lake: LakeTables, run: Run | None, exit_code: int) -> None:
+    """Writes `run_metrics`. If that fails, prints a warning: the run has finished, and its result
+    and exit code stay."""
     with _warned():
-        return run_metrics(lake, run, exit_code)
-    return None
-
-
-def write_result(metrics: Path, text: str) -> None:
-    """Writes the metrics of a run that has finished. If that fails, prints a warning: the result of
-    the run and its exit code stay."""
-    with _warned():
-        write_metrics(metrics, text)
+        write_metrics(metrics, run_metrics(lake, run, exit_code))
 
 
 @contextmanager

@@ -10,8 +10,12 @@ from typing import Any
 from kip848_spark.errors import OutputError
 
 
+class ClosedOutput(SystemExit):
+    """The reader of standard output has closed it, as `head` does."""
+
+
 class _StandardOutput(io.FileIO):
-    """Raises OutputError if it can't be written, and ends the process if its reader has closed it.
+    """Raises OutputError if it can't be written, and ClosedOutput if its reader has closed it.
 
     Neither is an OSError: rich and Typer would end the process with the exit code 1 for a closed
     pipe, which means findings. What is written afterwards is dropped."""
@@ -21,8 +25,8 @@ class _StandardOutput(io.FileIO):
             return super().write(data)
         except OSError as cause:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if isinstance(cause, BrokenPipeError):  # as by `head`
-                raise SystemExit(0) from None
+            if isinstance(cause, BrokenPipeError):
+                raise ClosedOutput(0) from None
             raise OutputError(f"Standard output can't be written: {cause.strerror}.") from None
 
 

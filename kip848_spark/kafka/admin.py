@@ -76,12 +76,14 @@ class _NoAnswer(SourceError):
     """The broker that librdkafka has chosen does not answer."""
 
 
-def _with_second_client(method: Callable[Concatenate[Cluster, P], T]) -> Callable[..., T]:
+def _with_second_client(
+    method: Callable[Concatenate[Cluster, P], T],
+) -> Callable[Concatenate[Cluster, P], T]:
     """``method``, repeated once with a new client if the broker that was asked does not answer.
     librdkafka goes on asking a broker that has died, although other ones know that it has."""
 
     @wraps(method)
-    def asked(self: Cluster, *args: P.args, **options: P.kwargs) -> T:
+    def asked(self: Cluster, /, *args: P.args, **options: P.kwargs) -> T:
         try:
             return method(self, *args, **options)
         except _NoAnswer:

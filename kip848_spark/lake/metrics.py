@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kip848_spark.errors import UsageError
+from kip848_spark.errors import FINDINGS, UsageError
 from kip848_spark.lake.ledger import Run
 from kip848_spark.runtime.replacing import replacing
 
@@ -53,7 +53,7 @@ def metrics_text(
     `agreement` and the number of ``findings`` by severity that it wrote. ``now``: seconds since
     1970."""
     samples: dict[str, list[Sample]] = {
-        SUCCESS: [({}, 1)],
+        SUCCESS: [({}, int(exit_code in (0, FINDINGS)))],
         EXIT_CODE: [({}, exit_code)],
         LAST_SUCCESS: [({}, now)],
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession, is_remote
@@ -128,11 +128,11 @@ def _hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
     already runs does not see new variables, and needs none."""
     hidden = dict(settings)
     if SparkContext._gateway is None:
-        for name, value in settings.items():
-            if name.startswith(_OF_HADOOP) and is_secret(name):
-                variable = "KIP848_" + re.sub(r"\W", "_", name).upper()
-                os.environ[variable] = value
-                hidden[name] = f"${{env.{variable}}}"
+        secrets = [name for name in settings if name.startswith(_OF_HADOOP) and is_secret(name)]
+        for number, name in enumerate(secrets):
+            variable = f"KIP848_SECRET_{number}"
+            os.environ[variable] = settings[name]
+            hidden[name] = f"${{env.{variable}}}"
     return hidden
 
 
@@ -189,7 +189,7 @@ def session(
         if keep_classes and not submitted and (archive := _class_archive(find_java())):
             archive.mark_complete()
     finally:
-        with suppress(ConnectionError):  # its JVM may have ended
+        with suppress(ConnectionError, Py4JError):  # its JVM may have ended
             made.stop()
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from kip848_spark.cli import jobs
+from kip848_spark.cli import jobs, metrics
 from kip848_spark.cli.options import Invocation
-from kip848_spark.errors import LakeError, UsageError
+from kip848_spark.cli.standard_output import ClosedOutput
+from kip848_spark.errors import LakeError, OutputError, UsageError
 from kip848_spark.kafka.topic import TopicIdentity
 from kip848_spark.lake.ledger import DONE, RecordCounts, Run
+from kip848_spark.lake.metrics import metrics_text
 from kip848_spark.spark import pipeline
 from kip848_spark.spark.jobs import audit
 from kip848_spark.spark.pipeline import RunOutcome
@@ -58,7 +60,10 @@ class FakedRun:
         monkeypatch.setattr(audit, "agreement_rows", lambda *_: [])
         monkeypatch.setattr(audit, "findings_rows", lambda *_: self.findings)
         monkeypatch.setattr(jobs, "show_agreement", lambda *_: None)
-        monkeypatch.setattr(jobs, "result_metrics", lambda *_: "kip848_run_success 1\n")
+        monkeypatch.setattr(metrics, "run_metrics", self._metrics)
+
+    def _metrics(self, _lake: object, run: Run, exit_code: int) -> str:
+        return metrics_text(run, [], {}, exit_code, 1_800_000_000)
 
     def _run(self, *_: object, **__: object) -> RunOutcome:
         self.then()
@@ -82,6 +87,32 @@ def test_metrics_that_can_not_be_written_hide_no_result(
     assert json.loads(ended.out)["run_id"] == RUN.run_id
     assert "warning The metrics can't be written to" in ended.err
     assert "error:" not in ended.err
+
+
+@pytest.mark.parametrize("output", ["closed", "full"])
+@pytest.mark.parametrize("findings", [[], [FINDING]])
+def test_an_output_that_can_not_be_written_makes_no_failure_of_a_run(
+    kip848: Command,
+    faked: FakedRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    output: str,
+    findings: list[dict[str, Any]],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ClosedOutput(0) if output == "closed" else OutputError("The disk is full.")
+
+    monkeypatch.setattr(jobs, "show_outcome", fail)
+    monkeypatch.setattr(jobs, "send_result", lambda *_: None)
+    faked.findings = findings
+    metrics, events = tmp_path / "m.prom", tmp_path / "events.jsonl"
+    ended = kip848(*faked.words, "--metrics", str(metrics), "--openlineage", str(events))
+    assert ended.code == (1 if findings else 0 if output == "closed" else 3)
+    assert "kip848_run_success 1" in metrics.read_text()
+    assert f"kip848_run_exit_code {len(findings)}" in metrics.read_text()
+    types = [json.loads(line)["eventType"] for line in events.read_text().splitlines()]
+    assert types == ["START"], "no FAIL follows"
+    assert ("The disk is full." in ended.err) == (output == "full")
 
 
 @pytest.mark.parametrize("name", ["nowhere/m.prom", "folder"])
@@ -132,8 +163,12 @@ def test_a_report_that_can_not_be_written_hides_no_findings(
 
     monkeypatch.setattr(jobs, "write_after_run", fail)
     faked.findings = findings
-    ended = kip848(*faked.words, "--json", "--report", str(tmp_path / "report.html"))
+    report, metrics = str(tmp_path / "report.html"), tmp_path / "m.prom"
+    ended = kip848(*faked.words, "--json", "--report", report, "--metrics", str(metrics))
     assert ended.code == code
+    assert f"kip848_run_exit_code {code}" in metrics.read_text()
+    assert f"kip848_run_success {int(code == 1)}" in metrics.read_text()
+    assert "kip848_last_success_timestamp_seconds" in metrics.read_text()
     assert json.loads(ended.out)["run_id"] == RUN.run_id
     assert f"{word} The report can't be written." in ended.err
 
