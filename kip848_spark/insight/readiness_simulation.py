@@ -178,19 +178,22 @@ def simulated_groups(
     known: Mapping[str, TopicSize],
     most: int = MOST_PARTITIONS,
 ) -> Iterable[tuple[str, list[ClassicMemberState], dict[str, TopicSize]]]:
-    """The groups with members, and their topics, up to ``most`` partitions in total: the number of
-    partitions may come from bytes that a client has written. A group is left out if two of its
-    members own the same partition: a broker can't convert it."""
-    wanted = list(group_ids)
-    of_group = dict(group_members(wanted, members, assignments))
+    """The groups with members, and their topics: those of the fewest partitions first, up to
+    ``most`` in total. The number of partitions may come from bytes that a client has written. A
+    group is left out if two of its members own the same partition: a broker can't convert it."""
+    found = []
+    for group_id, its_members in group_members(group_ids, members, assignments):
+        sizes = topic_sizes(its_members, known)
+        found.append(
+            (sum(size.partitions for size in sizes.values()), group_id, its_members, sizes)
+        )
     total = 0
-    for group_id in wanted:
-        found = of_group.get(group_id, [])
-        sizes = topic_sizes(found, known)
-        total_with = total + sum(size.partitions for size in sizes.values())
-        if found and total_with <= most and _is_exclusive(found):
-            total = total_with
-            yield group_id, found, sizes
+    for partitions, group_id, its_members, sizes in sorted(found, key=lambda one: one[:2]):
+        total += partitions
+        if total > most:
+            return
+        if _is_exclusive(its_members):
+            yield group_id, its_members, sizes
 
 
 def _is_exclusive(members: Sequence[ClassicMemberState]) -> bool:

@@ -188,7 +188,8 @@ def _unread(tables: TableReader) -> pa.Table:
 
 def _small_groups(facts: pa.Table) -> list[str]:
     """Classic groups of consumers with members, the smaller ones first, up to `MOST_SIMULATED`
-    assigned partitions in total."""
+    assigned partitions in total. More groups need not be read: `simulated_groups` has the same
+    limit, and counts all partitions of their topics."""
     consumers = pc.and_(
         pc.and_(pc.equal(facts["type"], "classic"), pc.equal(facts["protocol_type"], "consumer")),
         pc.greater(facts["members"], 0),

@@ -143,3 +143,13 @@ def test_a_partition_number_that_no_topic_has_is_not_simulated() -> None:
     found = simulate_groups(["huge", "small"], state.members, state.assignments, None)
     assert found["group_id"].to_pylist() == ["small"]
     assert found["partitions"].to_pylist() == [2]
+
+
+def test_a_group_of_a_large_topic_comes_after_smaller_groups() -> None:
+    """Whatever it is named, and however few partitions its members own."""
+    some = [classic(member("m-1", owned=(0, 1, 2)), group=f"g{n}") for n in range(5)]
+    large = classic(member("m-1", owned=(97,)), group="a")
+    state = state_of_records([large, *some])
+    groups = ["a", *(f"g{n}" for n in range(5))]
+    found = simulate_groups(groups, state.members, state.assignments, None, most=100)
+    assert found["group_id"].to_pylist() == groups[1:]
