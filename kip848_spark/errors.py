@@ -88,7 +88,7 @@ class NotFoundError(Kip848Error):
     exit_code = 1
 
 
-def visible(name: str) -> str:
+def quoted_if_blank(name: str) -> str:
     """``name`` as a sentence shows it: in quotes if it would not be seen."""
     return name if name.strip() else f'"{name}"'
 
@@ -97,4 +97,4 @@ def near(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint for a ``name`` that does not exist: similar names among ``known``, or ``otherwise`` if
     there are none."""
     found = difflib.get_close_matches(name, list(known), 3, 0.5)
-    return f"Did you mean {', '.join(map(visible, found))}?" if found else otherwise
+    return f"Did you mean {', '.join(map(quoted_if_blank, found))}?" if found else otherwise

@@ -18,7 +18,7 @@ from kip848_spark.cli.options import (
     TopicOption,
     VerboseOption,
 )
-from kip848_spark.errors import FINDINGS, UsageError, near, visible
+from kip848_spark.errors import FINDINGS, UsageError, near, quoted_if_blank
 
 _MOST_SHOWN = 20
 """The number of groups that do not conform that a terminal shows; `--json` has all."""
@@ -69,7 +69,7 @@ def conform(
     for wanted in group or ():
         if not any(row["group_id"] == wanted for row in rows):
             raise UsageError(
-                f"The source has no control record of a group {visible(wanted)}.",
+                f"The source has no control record of a group {quoted_if_blank(wanted)}.",
                 "A group that only commits offsets has none.",
             )
     wrong = [row for row in rows if row["verdict"] == DOES_NOT_CONFORM]

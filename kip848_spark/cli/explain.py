@@ -17,7 +17,7 @@ from kip848_spark.cli.options import (
     UntilOption,
     parse_window,
 )
-from kip848_spark.errors import UsageError, visible
+from kip848_spark.errors import UsageError, quoted_if_blank
 
 if TYPE_CHECKING:
     from kip848_spark.insight.story import RebalanceStory
@@ -159,7 +159,7 @@ _COLOURS = {
 def _nothing(found: Explanation) -> Sequence[str]:
     """Sentences about a group without a rebalance in the requested time."""
     group: dict[str, Any] = dict(found.group)
-    name, last = visible(group["group_id"]), found.last
+    name, last = quoted_if_blank(group["group_id"]), found.last
     times = [
         f"{word} {time:%Y-%m-%d %H:%M:%S} UTC"
         for word, time in (("since", found.since), ("before", found.until))

@@ -19,7 +19,7 @@ from kip848_spark.cli.options import (
     UntilOption,
     parse_window,
 )
-from kip848_spark.errors import UsageError, visible
+from kip848_spark.errors import UsageError, quoted_if_blank
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +110,7 @@ def _nothing(
     group: str | None, cause: str | None, since: datetime | None, until: datetime | None
 ) -> str:
     parts = [
-        f"of {printable(visible(group))}" if group is not None else "",
+        f"of {printable(quoted_if_blank(group))}" if group is not None else "",
         f"with the cause {cause}" if cause else "",
         f"since {since:%Y-%m-%d %H:%M:%S} UTC" if since else "",
         f"before {until:%Y-%m-%d %H:%M:%S} UTC" if until else "",

@@ -3,9 +3,9 @@
 A *key* is a group, topic and partition (as Kafka's log cleaner sees it). A row of the summary
 covers consecutive records of one key on one UTC day whose topic ids don't differ: the counts of
 these records, their first and their last record, and where the committed offset went back between
-two of them. Rows of a key have
-ranges of offsets that do not overlap, so rows of several tasks and runs can be combined in the
-order of their offsets: the result is that of one task that sees all records.
+two of them. Rows of a key have ranges of offsets that do not overlap, so rows of several tasks and
+runs can be combined in the order of their offsets. Where rows begin may depend on batches and
+tasks; what they say together does not.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ COMMIT_SUMMARY_FIELDS: dict[str, pa.DataType] = {
 
 ``first_committed`` is null if the first record of the row is a tombstone; ``offset``,
 ``timestamp``, ``tombstone`` and `NEWEST` are those of the last record, but ``topic_id`` is that of
-all commits: it tells the topic's name. The four columns ``first_commit_…``
-and ``last_commit_…`` are those of the first and last record that is no tombstone, and null if there
-is none. ``rewinds`` is null if there is none."""
+all commits: it tells the topic's name. The four columns ``first_commit_…`` and ``last_commit_…``
+are those of the first and last record that is no tombstone, and null if there is none. ``rewinds``
+is null if there is none."""
 
 COMMIT_FIELDS: dict[str, pa.DataType] = {
     "partition": pa.int32(),

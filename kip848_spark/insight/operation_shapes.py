@@ -18,8 +18,8 @@ from kip848_spark.insight.array_functions import expand_ranges
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 CHANGE = 0
-"""A heartbeat, a join, a leave, an expression that was resolved, or the end of a group. Also a join
-to an empty classic group, or to a group of committed offsets only."""
+"""A heartbeat, a join (also to an empty classic group, or to a group of committed offsets only), a
+leave, an expression that was resolved, or the end of a group."""
 UPGRADE = 1
 """A classic group with members ends, and a consumer group with these members begins."""
 REPLACEMENT = 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from kip848_spark.errors import LakeError, NotFoundError, UsageError, near, visible
+from kip848_spark.errors import LakeError, NotFoundError, UsageError, near, quoted_if_blank
 from kip848_spark.insight.chronicle import EVENTS, Event, Ownership, events, owners
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import ASSIGNED, PENDING, TopicPartition
@@ -190,7 +190,7 @@ def _nobody(
     snapshot: LakeSnapshot, place: TopicPartition, of_topic: pc.Expression, group_id: str | None
 ) -> NotFoundError:
     topic, number = place
-    whose = f"The group {visible(group_id)}" if group_id is not None else "No group"
+    whose = f"The group {quoted_if_blank(group_id)}" if group_id is not None else "No group"
     verb = "never owned" if group_id is not None else "ever owned"
     known = snapshot.select(ASSIGNMENT_HISTORY, of_topic, ["topic_partition"])
     if len(known):
@@ -205,7 +205,7 @@ def _nobody(
             filter(None, pc.unique(snapshot.select(table, None, ["topic"])["topic"]).to_pylist())
         )
     return NotFoundError(
-        f"{whose} {verb} a partition of a topic {visible(topic)}.",
+        f"{whose} {verb} a partition of a topic {quoted_if_blank(topic)}.",
         near(topic, topics, "`kip848 groups --all --members` shows what groups own."),
     )
 

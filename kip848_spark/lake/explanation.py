@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from kip848_spark.errors import NotFoundError, visible
+from kip848_spark.errors import NotFoundError, quoted_if_blank
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.phrases import (
     between,
@@ -85,7 +85,7 @@ class Explanation:
         why = counts_of_causes(causes, "× ")
         start, end = rows[0]["started_at"], rows[-1]["started_at"]
         text = (
-            f"{len(rows):,} rebalances of {visible(self.group['group_id'])}"
+            f"{len(rows):,} rebalances of {quoted_if_blank(self.group['group_id'])}"
             f"{'' if self.epoch is None else f' to epoch {self.epoch}'} from {moment(start)} to "
             f"{clock(end, start)} UTC: {why}"
         )
@@ -190,7 +190,7 @@ def _choose(
         if not found:
             epochs = ranges(row["epoch"] for row in known)
             raise NotFoundError(
-                f"The lake has no rebalance of {visible(group_id)} to epoch {epoch}.",
+                f"The lake has no rebalance of {quoted_if_blank(group_id)} to epoch {epoch}.",
                 f"It has rebalances to epochs {epochs}." if known else "It has none at all.",
             )
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kip848_spark.errors import NotFoundError, near, visible
+from kip848_spark.errors import NotFoundError, near, quoted_if_blank
 from kip848_spark.lake.history import StateAt
 from kip848_spark.lake.snapshot import LakeSnapshot
 
@@ -68,4 +68,4 @@ def describe_groups(
 
 def _unknown_group(name: str, known: Iterable[str]) -> NotFoundError:
     hint = near(name, known, "`kip848 groups` lists them.")
-    return NotFoundError(f"The lake has no group {visible(name)}.", hint)
+    return NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)

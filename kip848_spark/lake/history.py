@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.errors import NotFoundError, near, visible
+from kip848_spark.errors import NotFoundError, near, quoted_if_blank
 from kip848_spark.lake.ledger import DONE, RETENTION, Run
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
@@ -162,7 +162,7 @@ class StateAt:
             if name in known:
                 return _unknown(name, self.time, None)
             hint = near(name, known, "`kip848 groups` lists them.")
-            return NotFoundError(f"The lake has no group {visible(name)}.", hint)
+            return NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)
         later = next((row for row in intervals if row["valid_from"] > self.time), None)
         if later is not None and later["known_from"] is not None:
             return _unknown(name, self.time, later["valid_from"])
@@ -173,13 +173,13 @@ class StateAt:
             if first > self.time:
                 return _unknown(name, self.time, first)
             return NotFoundError(
-                f"The group {visible(name)} did not exist at {when}.",
+                f"The group {quoted_if_blank(name)} did not exist at {when}.",
                 f"Its first record is of {_text(later['valid_from'])}.",
             )
         gone = max(row["valid_to"] for row in intervals if row["valid_to"] is not None)
         again = f", and it existed again from {_text(later['valid_from'])}" if later else ""
         return NotFoundError(
-            f"The group {visible(name)} did not exist at {when}.",
+            f"The group {quoted_if_blank(name)} did not exist at {when}.",
             f"It existed until {_text(gone)}{again}.",
         )
 
@@ -292,12 +292,12 @@ def of_groups(snapshot: LakeSnapshot, groups: Sequence[str] | None) -> pc.Expres
 def _unknown(name: str, time: datetime, since: datetime | None) -> NotFoundError:
     if since is None:
         return NotFoundError(
-            f"The history of the group {visible(name)} is not known at {_text(time)}.",
+            f"The history of the group {quoted_if_blank(name)} is not known at {_text(time)}.",
             "The log cleaner had removed records of its partition before the lake read them. "
             "Leave out the time for the current state.",
         )
     return NotFoundError(
-        f"The group {visible(name)} is not known before {_text(since)}.",
+        f"The group {quoted_if_blank(name)} is not known before {_text(since)}.",
         f"At {_text(time)} it may have existed, but the lake has no complete records of that time.",
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.errors import NotFoundError, near, visible
+from kip848_spark.errors import NotFoundError, near, quoted_if_blank
 from kip848_spark.insight import rebalance_fields as fields
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
@@ -78,7 +78,7 @@ def require_group(snapshot: LakeSnapshot, name: str) -> Row:
         if GROUP_HISTORY in snapshot.run.table_versions:
             known |= snapshot.group_ids(GROUP_HISTORY)
         hint = near(name, known, "`kip848 groups` lists them.")
-        raise NotFoundError(f"The lake has no group {visible(name)}.", hint)
+        raise NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)
     return max(history, key=lambda row: row["from_offset"]) | {"state": "Dead", "members": 0}
 
 

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from kip848_spark.config.storage import store_fault
-from kip848_spark.errors import LakeError, NotFoundError, near, visible
+from kip848_spark.errors import LakeError, NotFoundError, near, quoted_if_blank
 from kip848_spark.lake.delta_folder import STORES, require_own_files
 from kip848_spark.lake.folders import (
     DAMAGED_HINT,
@@ -183,7 +183,7 @@ class LakeSnapshot:
         """The error that says that there is no group ``name``, with similar names."""
         known = self.group_ids("groups")
         return NotFoundError(
-            f"The lake has no group {visible(name)}.",
+            f"The lake has no group {quoted_if_blank(name)}.",
             near(name, known, "`kip848 groups` lists them."),
         )
 

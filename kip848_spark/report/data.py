@@ -177,8 +177,8 @@ class _Report:
         """Says what this lake does not have, by section."""
         if not self.snapshot.is_replayed:
             self.missing["replay"] = (
-                f"{NOT_REPLAYED} What they say about groups is not in this report, and commits "
-                "among them are not counted."
+                f"{NOT_REPLAYED} What these records say about groups is not in this report, and "
+                "commits among them are not counted."
             )
         later = "An earlier version of this program wrote it; the next `kip848 run` adds them."
         missing = [name for name in TABLES if not has_table(self.snapshot, name)]

@@ -35,7 +35,7 @@ _RUN = ("run_id", "cluster_id")
 
 def summaries_of(records: DataFrame) -> DataFrame:
     """The rows of `commit_summaries` for rows of `records`, with their ``run_id`` and
-    ``cluster_id``. They are those of an ingest that reads each partition in one task."""
+    ``cluster_id``. Together they say what the rows of an ingest say."""
     commits = records.where(F.col("error").isNull() & (F.col("kind") == kinds.COMMIT))
     names = [name for name in COMMIT_FIELDS if name != "size"]
     sorted_ = (
