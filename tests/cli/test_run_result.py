@@ -234,8 +234,12 @@ def test_a_run_that_is_told_to_stop_leaves_no_process(kip848: Command, faked: Fa
         os.kill(os.getpid(), signal.SIGTERM)
 
     faked.then = stop
-    with subprocess.Popen(["sleep", "60"]) as earlier:
+    earlier = subprocess.Popen(["sleep", "60"])
+    try:
         assert kip848(*faked.words).code == 143
         assert started[0].wait(10) == -signal.SIGTERM
         assert earlier.poll() is None
-        earlier.kill()
+    finally:
+        for process in (earlier, *started):
+            process.kill()
+            process.wait()

@@ -75,7 +75,7 @@ def test_a_failed_run_leaves_the_time_of_the_last_good_one() -> None:
     assert "last_success" not in first
 
 
-def test_the_alert_for_no_good_run_sees_a_first_run_that_failed() -> None:
+def test_the_documented_alert_names_the_series_of_a_first_run_that_failed() -> None:
     """Its file has two series only. A rule about others alone would never fire."""
     page = Path(__file__).parents[2] / "docs" / "operations.md"
     rule = page.read_text().partition("alert: Kip848NoGoodRun")[2].partition("- alert")[0]
