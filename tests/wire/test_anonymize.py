@@ -12,8 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kip848_spark.kafka.snapshot import ClusterSnapshot
+from kip848_spark.lake.erasure import Erasure
 from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.array_types import BoolArray
 from kip848_spark.wire.control import ControlPlan
@@ -23,7 +26,9 @@ from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.java_reader import java_text
 from kip848_spark.wire.kafka_json import json_lines
 from tests.captures import LIVE, RECORDS, read_dump, read_live
-from tests.wire import scalar
+from tests.wire import scalar, scalar_writer
+from tests.wire.mutations import arrays
+from tests.wire.schema_definitions import records
 
 PLAN = ControlPlan.of(DecodePlan.of(load_shipped()))
 SECRET = b"only for this test"
@@ -284,3 +289,40 @@ def test_the_assignor_of_a_user_is_replaced_everywhere() -> None:
     value = b"\x00\x03" + named + bytes(8) + bytes(4)
     new = rewrite(PLAN, keys, pa.array([value], pa.binary()), Pseudonyms({}, SECRET))[1]
     assert b"acme" not in new[0].as_py()
+
+
+_TEXT_BYTES = st.binary(max_size=8) | st.builds(
+    lambda octets, size: octets * size, st.binary(min_size=1, max_size=3), st.integers(0, 9_000)
+)
+_SUBSCRIPTIONS = st.builds(
+    lambda topic, at, extra: (raw := _subscription_to(topic))[:at] + extra + raw[at:],
+    _TEXT_BYTES,
+    st.integers(0, 40),
+    st.just(b"") | st.binary(max_size=4),
+)
+_BLOBS = _SUBSCRIPTIONS | st.binary(max_size=24)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_BLOBS, min_size=1, max_size=4), st.integers(0, 200), st.binary(max_size=3))
+def test_any_metadata_can_be_rewritten(blobs: list[bytes], at: int, edit: bytes) -> None:
+    """No bytes of a group or of a migrating member stop a capture or an erasure."""
+    protocols = [{"name": "range", "metadata": blob} for blob in blobs]
+    member = {"classicMemberMetadata": {"supportedProtocols": protocols}}
+    of_member = scalar_writer.encode_value(records()[5], 0, member)
+    ((key,), (group,)) = (column.to_pylist() for column in _group_with(blobs))
+    pairs = [(key, group), (b"\x00\x05\x00\x01g\x00\x01m", of_member)]
+    pairs += [(key, value[:at] + edit + value[at + len(edit) :]) for key, value in pairs]
+    keys, values = arrays(pairs)
+    erasure = Erasure(frozenset(), {"a": "erased-1"}, "shipped")
+    names = NameCollector()
+    *_, good = rewrite(PLAN, keys, values, names)
+    assert good[:2].all()
+    rewrite(PLAN, keys, values, erasure.rename)
+    new = rewrite(PLAN, keys, values, Pseudonyms.of(names.found, SECRET))
+    again = decode(PLAN.plan, *new[:2])
+    assert ((again.reason == 0) == good).all()
+    members = _members(*(column[:1] for column in new))
+    after = [member["subscription"] for member in members]
+    readable = [PLAN.subscription.decode(pa.array(some, pa.binary())) for some in (blobs, after)]
+    assert readable[0].is_valid().equals(readable[1].is_valid())
