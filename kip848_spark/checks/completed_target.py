@@ -112,7 +112,7 @@ def check_target(audited: AuditedGroup, part: OperationPart, before: StateBefore
         audited.default_targets.verified += by_default
         audited.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return
-    if anonymized:
+    if verdict.by_order and anonymized:
         audited.tally.add_unverifiable(TARGETS, ANONYMIZED)
         return
     found = len(audited.tally.findings)

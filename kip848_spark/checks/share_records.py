@@ -249,7 +249,7 @@ def check_share_target(
         seen.verified += len(group.members) > 1
         view.tally.add_verified(TARGETS, None if verdict.exact else BY_PROPERTIES)
         return
-    if is_anonymized(entry.group):
+    if verdict.by_order and is_anonymized(entry.group):
         view.tally.add_unverifiable(TARGETS, ANONYMIZED)
         return
     recorded = shares_of(group.targets)

@@ -70,8 +70,18 @@ def compare_share_target(target: ShareTarget) -> TargetVerdict:
             return TargetVerdict(None, exact=False)
     fault = _property_fault(spec, assignable, recorded)
     return TargetVerdict(
-        fault or "is not that of Kafka's assignor of share groups", exact=True, expected=expected
+        fault or "is not that of Kafka's assignor of share groups",
+        exact=True,
+        expected=expected,
+        by_order="hash" in assignors or _has_properties(target, recorded),
     )
+
+
+def _has_properties(target: ShareTarget, recorded: MemberShares) -> bool:
+    """Whether a target from 4.2 on has the properties that it has in any order of the names."""
+    members = target.group.walk_members()
+    specs = (_specification(target, topics, members) for topics in _topics(target))
+    return any(_property_fault(*spec, recorded) is None for spec in specs)
 
 
 _ASSIGNORS: dict[str, ShareAssignor] = {"hash": assign_share_41, "balanced": assign_share}

@@ -35,12 +35,15 @@ MemberShares = dict[str, dict[str, set[int]]]
 class TargetVerdict(NamedTuple):
     """``fault`` is None if the target is right. ``exact``: it was compared for equality, not just
     by its properties. ``expected``: a right target. ``gives_back``: the only rule of the uniform
-    assignor by which it is right; None if there may be more (`Release.uniform_gives_back`)."""
+    assignor by which it is right; None if there may be more (`Release.uniform_gives_back`).
+    ``by_order``: of a fault, that other names might explain it, since they have another order in
+    hash tables."""
 
     fault: str | None
     exact: bool
     expected: MemberShares | None = None
     gives_back: bool | None = None
+    by_order: bool = False
 
 
 def shares_of(targets: Mapping[str, Mapping[str, Iterable[int]]]) -> MemberShares:
@@ -160,7 +163,29 @@ def compare(
         if in_any_order:
             (only,) = in_any_order if len(in_any_order) == 1 < len(rules) else (None,)
             return TargetVerdict(None, exact=True, gives_back=only)
-    return TargetVerdict(fault or "is not the uniform assignor's", exact=True, expected=expected)
+    fault = fault or "is not the uniform assignor's"
+    by_order = _has_properties(possible, specs, recorded)
+    return TargetVerdict(fault, exact=True, expected=expected, by_order=by_order)
+
+
+def _has_properties(
+    possible: Iterable[str], specs: Sequence[AssignmentSpec], recorded: MemberShares
+) -> bool:
+    """Whether the target has the properties that one of the ``possible`` assignors gives it in any
+    order of the names. Those of a custom assignor are not known. If the group counts as homogeneous
+    and is not, all members get what the first one subscribes to, in whichever order."""
+    faults = {"uniform": _property_fault, "range": _range_fault}
+    if any(spec.homogeneous and _subscribe_apart(spec) for spec in specs):
+        return True
+    return any(
+        name not in faults or faults[name](spec, recorded) is None
+        for name, spec in itertools.product(possible, specs)
+    )
+
+
+def _subscribe_apart(spec: AssignmentSpec) -> bool:
+    """Whether members subscribe to different topics."""
+    return len({frozenset(member.topics) for member in spec.members}) > 1
 
 
 def _matched_rules(
@@ -259,6 +284,15 @@ def _member_orders(spec: AssignmentSpec) -> list[list[str]] | None:
 
 def _property_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
     """The first property of a uniform target that does not hold; None if all hold."""
+    if (fault := _content_fault(spec, shares)) is not None:
+        return fault
+    if spec.homogeneous and spec.members:
+        return _homogeneous_fault(spec, shares)
+    return _heterogeneous_fault(spec, shares)
+
+
+def _content_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
+    """A partition that the target lacks or should not have; None if there is none."""
     for member in spec.members:
         for topic, numbers in shares[member.member_id].items():
             if topic not in member.topics:
@@ -269,9 +303,7 @@ def _property_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
         assigned = set().union(*(share.get(topic, ()) for share in shares.values()))
         if len(assigned) < count:
             return f"leaves out {topic}-{min(set(range(count)) - assigned)}"
-    if spec.homogeneous and spec.members:
-        return _homogeneous_fault(spec, shares)
-    return _heterogeneous_fault(spec, shares)
+    return None
 
 
 def _homogeneous_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
@@ -292,6 +324,20 @@ def _homogeneous_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None
         return None
     if kept != sum(min(len(olds), quota) for olds in old) + min(extras, rich):
         return "moves more partitions than it needs to"
+    return None
+
+
+def _range_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
+    """The first property of a range target that does not hold; None if all hold. Which subscribers
+    of a topic get one partition more depends on their order."""
+    if (fault := _content_fault(spec, shares)) is not None:
+        return fault
+    for topic, count in spec.partitions.items():
+        subscribers = [member.member_id for member in spec.members if topic in member.topics]
+        sizes = sorted(len(shares[member].get(topic, ())) for member in subscribers)
+        least, extra = divmod(count, len(subscribers))
+        if sizes != [least] * (len(subscribers) - extra) + [least + 1] * extra:
+            return f"does not spread {topic} evenly"
     return None
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kip848_spark.checks.log_entries import LogEntry
 from kip848_spark.checks.results import HASH, TARGETS, Tally
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.wire.anonymize import NameCollector, Pseudonyms, rewrite
 from kip848_spark.wire.control_plans import CONTROL_PLAN
 from kip848_spark.wire.pseudonyms import ANONYMIZED, is_anonymized
 from tests.audit.captured_logs import audit
+from tests.audit.faults.assignments import unbalanced_target
+from tests.audit.faults.share_groups import target_emptied
 from tests.audit.raw_records import entries_in
 from tests.captures import COMMITTED
 from tests.conftest import DATA
@@ -53,7 +59,36 @@ def test_no_order_of_old_names_is_held_against_the_new_ones(capture: str) -> Non
     assert audited(pq.read_table(DATA / capture / COMMITTED)).unverifiable[TARGETS, ANONYMIZED] == 0
 
 
-def test_a_group_of_a_user_is_judged() -> None:
+def findings_in(log: list[LogEntry], group: str) -> list[tuple[str, str, str]]:
+    """Check, reason and fault of what an audit finds in the records of one group."""
+    tally = audit([entry for entry in log if entry.group == group], KnownTopics())
+    recorded = [json.loads(finding.recorded) for finding in tally.findings]
+    return [
+        (found.check, found.reason, str(one.get("fault")))
+        for found, one in zip(tally.findings, recorded, strict=True)
+        if isinstance(one, dict)
+    ]
+
+
+def test_a_target_that_is_not_even_is_found() -> None:
+    """No order of the names gives it."""
+    log = entries_in(anonymized("kafka-4.0.2"))
+    injected = unbalanced_target(log, random.Random(3))
+    assert is_anonymized(injected.group)
+    assert (TARGETS, "another_target", "is not even") in findings_in(injected.log, injected.group)
+
+
+def test_a_share_target_that_leaves_out_a_partition_is_found() -> None:
+    log = entries_in(anonymized("shares-4.3.1"))
+    edits = ((at, target_emptied(log, at, random.Random(1))) for at in range(len(log)))
+    at, edited = next((at, edit) for at, edit in edits if edit is not None)
+    assert is_anonymized(log[at].group)
+    found = findings_in(edited, log[at].group)
+    (fault,) = {fault for *kind, fault in found if kind == [TARGETS, "another_target"]}
+    assert fault.startswith("leaves out ")
+
+
+def test_no_name_that_a_user_chooses_counts_as_anonymized() -> None:
     """Only a name that nobody would choose makes the audit more lenient."""
     new = Pseudonyms.of({"group": {"orders"}}, b"x")("group", pa.array(["orders", "other"]))
     assert all(map(is_anonymized, new.to_pylist()))
