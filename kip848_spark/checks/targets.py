@@ -334,6 +334,8 @@ def _range_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:
         return fault
     for topic, count in spec.partitions.items():
         subscribers = [member.member_id for member in spec.members if topic in member.topics]
+        if not subscribers:
+            continue
         sizes = sorted(len(shares[member].get(topic, ())) for member in subscribers)
         least, extra = divmod(count, len(subscribers))
         if sizes != [least] * (len(subscribers) - extra) + [least + 1] * extra:
