@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 MOST_NAMED = 3
@@ -61,11 +61,14 @@ def listing(things: Iterable[str], most: int = MOST_NAMED) -> str:
     return " and ".join((", ".join(named[:-1]), named[-1])) if len(named) > 1 else "".join(named)
 
 
-def counts_of_causes(counts: Mapping[str, int], times: str = "") -> str:
+def counts_of_causes(
+    counts: Mapping[str, int], times: str = "", words: Callable[[str], str] = str
+) -> str:
     """How often there was each cause, the most frequent ones by name: ``107 member_joined, 79
-    left_or_expired and 17 of 5 other causes``. ``times`` is a sign after the named counts."""
+    left_or_expired and 17 of 5 other causes``. ``times`` is a sign after the named counts, and
+    ``words`` gives what stands for a cause."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    named = [f"{number:,} {times}{cause}" for cause, number in ordered]
+    named = [f"{number:,} {times}{words(cause)}" for cause, number in ordered]
     if len(named) > MOST_CAUSES + 1:
         rest = ordered[MOST_CAUSES:]
         sum_ = sum(number for _, number in rest)

@@ -81,8 +81,8 @@ class Explanation:
     def summary(self) -> str:
         """The rebalances in a sentence: how many, why, and which one took longest."""
         rows = self.rebalances
-        causes = Counter(cause_words(cause) for row in rows for cause in row["causes"] or ())
-        why = counts_of_causes(causes, "× ")
+        causes = Counter(cause for row in rows for cause in row["causes"] or ())
+        why = counts_of_causes(causes, "× ", cause_words)
         start, end = rows[0]["started_at"], rows[-1]["started_at"]
         text = (
             f"{len(rows):,} rebalances of {quoted_if_blank(self.group['group_id'])}"

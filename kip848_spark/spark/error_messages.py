@@ -55,10 +55,12 @@ def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
         with _without_query_log():
             yield
     except ConnectionError as cause:  # also of other connections than the one to the JVM
+        _raise_interrupt(cause)
         if not jvm_has_ended(cause):
             raise
         raise jvm_ended() from cause
     except (PySparkException, Py4JError) as cause:
+        _raise_interrupt(cause)
         if jvm_has_ended(cause):
             raise jvm_ended() from cause
         try:
@@ -69,6 +71,16 @@ def translate_spark_errors(client: KafkaClient | None = None) -> Iterator[None]:
         with log.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"\n{text}\n")
         raise translate_failure(text, log, client) from cause
+
+
+def _raise_interrupt(cause: BaseException) -> None:
+    """Raises the KeyboardInterrupt that ``cause`` has replaced, if there is one: py4j raises an
+    error of its own if it is interrupted while its connection is closed."""
+    before: BaseException | None = cause
+    while before is not None:
+        if isinstance(before, KeyboardInterrupt):
+            raise before from None
+        before = before.__context__
 
 
 _EXIT_S = 5.0

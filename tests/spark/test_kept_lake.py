@@ -24,6 +24,8 @@ from tests.spark.lakes import TABLES_OF_RECORDS, assert_same_rows, source
 
 KEPT = sorted(DATA.glob("lake-*.tar.xz"))
 _OF_READERS = ("run_id", "cluster_id", "cause", "gap_cause")
+_OF_REBALANCES = ("causes", "evidence", "unowned_ms")
+"""What later versions find out in another way (docs/rebalances.md)."""
 
 
 @pytest.fixture(params=KEPT, ids=lambda path: path.name.removesuffix(".tar.xz"))
@@ -61,4 +63,4 @@ def test_runs_continue_it(kept: Path, spark: SparkSession, audited_lake: LakeTab
     run_maintenance(lake, 24)
     run_ingest(source(CAPTURE), lake, then_replay=True, then_audit=True)
     tables = [name for name in TABLES_OF_RECORDS if name not in ("agreement", "findings")]
-    assert_same_rows(lake, audited_lake, tables, leave_out=_OF_READERS)
+    assert_same_rows(lake, audited_lake, tables, leave_out=(*_OF_READERS, *_OF_REBALANCES))
