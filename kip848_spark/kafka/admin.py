@@ -73,7 +73,7 @@ def admin_client(
 
 
 class _NoAnswer(SourceError):
-    """The broker that librdkafka has chosen does not answer."""
+    """The broker that librdkafka has chosen does not answer, or not for this partition any more."""
 
 
 def _with_second_client(
@@ -147,7 +147,8 @@ class Cluster:
                 f"No Kafka broker answers at {self.bootstrap}{reason}.",
                 hint="Check the host and port, and that security.protocol fits the listener.",
             )
-        return SourceError(f"The Kafka cluster at {self.bootstrap} reports: {_reason(cause)}.")
+        kind = _NoAnswer if cause.args[0].name() in _MOVED else SourceError
+        return kind(f"The Kafka cluster at {self.bootstrap} reports: {_reason(cause)}.")
 
     def _wait(self, answer: Future[T]) -> T:
         from confluent_kafka import KafkaException
@@ -330,6 +331,8 @@ class Cluster:
 
 
 _UNREACHABLE = {"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT_QUEUE"}
+_MOVED = {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"}
+"""Errors while another broker takes over a partition."""
 _NOT_ON_CLUSTER = "CLUSTER_AUTHORIZATION_FAILED"
 _NOT_ON = {"TOPIC_AUTHORIZATION_FAILED": "topic", "GROUP_AUTHORIZATION_FAILED": "group"}
 """The resource on which the client lacks DESCRIBE, by the error."""

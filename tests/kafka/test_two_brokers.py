@@ -15,7 +15,12 @@ from kip848_spark.local.broker import Broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-SETTINGS = {"offsets.topic.replication.factor": "2", "group.consumer.max.size": "7"}
+SETTINGS = {
+    "offsets.topic.replication.factor": "2",
+    "group.consumer.max.size": "7",
+    # On a busy machine, a living broker must not count as dead.
+    "broker.session.timeout.ms": "6000",
+}
 
 
 class SecondBroker(Broker):
