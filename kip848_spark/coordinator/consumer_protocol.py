@@ -87,8 +87,8 @@ class _Reader:
 
 def _java_text(raw: bytes) -> str:
     """The text of UTF-8 bytes as Java decodes them: malformed ones become U+FFFD, and the bytes of
-    an encoded surrogate become a single one, where Python would put two or three.
-    """
+    an encoded surrogate become a single one, where Python would put two or three. The decoder has a
+    function of its own: the reference shares nothing with it."""
     return _SURROGATE.sub(b"\xef\xbf\xbd", raw).decode(errors="replace")
 
 
