@@ -182,9 +182,10 @@ class HashChecker(Stateful):
                 rest.append(pending)
                 continue
             bare = {name: replace(topic, racks=()) for name, topic in shown.items()}
+            recorded = _recorded(pending.entry)
             for topics in (shown, bare):
-                if hash_of(topics.values()) == _recorded(pending.entry):
-                    audited.prover.accept(topics)
+                if hash_of(topics.values()) == recorded:
+                    audited.prover.accept(recorded, pending.names, topics)
                     self._pending, rest = rest, []
                     self._decide_all((pending.names, topics))
                     audited.tally.add_verified(HASH)

@@ -89,7 +89,7 @@ class ShareHashes(Stateful):
 
         shown = _shown(group, names, counts())
         if shown is not None and hash_of(shown.values()) == recorded:
-            self.prover.accept(shown)
+            self.prover.accept(recorded, names, shown)
         elif not self.prover.prove(recorded, names, counts):
             if shown is not None and _some_give(shown, recorded):
                 shown = None

@@ -9,8 +9,7 @@ counts then serve to check the targets as well.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -122,29 +121,35 @@ class Prover(Stateful):
             return
         self.proven = self.last = taken
 
-    def accept(self, topics: Proven) -> None:
-        """Takes topics that give the newest hash, found by other means than `prove`."""
+    def accept(self, metadata_hash: int, names: frozenset[str], topics: Proven) -> None:
+        """Takes topics of these names that give the hash, found by other means than `prove`."""
         self.proven = self.last = topics
         self.rackless = self.rackless or (bool(topics) and not on_racks(topics))
+        self.found = {(metadata_hash, names): topics}  # the next hash is most likely the same
 
     def _search(
         self, metadata_hash: int, names: list[str], counts: Mapping[str, int]
     ) -> Proven | None:
+        for chosen in self._candidates(names, counts):
+            topics = [topic for topic in chosen if topic is not None]
+            if len({topic.topic_id for topic in topics}) < len(topics):
+                continue
+            if hash_of(topics) == metadata_hash:
+                return {topic.name: topic for topic in topics}
+        return None
+
+    def _candidates(
+        self, names: list[str], counts: Mapping[str, int]
+    ) -> Iterator[Sequence[Topic | None]]:
+        """What the topics of these names may have been. First all of them from one source, because
+        a group may have too many topics for combinations."""
+        yield [self.last.get(name) for name in names]
+        yield [next(self._shown(name, counts, []), self.last.get(name)) for name in names]
+        yield [self.known.listed.get(name) for name in names]
         strangers = [topic for topic in counts if topic not in self.known.names]
         for most in (_LIKELY, None):
-            tries = [
-                dict.fromkeys(itertools.islice(self._options(name, counts, strangers), most))
-                for name in names
-            ]
-            if math.prod(map(len, tries)) > _MOST_TRIES:
-                continue
-            for chosen in itertools.product(*tries):
-                topics = [topic for topic in chosen if topic is not None]
-                if len({topic.topic_id for topic in topics}) < len(topics):
-                    continue
-                if hash_of(topics) == metadata_hash:
-                    return {topic.name: topic for topic in topics}
-        return None
+            options = (self._options(name, counts, strangers) for name in names)
+            yield from _combinations(itertools.islice(tries, most) for tries in options)
 
     def _options(
         self, name: str, counts: Mapping[str, int], strangers: list[str]
@@ -153,12 +158,7 @@ class Prover(Stateful):
         listed, last = self.known.listed.get(name), self.last.get(name)
         if last is not None:
             yield last
-        for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
-            racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
-            if topic_id in counts and counts[topic_id] <= MOST_PARTITIONS:
-                shown = Topic(name, topic_id, counts[topic_id], racks)
-                if shown != last:
-                    yield shown
+        yield from (shown for shown in self._shown(name, counts, strangers) if shown != last)
         if listed is not None and listed != last:
             yield listed
         yield None
@@ -169,3 +169,28 @@ class Prover(Stateful):
                 yield Topic(name, topic_id, count, racks)
                 if racks:
                     yield Topic(name, topic_id, count)
+
+    def _shown(self, name: str, counts: Mapping[str, int], strangers: list[str]) -> Iterator[Topic]:
+        """The topics of this name, or of no known name, with the partitions that targets show."""
+        listed = self.known.listed.get(name)
+        for topic_id in dict.fromkeys([*self.known.ids_of(name), *strangers]):
+            racks = listed.racks if listed is not None and listed.topic_id == topic_id else ()
+            if topic_id in counts and counts[topic_id] <= MOST_PARTITIONS:
+                yield Topic(name, topic_id, counts[topic_id], racks)
+
+
+def _combinations(
+    options: Iterable[Iterable[Topic | None]],
+) -> Iterator[Sequence[Topic | None]]:
+    """Each combination of one option of each topic; none if there are more than `_MOST_TRIES`."""
+    tries: list[dict[Topic | None, None]] = []
+    number = 1
+    for topic in options:
+        found: dict[Topic | None, None] = {}
+        for option in topic:
+            found[option] = None
+            if number * len(found) > _MOST_TRIES:
+                return
+        number *= len(found)
+        tries.append(found)
+    yield from itertools.product(*tries)

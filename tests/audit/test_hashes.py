@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
+from kip848_spark.checks import topics as checked_topics
 from kip848_spark.checks.log_entries import LogEntry, log_entry
 from kip848_spark.checks.results import HASH, Tally
-from kip848_spark.checks.topics import KnownTopics, hash_of
+from kip848_spark.checks.topics import KnownTopics, Prover, hash_of
 from kip848_spark.coordinator import records
 from kip848_spark.coordinator.topics import Topic
 from tests.audit.captured_logs import (
@@ -115,3 +117,47 @@ def test_no_hash_of_a_real_log_is_said_to_be_wrong(capture: str) -> None:
     assert tally.findings == []
     if not capture.startswith(("racks", "4.0", "churn-4.0", "moving-4.0")):
         assert tally.verified[HASH] > _unverifiable(tally)
+
+
+def many(count: int, partitions: int) -> dict[str, Topic]:
+    """Topics by name; their ids are made of their numbers."""
+    ids = [base64.urlsafe_b64encode(bytes(12) + n.to_bytes(4, "big"))[:22] for n in range(count)]
+    return {f"t{n}": Topic(f"t{n}", ids[n].decode(), partitions) for n in range(count)}
+
+
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("source", ["listed", "shown by a target", "as before"])
+def test_the_topics_of_a_large_group_are_found(source: str, count: int) -> None:
+    """More topics than could be tried in combinations; other counts of each are known as well."""
+    right, other = many(count, 6), many(count, 4)
+    listed = right if source == "listed" else other
+    prover = Prover(KnownTopics.of(listed.values()))
+    prover.take((right if source == "as before" else other).values())
+    shown = right if source == "shown by a target" else other
+    counts = {topic.topic_id: topic.partitions for topic in shown.values()}
+    assert prover.prove(hash_of(right.values()), frozenset(right), lambda: counts)
+    assert prover.proven == right
+
+
+def test_a_search_among_many_topics_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all options of all topics are listed before there turn out to be too many."""
+    topics = many(1000, 3)
+    made: list[str] = []
+
+    class Counted(Topic):
+        def __post_init__(self) -> None:
+            made.append(self.name)
+
+    prover = Prover(KnownTopics.of(topics.values()))
+    monkeypatch.setattr(checked_topics, "Topic", Counted)
+    assert not prover.prove(WRONG, frozenset(topics), lambda: {})
+    assert len(set(made)) < 20
+
+
+def test_accepted_topics_are_not_searched_again() -> None:
+    topics = many(20, 3)
+    prover, names = Prover(KnownTopics()), frozenset(topics)
+    prover.accept(hash_of(topics.values()), names, topics)
+    prover.take(())
+    assert prover.prove(hash_of(topics.values()), names, lambda: {})
+    assert prover.proven == topics
