@@ -1,7 +1,8 @@
 """Reads the groups, topics and offsets of a running cluster through Kafka's admin protocol.
 
-Every request has a timeout, and every failure is a ``SourceError`` of one sentence. librdkafka logs
-to the logger ``kip848_spark.librdkafka``, never to the terminal.
+Every request has a timeout, and every failure is a ``SourceError`` of one sentence; settings that
+librdkafka refuses are a ``UsageError``. librdkafka logs to the logger ``kip848_spark.librdkafka``,
+never to the terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from kip848_spark.errors import SourceError
+from kip848_spark.errors import SourceError, UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.features import BrokerFeatures, broker_features
 from kip848_spark.kafka.snapshot import (
@@ -52,7 +53,8 @@ def admin_client(
     config: Mapping[str, Any] | None = None,
     on_error: Callable[[KafkaError], None] | None = None,
 ) -> AdminClient:
-    """An admin client that prints nothing. It connects with its first request."""
+    """An admin client that prints nothing. It connects with its first request. Raises UsageError
+    if librdkafka refuses a setting, or can't read a file that one names."""
     from confluent_kafka.admin import AdminClient
 
     settings: dict[str, Any] = {
@@ -66,7 +68,7 @@ def admin_client(
     try:
         return AdminClient(settings, logger=LOG)
     except Exception as cause:
-        raise SourceError(
+        raise UsageError(
             f"The Kafka client settings are not usable: {_reason(cause)}.",
             hint="Check --kafka-option and the section [kafka] of the settings file.",
         ) from cause

@@ -67,6 +67,14 @@ def test_no_broker(kip848: Command, spark: SparkSession, tmp_path: Path) -> None
     assert not lake.exists()
 
 
+def test_no_setting_of_that_name(kip848: Command, spark: SparkSession, tmp_path: Path) -> None:
+    """Another attempt cannot help, as it can if no broker answers: the code is that of wrong
+    usage."""
+    source, lake = "kafka:127.0.0.1:9", tmp_path / "lake"
+    ended = kip848("run", "--source", source, "--lake", lake, "--kafka-option", "foo.bar=1")
+    refused(ended, 2, "settings are not usable", "foo.bar", "--kafka-option")
+
+
 def test_no_topic(kip848: Command, spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     source = f"kafka:{broker.bootstrap}"

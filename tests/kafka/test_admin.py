@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kip848_spark.errors import SourceError
+from kip848_spark.errors import SourceError, UsageError
 from kip848_spark.kafka.admin import Cluster
 from kip848_spark.kafka.cluster import ask_in_child, snapshot
 from kip848_spark.kafka.snapshot import UNREADABLE, LiveOffset
@@ -85,5 +85,5 @@ def test_refused_credentials(broker: Broker, capfd: pytest.CaptureFixture[str]) 
 def test_an_unknown_topic_and_an_unknown_setting(broker: Broker) -> None:
     with pytest.raises(SourceError, match="no-such-topic can't be described"):
         Cluster(broker.bootstrap).ends("no-such-topic")
-    with pytest.raises(SourceError, match="settings are not usable"):
+    with pytest.raises(UsageError, match="settings are not usable"):
         Cluster(broker.bootstrap, {"no.such.setting": "1"})
