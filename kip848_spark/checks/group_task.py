@@ -345,10 +345,11 @@ def _failed(newest: DecodedRow, failure: Exception) -> Tally:
 
 
 def _finding_row(finding: Finding) -> Json:
-    row = dataclasses.asdict(finding)
+    row: Json = {"verdict": FINDING}
+    row.update((name, getattr(finding, name)) for name in Finding.__slots__)
     if row["timestamp"] is not None:
         row["timestamp"] *= 1000  # to us
-    return {"verdict": FINDING, **row}
+    return row
 
 
 def _count_rows(tally: Tally) -> Iterator[Json]:

@@ -8,21 +8,18 @@ target is judged by its properties. See docs/kafka-facts.md#share-assignor.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kip848_spark.checks.targets import MemberShares, TargetVerdict, shares_of
+from kip848_spark.checks.targets import MOST_ORDERS, MemberShares, TargetVerdict, shares_of
 from kip848_spark.coordinator.assignors.model import AssignmentSpec, MemberSpec
 from kip848_spark.coordinator.assignors.share import ShareAssignor, assign_share, wanted_counts
 from kip848_spark.coordinator.assignors.share_41 import assign_share_41
 from kip848_spark.coordinator.faults import GroupError
-from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order
+from kip848_spark.coordinator.javahash import string_order, string_orders
 from kip848_spark.coordinator.releases import Release
 from kip848_spark.coordinator.share_group import ShareGroup
 
-_MOST_ORDERS = 48
-"""The most orders of members that are tried."""
 _MOST_TOPICS = 6
 """The most topics of which every subset is tried, because some may have been deleted."""
 _MOST_PERMUTED = 4
@@ -53,7 +50,7 @@ def compare_share_target(target: ShareTarget) -> TargetVerdict:
     group = target.group
     recorded = _without_empty(shares_of({m: group.target_of(m) for m in group.members}))
     assignors = {release.share_assignor for release in target.releases if release.share_groups}
-    orders = _orders(group.walk_members())
+    orders = string_orders(group.walk_members(), MOST_ORDERS)
     expected: MemberShares | None = None
     for topics, order in _arrangements(target, orders):
         spec, assignable = _specification(target, topics, order)
@@ -157,19 +154,6 @@ def _specification(
         if topic in initialized
     }
     return AssignmentSpec(tuple(members), {}, group.homogeneous()), assignable
-
-
-def _orders(members: list[str]) -> list[list[str]] | None:
-    """Every order in which the broker may visit the members; None if there are too many."""
-    buckets: dict[int, list[str]] = {}
-    mask = grown_size(16, len(members)) - 1
-    for member in string_order(members):
-        code = string_hash(member) & 0xFFFFFFFF
-        buckets.setdefault((code ^ (code >> 16)) & mask, []).append(member)
-    if math.prod(math.factorial(len(tied)) for tied in buckets.values()) > _MOST_ORDERS:
-        return None
-    choices = itertools.product(*(itertools.permutations(tied) for tied in buckets.values()))
-    return [[member for tied in chosen for member in tied] for chosen in choices]
 
 
 def _property_fault(

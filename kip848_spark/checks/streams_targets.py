@@ -20,6 +20,7 @@ from kip848_spark.checks.results import GAP, TARGETS
 from kip848_spark.checks.streams_operations import StreamsPart
 from kip848_spark.checks.streams_state import AuditedStreams
 from kip848_spark.checks.streams_transitions import by_role
+from kip848_spark.checks.targets import MOST_ORDERS
 from kip848_spark.coordinator import streams_group as streams
 from kip848_spark.coordinator.assignors.sticky import (
     StickyMember,
@@ -27,7 +28,7 @@ from kip848_spark.coordinator.assignors.sticky import (
     StickySpec,
     assign,
 )
-from kip848_spark.coordinator.javahash import string_hash, string_order
+from kip848_spark.coordinator.javahash import string_order, string_orders
 from kip848_spark.coordinator.streams_group import Task, Tasks
 from kip848_spark.wire.pseudonyms import ANONYMIZED, is_anonymized
 
@@ -37,8 +38,6 @@ TOPOLOGY_UNKNOWN = "the topology of the group is not known"
 STANDBYS = "num.standby.replicas"
 _MOST_MEMBERS = 12
 """So many members fit into the 16 buckets that a hash table begins with."""
-_MOST_ORDERS = 48
-"""The most orders of members that are tried."""
 _LEAST_CONTRADICTED = 3
 
 TaskTargets = dict[str, Tasks]
@@ -297,14 +296,7 @@ def _orders(members: list[str]) -> list[list[str]] | None:
     """Every order in which the broker may visit the members; None if there are too many."""
     if len(members) > _MOST_MEMBERS:
         return None
-    buckets: dict[int, list[str]] = {}
-    for member in string_order(sorted(members)):
-        code = string_hash(member) & 0xFFFFFFFF
-        buckets.setdefault((code ^ (code >> 16)) & 15, []).append(member)
-    if math.prod(math.factorial(len(tied)) for tied in buckets.values()) > _MOST_ORDERS:
-        return None
-    choices = itertools.product(*(itertools.permutations(tied) for tied in buckets.values()))
-    return [[member for tied in chosen for member in tied] for chosen in choices]
+    return string_orders(sorted(members), MOST_ORDERS)
 
 
 # Properties

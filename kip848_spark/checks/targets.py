@@ -9,7 +9,6 @@ of the assignor has must hold.
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +17,11 @@ from typing import NamedTuple
 from kip848_spark.checks.topics import Proven
 from kip848_spark.coordinator.assignors import ASSIGNORS, AssignmentSpec, Assignor, MemberSpec
 from kip848_spark.coordinator.consumer_group import ConsumerGroup
-from kip848_spark.coordinator.javahash import grown_size, string_hash, string_order, uuid_order
+from kip848_spark.coordinator.javahash import string_order, string_orders, uuid_order
 from kip848_spark.coordinator.shard import Shard
 from kip848_spark.coordinator.target import GroupSnapshot, specification
 
-_MOST_ORDERS = 48
+MOST_ORDERS = 48
 """The most orders of members that are tried."""
 _MOST_SORTED = 12
 """A hash table of up to this many small integers iterates over them in ascending order, whatever
@@ -270,16 +269,7 @@ def _orders(spec: AssignmentSpec) -> list[list[str]] | None:
 
 def _member_orders(spec: AssignmentSpec) -> list[list[str]] | None:
     """Every order of the members alone; None if there are too many."""
-    members = [member.member_id for member in spec.members]
-    buckets: dict[int, list[str]] = {}
-    mask = grown_size(16, len(members)) - 1
-    for member in string_order(members):
-        code = string_hash(member) & 0xFFFFFFFF
-        buckets.setdefault((code ^ (code >> 16)) & mask, []).append(member)
-    if math.prod(math.factorial(len(tied)) for tied in buckets.values()) > _MOST_ORDERS:
-        return None
-    choices = itertools.product(*(itertools.permutations(tied) for tied in buckets.values()))
-    return [[member for tied in chosen for member in tied] for chosen in choices]
+    return string_orders((member.member_id for member in spec.members), MOST_ORDERS)
 
 
 def _property_fault(spec: AssignmentSpec, shares: MemberShares) -> str | None:

@@ -10,6 +10,8 @@ order depends on the largest size that the table ever had.
 from __future__ import annotations
 
 import base64
+import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -77,18 +79,35 @@ def grown_size(start: int, entries: int) -> int:
 
 def _by_bucket(hashes: Callable[[_K], int], keys: list[_K], start: int) -> list[_K]:
     """Keys in the order of a table that began with ``start`` buckets and grew at a load of 3/4."""
-    capacity = grown_size(start, len(keys))
+    bucket = _bucket_in(grown_size(start, len(keys)), hashes)
+    return sorted(keys, key=bucket)  # stable: within a bucket, the order of insertion
+
+
+def _bucket_in(capacity: int, hashes: Callable[[_K], int]) -> Callable[[_K], int]:
+    """The bucket of each key in a table of ``capacity`` buckets."""
 
     def bucket(key: _K) -> int:
         code = hashes(key) & 0xFFFFFFFF
         return (code ^ (code >> 16)) & (capacity - 1)
 
-    return sorted(keys, key=bucket)  # stable: within a bucket, the order of insertion
+    return bucket
 
 
 def string_order(keys: Iterable[str], start: int = 16) -> list[str]:
     """The iteration order of a ``HashMap`` whose string keys were inserted in this order."""
     return _by_bucket(string_hash, list(keys), start)
+
+
+def string_orders(keys: Iterable[str], most: int) -> list[list[str]] | None:
+    """Every iteration order that a ``HashMap`` of these keys may have, whatever the order of their
+    insertion; None if there are more than ``most``."""
+    ordered = string_order(keys)
+    bucket = _bucket_in(grown_size(16, len(ordered)), string_hash)
+    tied = [list(keys) for _, keys in itertools.groupby(ordered, bucket)]
+    if math.prod(math.factorial(len(keys)) for keys in tied) > most:
+        return None
+    choices = itertools.product(*(itertools.permutations(keys) for keys in tied))
+    return [list(itertools.chain.from_iterable(chosen)) for chosen in choices]
 
 
 def uuid_order(keys: Iterable[str], start: int = 16) -> list[str]:
@@ -108,7 +127,7 @@ def int_order(numbers: Iterable[int], start: int = 16) -> list[int]:
     numbers = list(numbers)
     if len(numbers) < 2:
         return numbers
-    if max(numbers) < start:
+    if max(numbers) < min(grown_size(start, len(numbers)), 1 << 16):  # each has its own bucket
         numbers.sort()
         return numbers
     return _by_bucket(lambda number: number, numbers, start)

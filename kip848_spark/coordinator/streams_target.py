@@ -49,7 +49,8 @@ def update_streams_target(shard: Shard, group: StreamsGroup, order: list[str]) -
     before the request, in the order of their hash table.
     """
     known = [member for member in order if member in group.members]
-    joined = [member for member in group.members if member not in set(known)]
+    old = set(known)
+    joined = [member for member in group.members if member not in old]
     visits = string_order(known + joined)
     for member_id, tasks in _targets(shard, group, visits).items():
         if group.targets.get(member_id) != tasks:

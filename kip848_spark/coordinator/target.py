@@ -149,14 +149,15 @@ def update_target(
     without topics then leaves every member without partitions.
     """
     known = [member_id for member_id in before.member_order if member_id in group.members]
-    joined = [member_id for member_id in group.members if member_id not in set(known)]
+    old = set(known)
+    joined = [member_id for member_id in group.members if member_id not in old]
     order = string_order(known + joined)
     assign = shard.config.assignor(preferred_assignor(shard, group, before, requester))
     homogeneous = group.homogeneous() if refreshed else before.homogeneous
     result = assign(specification(shard, group, order, homogeneous))
     for member_id in order:
         new = result.get(member_id, {})
-        fresh = member_id == requester and member_id not in known
+        fresh = member_id == requester and member_id not in old
         fresh = fresh and shard.release.repeats_copied_target
         stale = group.client_side.target_of(member_id) != NO_RESULT  # a member had computed it
         fresh = fresh or stale
