@@ -40,7 +40,7 @@ COMMIT = "offset_commit"
 def has_history(snapshot: LakeSnapshot) -> bool:
     """True if the lake has the history tables. A lake of an earlier version gets them from the
     next run."""
-    return all(name in snapshot.run.table_versions for name in HISTORY_OF.values())
+    return all(map(snapshot.has, HISTORY_OF.values()))
 
 
 def removed_before(snapshot: LakeSnapshot, partition: int | None = None) -> datetime | None:

@@ -23,7 +23,6 @@ from kip848_spark.insight.readiness_simulation import (
 )
 from kip848_spark.lake.conditions import Condition, TableReader, all_of
 from kip848_spark.lake.snapshot import LakeSnapshot
-from kip848_spark.lake.tables import TABLES
 from kip848_spark.state import kinds
 from kip848_spark.state.groups import GROUP_FIELDS
 from kip848_spark.state.members import MEMBER_FIELDS
@@ -52,7 +51,7 @@ class SnapshotReader:
     snapshot: LakeSnapshot
 
     def has(self, table: str) -> bool:
-        return has_table(self.snapshot, table)
+        return self.snapshot.has(table)
 
     def read(self, table: str, columns: Sequence[str], *conditions: Condition) -> pa.Table:
         return self.snapshot.select(table, all_of(conditions), columns)
@@ -130,11 +129,6 @@ def assess_tables(
     owned, topics = _owned(tables, chosen), latest_topics(tables)
     simulated = simulate_groups(chosen, members, owned, topics, most)
     return LakeReadiness(facts, cluster, assess(facts, cluster, simulated), tuple(missing))
-
-
-def has_table(snapshot: LakeSnapshot, name: str) -> bool:
-    """Whether the lake had this table at the end of the run."""
-    return name in TABLES and name in snapshot.run.table_versions
 
 
 def latest_topics(tables: TableReader) -> pa.Table | None:

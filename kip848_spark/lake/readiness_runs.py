@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from kip848_spark.errors import LakeError, NotFoundError, near
 from kip848_spark.insight.readiness import verdict_counts
 from kip848_spark.insight.readiness_changes import readiness_changes
-from kip848_spark.lake.readiness import has_table
 from kip848_spark.lake.snapshot import LakeSnapshot
 
 LAST = "last"
@@ -63,7 +62,7 @@ def changes_since(snapshot: LakeSnapshot, run: str) -> RunChanges:
 
 def runs_with_verdicts(snapshot: LakeSnapshot) -> list[str]:
     """The ids of the runs that have rows in `readiness`, the oldest first."""
-    if not has_table(snapshot, "readiness"):
+    if not snapshot.has("readiness"):
         return []
     column: pa.ChunkedArray = snapshot.table("readiness", columns=["run_id"])["run_id"]
     found: list[str] = sorted(column.unique().to_pylist())

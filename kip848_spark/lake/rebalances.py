@@ -71,11 +71,11 @@ def require_group(snapshot: LakeSnapshot, name: str) -> Row:
     if rows := plain(snapshot.select("groups", of_group)):
         return rows[0]
     history = []
-    if GROUP_HISTORY in snapshot.run.table_versions:
+    if snapshot.has(GROUP_HISTORY):
         history = plain(snapshot.select(GROUP_HISTORY, of_group))
     if not history:
         known = snapshot.group_ids("groups")
-        if GROUP_HISTORY in snapshot.run.table_versions:
+        if snapshot.has(GROUP_HISTORY):
             known |= snapshot.group_ids(GROUP_HISTORY)
         hint = near(name, known, "`kip848 groups` lists them.")
         raise NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)
@@ -223,7 +223,7 @@ def read_members(snapshot: LakeSnapshot, rebalances: pa.Table, columns: Sequence
     when they existed (``valid_from``, ``valid_to``). No rows if the lake has no history."""
     identity = ["group_id", "member_id", "instance_id", "client_id", "client_host"]
     fields = [*identity, "valid_from", "valid_to"]
-    if MEMBER_HISTORY not in snapshot.run.table_versions or not len(rebalances):
+    if not snapshot.has(MEMBER_HISTORY) or not len(rebalances):
         types = TABLES[MEMBER_HISTORY].fields
         return pa.schema([(name, types[name]) for name in fields]).empty_table()
     members: set[str] = set()

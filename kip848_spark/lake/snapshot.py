@@ -95,6 +95,11 @@ class LakeSnapshot:
         LakeError if there is none."""
         return LakeSnapshot(self.place, as_of, storage=self._storage)
 
+    def has(self, table: str) -> bool:
+        """Whether the lake had this table at the end of the run. Lakes of earlier versions lack
+        some."""
+        return table == "runs" or (table in TABLES and table in self.run.table_versions)
+
     def dataset(self, table: str) -> ds.Dataset:
         """A table as an Arrow dataset, which is read batch by batch; for `runs`, the runs that had
         finished by then. Columns that the table lacked at that run are null.
@@ -110,7 +115,7 @@ class LakeSnapshot:
                 found = self._dataset("runs", None)
             done = (pc.field("outcome") == DONE) & (pc.field("run_id") <= self.run.run_id)
             return found.filter(done)
-        if table not in self.run.table_versions:
+        if not self.has(table):
             raise LakeError(
                 f"The lake {self.path} had no table {table} at run {self.run.run_id}.",
                 "An earlier version of this program wrote it; a new run adds the table.",
@@ -122,7 +127,7 @@ class LakeSnapshot:
         """Opens all tables at the same time, for a reader of most of them: opening one takes some
         milliseconds, or several requests to an object store. Raises nothing: the error of a table
         that can't be opened comes when it is read."""
-        names = [name for name in self.run.table_versions if name in TABLES]
+        names = [name for name in TABLES if self.has(name)]
         with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
             for opened in [pool.submit(self.dataset, name) for name in names]:
                 with suppress(LakeError):

@@ -17,13 +17,7 @@ import pyarrow.compute as pc
 from kip848_spark.checks.results import SEVERITIES
 from kip848_spark.insight.phrases import shift
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
-from kip848_spark.lake.readiness import (
-    LakeReadiness,
-    SnapshotReader,
-    assess_lake,
-    has_table,
-    latest_topics,
-)
+from kip848_spark.lake.readiness import LakeReadiness, SnapshotReader, assess_lake, latest_topics
 from kip848_spark.lake.snapshot import NOT_REPLAYED, LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.report import overview as at_a_glance
@@ -153,7 +147,7 @@ class _Report:
 
     def _hygiene(self) -> Hygiene | None:
         needed = ("commit_summaries", "offset_activity", "rewinds")
-        if all(has_table(self.snapshot, name) for name in needed):
+        if all(map(self.snapshot.has, needed)):
             return read_hygiene(self.snapshot)
         return None
 
@@ -168,7 +162,7 @@ class _Report:
         if self.hygiene is not None:
             named = pa.array(sorted(set(groups_of(self.hygiene))), pa.string())
             further = pa.concat_arrays([further, named])
-        has_rebalances = has_table(self.snapshot, "rebalances")
+        has_rebalances = self.snapshot.has("rebalances")
         return read_sources(
             self.snapshot, self.rebalances if has_rebalances else None, activity, further
         )
@@ -181,7 +175,7 @@ class _Report:
                 "commits among them are not counted."
             )
         later = "An earlier version of this program wrote it; the next `kip848 run` adds them."
-        missing = [name for name in TABLES if not has_table(self.snapshot, name)]
+        missing = [name for name in TABLES if not self.snapshot.has(name)]
         for section, tables in _TABLES_OF.items():
             lacking = [name for name in tables if name in missing]
             if lacking:
@@ -265,7 +259,7 @@ def _newest(snapshot: LakeSnapshot) -> datetime | None:
     """The time of the newest record that is in effect or began a rebalance (UTC); None if the lake
     has no group."""
     found = [pc.max(snapshot.select("groups", None, ["updated_at"])["updated_at"]).as_py()]
-    if has_table(snapshot, "rebalances"):
+    if snapshot.has("rebalances"):
         rows = snapshot.select("rebalances", None, ["started_at", "converged_at"])
         found += [pc.max(rows[name]).as_py() for name in rows.column_names]
     return max((one.astimezone(UTC) for one in found if one is not None), default=None)

@@ -103,7 +103,7 @@ def _of_members(
         counted.field("counts").take(pc.index_in(key, value_set=counted.field("values"))), 0
     )
     since = [None] * members.num_rows
-    if MEMBER_HISTORY in snapshot.run.table_versions:
+    if snapshot.has(MEMBER_HISTORY):
         still = pc.field("to_offset").is_null()
         ids = pc.unique(members["member_id"].combine_chunks())
         # Rows that have ended tell when a member joined, as long as it had no break.

@@ -109,7 +109,7 @@ def records_by_day(snapshot: LakeSnapshot) -> pa.Table:
     )
     sums = counted.group_by(["day", "kind"]).aggregate([([], "count_all"), ("tombstone", "sum")])
     found = sums.rename_columns(["day", "kind", "records", "tombstones"])
-    if "offset_activity" not in snapshot.run.table_versions:
+    if not snapshot.has("offset_activity"):
         return found
     activity = snapshot.select("offset_activity", None, ["day", "commits", "tombstones"])
     sums = activity.group_by("day").aggregate([("commits", "sum"), ("tombstones", "sum")])

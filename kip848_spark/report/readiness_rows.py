@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.insight.readiness import verdict_counts
 from kip848_spark.insight.readiness_rules import SEVERITIES, VERDICTS, ReadinessRule, load_rules
-from kip848_spark.lake.readiness import LakeReadiness, has_table
+from kip848_spark.lake.readiness import LakeReadiness
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.columns import GroupNumbers, ReportTable, encode, rows_table, values
 from kip848_spark.wire.tables import TIMESTAMP
@@ -171,7 +171,7 @@ def _progress(snapshot: LakeSnapshot) -> ReportTable:
     """How many groups had which verdict at the end of each run; no rows if the lake does not keep
     them."""
     fields = {"run_id": _TEXT, "at": TIMESTAMP, "verdict": _TEXT, "groups": pa.int64()}
-    if not has_table(snapshot, "readiness"):
+    if not snapshot.has("readiness"):
         return rows_table([], fields, ["verdict"])
     rows = snapshot.select("readiness", None, ["run_id", "verdict"])
     counted = rows.group_by(["run_id", "verdict"]).aggregate([([], "count_all")]).to_pylist()

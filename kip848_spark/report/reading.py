@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from kip848_spark.lake.readiness import has_table
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 
 
 def read_table(snapshot: LakeSnapshot, name: str, columns: Sequence[str]) -> pa.Table:
     """These columns of a table; no rows if the lake lacks it. Raises LakeError."""
-    if has_table(snapshot, name):
+    if snapshot.has(name):
         return snapshot.select(name, None, columns)
     return TABLES[name].schema.empty_table().select(list(columns))

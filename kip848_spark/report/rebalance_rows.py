@@ -64,14 +64,9 @@ _NUMBERS = {
 def read_period(snapshot: LakeSnapshot, since: datetime | None) -> pa.Table:
     """The rebalances since a time (UTC), in the order of their start; no rows if the lake does not
     have the table."""
-    if fields_missing(snapshot):
+    if not snapshot.has("rebalances"):
         return TABLES["rebalances"].schema.empty_table()
     return read_rebalances(snapshot, None, since)
-
-
-def fields_missing(snapshot: LakeSnapshot) -> bool:
-    """Whether the lake has no table `rebalances`."""
-    return "rebalances" not in snapshot.run.table_versions
 
 
 def rebalances_section(

@@ -110,7 +110,7 @@ class DuckDBEngine:
         return dict(self._open)
 
     def _names(self) -> list[str]:
-        return sorted(n for n in TABLES if n == "runs" or n in self.snapshot.run.table_versions)
+        return sorted(filter(self.snapshot.has, TABLES))
 
     def _require(self, name: str) -> pa.Schema:
         if name not in TABLES:
