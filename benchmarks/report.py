@@ -90,7 +90,7 @@ def lengthen(path: Path, rebalances_a_group: int) -> None:
     """Repeats the closed rows of the history of the lake at ``path`` before its first record, until
     there are so many rebalances a group. The open rows, which are the current state, stay."""
     snapshot = LakeSnapshot(locate(str(path)))
-    groups = snapshot.table("groups", columns=["group_id"]).num_rows
+    groups = snapshot.select("groups", columns=["group_id"]).num_rows
     rebalances = snapshot.table("rebalances")
     times = round(rebalances_a_group * groups / max(1, rebalances.num_rows))
     span = pc.subtract(pc.max(rebalances["started_at"]), pc.min(rebalances["started_at"])).as_py()

@@ -66,7 +66,7 @@ def assess_lake(
 
     Arguments and errors as in `assess_tables`."""
     reader = SnapshotReader(snapshot)
-    quarantined = snapshot.table("runs", columns=["quarantined"])["quarantined"]
+    quarantined = snapshot.select("runs", columns=["quarantined"])["quarantined"]
     return assess_tables(
         reader,
         snapshot.run.started_at,
@@ -197,11 +197,11 @@ def _small_groups(facts: pa.Table) -> list[str]:
 
 def groups_of_topic(snapshot: LakeSnapshot, topic: str) -> set[str]:
     """The groups that have a member that subscribes to ``topic``, or commits on it."""
-    members = snapshot.table("members", columns=["group_id", "subscribed_topics"])
+    members = snapshot.select("members", columns=["group_id", "subscribed_topics"])
     topics = members["subscribed_topics"].combine_chunks()
     rows = pc.list_parent_indices(topics).filter(pc.equal(pc.list_flatten(topics), topic))
     found: set[str] = set(members["group_id"].take(rows).to_pylist())
-    commits = snapshot.table("offsets", columns=["group_id"], where=pc.field("topic") == topic)
+    commits = snapshot.select("offsets", pc.field("topic") == topic, ["group_id"])
     return found | set(commits["group_id"].to_pylist())
 
 

@@ -64,6 +64,6 @@ def runs_with_verdicts(snapshot: LakeSnapshot) -> list[str]:
     """The ids of the runs that have rows in `readiness`, the oldest first."""
     if not snapshot.has("readiness"):
         return []
-    column: pa.ChunkedArray = snapshot.table("readiness", columns=["run_id"])["run_id"]
+    column: pa.ChunkedArray = snapshot.select("readiness", columns=["run_id"])["run_id"]
     found: list[str] = sorted(column.unique().to_pylist())
     return found

@@ -133,26 +133,16 @@ class LakeSnapshot:
                 with suppress(LakeError):
                     opened.result()
 
-    def table(
-        self,
-        table: str,
-        groups: Sequence[str] | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        where: pc.Expression | None = None,
-    ) -> pa.Table:
-        """A table as an Arrow table: the rows of ``groups`` that fulfil ``where``, and these
-        ``columns``; None means all. Raises as `dataset` does."""
-        wanted = None if groups is None else one_of("group_id", groups)
-        if where is not None:
-            wanted = where if wanted is None else wanted & where
-        found = self.dataset(table)
-        with self._translate_errors(table):
-            named = list(columns) if columns is not None else None
-            return found.to_table(named, filter=wanted, use_threads=False)
+    def table(self, table: str, groups: Sequence[str] | None = None) -> pa.Table:
+        """A table as an Arrow table: the rows of ``groups``, all if None. Raises as `dataset`
+        does."""
+        return self.select(table, None if groups is None else one_of("group_id", groups))
 
     def select(
-        self, table: str, wanted: pc.Expression | None, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        wanted: pc.Expression | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """The rows for which ``wanted`` is true (all if None), with ``columns`` (all if None).
         Raises as `dataset` does."""

@@ -60,7 +60,7 @@ def outcomes(lake: Path) -> list[str]:
 def seen_by_readers(lake: Path) -> tuple[str, int]:
     """The last finished run, and the number of its records."""
     snapshot = LakeSnapshot(locate(str(lake)))
-    return snapshot.run.run_id, snapshot.table("records", columns=["offset"]).num_rows
+    return snapshot.run.run_id, snapshot.select("records", columns=["offset"]).num_rows
 
 
 def records_of(lake: Path) -> pa.Table:
@@ -181,7 +181,7 @@ def test_an_offsets_topic_that_is_not_what_it_was(own_broker: Broker, tmp_path: 
     code, error = kip848(*night, str(lake))
     assert code in (0, 1), error
     assert f"{grown - old.partitions} new partitions" in error
-    stored = LakeSnapshot(locate(str(lake))).table("records", columns=["partition"])
+    stored = LakeSnapshot(locate(str(lake))).select("records", columns=["partition"])
     assert max(stored["partition"].to_pylist()) >= old.partitions
     code, error = kip848(*night, str(lake))
     assert code in (0, 1), error

@@ -201,7 +201,7 @@ def test_an_erased_group_stays_erased(
         run(lake)
         run_maintenance(lake, 24, erased=names)
     zeros = bytes(len(GROUP))
-    raw = LakeSnapshot(lake.place).table("records", columns=["raw_key"])["raw_key"].to_pylist()
+    raw = LakeSnapshot(lake.place).select("records", columns=["raw_key"])["raw_key"].to_pylist()
     of_group = sum(zeros in key for key in raw if key)
     assert of_group > 0
 
@@ -216,7 +216,7 @@ def test_an_erased_group_stays_erased(
 def after_the_deletions(lake: LakeTables) -> datetime:
     """The first millisecond after the last tombstone of a commit: a cut that follows them all."""
     columns = ["kind", "tombstone", "timestamp"]
-    records = LakeSnapshot(lake.place).table("records", columns=columns).to_pylist()
+    records = LakeSnapshot(lake.place).select("records", columns=columns).to_pylist()
     deletions = [r["timestamp"] for r in records if r["kind"] == COMMIT and r["tombstone"]]
     last: datetime = max(deletions)
     assert any(row["timestamp"] > last + MILLISECOND for row in records)

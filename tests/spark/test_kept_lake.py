@@ -43,7 +43,7 @@ def test_readers_show_it(kept: Path, tmp_path: Path) -> None:
         # The names of topics come from commits, and the replay gets none.
         columns = [column for column in expected[name].column_names if column != "topic"]
         wanted = sorted(map(repr, expected[name].select(columns).to_pylist()))
-        assert sorted(map(repr, snapshot.table(name, columns=columns).to_pylist())) == wanted, name
+        assert sorted(map(repr, snapshot.select(name, columns=columns).to_pylist())) == wanted, name
     groups = {(row["group_id"], row["type"], row["epoch"]) for row in snapshot.rows("groups")}
     control = expected["groups"].to_pylist()
     assert {(row["group_id"], row["type"], row["epoch"]) for row in control} <= groups

@@ -87,7 +87,7 @@ def _copy(lake: LakeTables, to: Path) -> LakeTables:
 
 def middle(lake: LakeTables) -> datetime:
     """The median timestamp of the records."""
-    times = LakeSnapshot(lake.place).table("records", columns=["timestamp"])["timestamp"]
+    times = LakeSnapshot(lake.place).select("records", columns=["timestamp"])["timestamp"]
     ordered = sorted(times.to_pylist())
     found: datetime = ordered[len(ordered) // 2]
     return found.astimezone(UTC)
@@ -115,7 +115,7 @@ def expected_places(lake: LakeTables, since: datetime) -> set[tuple[int, int]]:
 
 
 def places(lake: LakeTables, table: str) -> set[tuple[int, int]]:
-    rows = LakeSnapshot(lake.place).table(table, columns=["partition", "offset"]).to_pylist()
+    rows = LakeSnapshot(lake.place).select(table, columns=["partition", "offset"]).to_pylist()
     assert len({(r["partition"], r["offset"]) for r in rows}) == len(rows)
     return {(row["partition"], row["offset"]) for row in rows}
 
@@ -150,7 +150,7 @@ def assert_answers_as(
         return row | begin if begin and row["last_offset"] < begin["last_offset"] else row
 
     one, other = LakeSnapshot(lake.place), LakeSnapshot(untouched.place)
-    newest = max(r["timestamp"] for r in other.table("records", columns=["timestamp"]).to_pylist())
+    newest = max(r["timestamp"] for r in other.select("records", columns=["timestamp"]).to_pylist())
     for part in range(4):
         time = since + (newest.astimezone(UTC) - since) * part / 4
         for table in AS_OF:
@@ -201,7 +201,7 @@ def test_the_next_night_is_as_without_it(
     assert last.kept_since.astimezone(UTC) == since
     cut = dict(last.kept_from or {})
     for table in HISTORIES:
-        ends = LakeSnapshot(lake.place).table(table, columns=["partition", "to_offset"])
+        ends = LakeSnapshot(lake.place).select(table, columns=["partition", "to_offset"])
         assert all(
             row["to_offset"] is None or row["to_offset"] >= cut[row["partition"]]
             for row in ends.to_pylist()

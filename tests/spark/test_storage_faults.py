@@ -51,7 +51,7 @@ def seen_by_readers(lake: Path) -> Seen | None:
         return None
     found = {table: _rows(snapshot.table(table)) for table in DATA_TABLES}
     columns = ["from_offsets", "to_offsets", "records_read", "decoded", "missing", "dialect"]
-    return found | {"runs": _rows(snapshot.table("runs", columns=columns))}
+    return found | {"runs": _rows(snapshot.select("runs", columns=columns))}
 
 
 def _rows(table: pa.Table) -> list[str]:
