@@ -98,3 +98,9 @@ def near(name: str, known: Iterable[str], otherwise: str) -> str:
     there are none."""
     found = difflib.get_close_matches(name, list(known), 3, 0.5)
     return f"Did you mean {', '.join(map(quoted_if_blank, found))}?" if found else otherwise
+
+
+def no_such_group(name: str, known: Iterable[str]) -> NotFoundError:
+    """The error that says that the lake has no group ``name``, with similar names of ``known``."""
+    hint = near(name, known, "`kip848 groups` lists them.")
+    return NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)

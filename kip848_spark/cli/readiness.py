@@ -18,7 +18,7 @@ from kip848_spark.cli.options import (
     RunAsOfOption,
     parse_time_option,
 )
-from kip848_spark.errors import NotFoundError, UsageError, near, quoted_if_blank
+from kip848_spark.errors import UsageError, near, no_such_group
 
 if TYPE_CHECKING:
     from kip848_spark.insight.readiness import Note
@@ -122,10 +122,7 @@ def _assess(snapshot: LakeSnapshot, answered: Row, named: Sequence[str]) -> Lake
     known = set(found.facts["group_id"].to_pylist())
     for name in named:
         if name not in known:
-            raise NotFoundError(
-                f"The lake has no group {quoted_if_blank(name)}.",
-                near(name, known, "`kip848 groups` lists them."),
-            )
+            raise no_such_group(name, known)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kip848_spark.errors import NotFoundError, near, quoted_if_blank
+from kip848_spark.errors import no_such_group
 from kip848_spark.lake.history import StateAt
 from kip848_spark.lake.snapshot import LakeSnapshot
 
@@ -19,7 +19,7 @@ def check_groups(names: Iterable[str], group_ids: Callable[[str], set[str]]) -> 
         unknown -= known
         if not unknown:
             return
-    raise _unknown_group(min(unknown), known)
+    raise no_such_group(min(unknown), known)
 
 
 def describe_groups(
@@ -64,8 +64,3 @@ def describe_groups(
         if row["group_id"] in found:  # a deleted group's last commits may outlive it
             found[row["group_id"]]["offsets"].append(row)
     return list(found.values())
-
-
-def _unknown_group(name: str, known: Iterable[str]) -> NotFoundError:
-    hint = near(name, known, "`kip848 groups` lists them.")
-    return NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.errors import NotFoundError, near, quoted_if_blank
+from kip848_spark.errors import NotFoundError, no_such_group, quoted_if_blank
 from kip848_spark.lake.ledger import DONE, RETENTION, Run
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
@@ -161,8 +161,7 @@ class StateAt:
             known = self.snapshot.group_ids(GROUP_HISTORY) | self.snapshot.group_ids("groups")
             if name in known:
                 return _unknown(name, self.time, None)
-            hint = near(name, known, "`kip848 groups` lists them.")
-            return NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)
+            return no_such_group(name, known)
         later = next((row for row in intervals if row["valid_from"] > self.time), None)
         if later is not None and later["known_from"] is not None:
             return _unknown(name, self.time, later["valid_from"])

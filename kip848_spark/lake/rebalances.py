@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.errors import NotFoundError, near, quoted_if_blank
+from kip848_spark.errors import no_such_group
 from kip848_spark.insight import rebalance_fields as fields
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
@@ -77,8 +77,7 @@ def require_group(snapshot: LakeSnapshot, name: str) -> Row:
         known = snapshot.group_ids("groups")
         if snapshot.has(GROUP_HISTORY):
             known |= snapshot.group_ids(GROUP_HISTORY)
-        hint = near(name, known, "`kip848 groups` lists them.")
-        raise NotFoundError(f"The lake has no group {quoted_if_blank(name)}.", hint)
+        raise no_such_group(name, known)
     return max(history, key=lambda row: row["from_offset"]) | {"state": "Dead", "members": 0}
 
 

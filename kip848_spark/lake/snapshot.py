@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from kip848_spark.config.storage import store_fault
-from kip848_spark.errors import LakeError, NotFoundError, near, quoted_if_blank
+from kip848_spark.errors import LakeError, NotFoundError, near, no_such_group
 from kip848_spark.lake.delta_folder import STORES, require_own_files
 from kip848_spark.lake.folders import (
     DAMAGED_HINT,
@@ -176,11 +176,7 @@ class LakeSnapshot:
 
     def missing_group(self, name: str) -> NotFoundError:
         """The error that says that there is no group ``name``, with similar names."""
-        known = self.group_ids("groups")
-        return NotFoundError(
-            f"The lake has no group {quoted_if_blank(name)}.",
-            near(name, known, "`kip848 groups` lists them."),
-        )
+        return no_such_group(name, self.group_ids("groups"))
 
     @contextmanager
     def _translate_errors(self, table: str) -> Iterator[None]:
