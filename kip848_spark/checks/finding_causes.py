@@ -24,7 +24,8 @@ from kip848_spark.checks.corrected_log import Correction
 from kip848_spark.checks.finding_corrections import corrections
 from kip848_spark.checks.finding_ids import with_ids
 from kip848_spark.checks.group import GroupAudit
-from kip848_spark.checks.results import CHECKS, SEVERITIES, STATE, Finding
+from kip848_spark.checks.results import CHECKS, STATE, Finding
+from kip848_spark.insight.severities import SEVERITIES
 
 _MOST_STEPS = 50_000
 """Records of a group that are audited again, over all corrections. Further findings of the group

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from kip848_spark.checks.log_entries import LogEntry
+from kip848_spark.insight.severities import SEVERITIES
 
 STATE = "state"
 LOADING = "loading"
@@ -29,8 +30,7 @@ CHECKS = (
 )  # fmt: skip
 """Every check, in the order in which they are shown."""
 
-INFO, WARNING, ERROR, CRITICAL = "info", "warning", "error", "critical"
-SEVERITIES = (INFO, WARNING, ERROR, CRITICAL)
+INFO, WARNING, ERROR, CRITICAL = SEVERITIES
 
 GAP = "gap"
 """A record that the verdict would need is missing, or may be."""

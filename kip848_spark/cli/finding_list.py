@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kip848_spark.cli.display import out, printable
+from kip848_spark.insight.severities import SEVERITIES
 
 if TYPE_CHECKING:
     from kip848_spark.wire.tables import Row
 
-SEVERITIES = ("info", "warning", "error", "critical")
 _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan"}
 
 

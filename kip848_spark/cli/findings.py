@@ -10,6 +10,7 @@ from kip848_spark.cli.display import note, out, print_json, printable
 from kip848_spark.cli.finding_list import roots_of, show_roots
 from kip848_spark.cli.options import ConfigOption, Invocation, JsonOption, LakeOption
 from kip848_spark.errors import FINDINGS, NotFoundError, UsageError, near
+from kip848_spark.insight.severities import SEVERITIES
 
 
 def register(app: typer.Typer) -> None:
@@ -59,7 +60,7 @@ def findings(
 
     Example: kip848 findings --lake LAKE --severity error || mail -s "Kafka groups" oncall
     """
-    from kip848_spark.checks.results import CHECKS, SEVERITIES
+    from kip848_spark.checks.results import CHECKS
     from kip848_spark.lake.findings import LAST, find_findings, partial_audit
     from kip848_spark.lake.groups import check_groups
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kip848_spark.errors import FINDINGS, UsageError
+from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.ledger import Run
 from kip848_spark.runtime.replacing import replacing
 
 SUCCESS, EXIT_CODE = "kip848_run_success", "kip848_run_exit_code"
 LAST_SUCCESS = "kip848_last_success_timestamp_seconds"
-SEVERITIES = ("info", "warning", "error", "critical")
 
 Sample = tuple[Mapping[str, str], float]
 """The labels and the value of a sample."""

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.checks.results import SEVERITIES
 from kip848_spark.insight.phrases import shift
+from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
 from kip848_spark.lake.readiness import LakeReadiness, SnapshotReader, assess_lake, latest_topics
 from kip848_spark.lake.snapshot import NOT_REPLAYED, LakeSnapshot

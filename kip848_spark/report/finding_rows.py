@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kip848_spark.checks.results import SEVERITIES
+from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.columns import (
     GroupNumbers,

@@ -40,6 +40,7 @@ from kip848_spark.checks.results import CHECKS, Tally
 from kip848_spark.checks.topics import KnownTopics
 from kip848_spark.coordinator.assignors import Assignor, CustomAssignor
 from kip848_spark.coordinator.topics import Topic
+from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collect_rows
@@ -278,7 +279,7 @@ def agreement_rows(lake: LakeTables, run_id: str) -> list[dict[str, Any]]:
 def findings_rows(lake: LakeTables, run_id: str, most: int | None = None) -> list[dict[str, Any]]:
     """The rows of `findings` of a run, the most severe first; at most ``most``."""
     order = F.array_position(
-        F.array(*(F.lit(name) for name in ("critical", "error", "warning", "info"))),
+        F.array(*map(F.lit, reversed(SEVERITIES))),
         F.col("severity"),
     )
     rows = lake.read("findings").where(F.col("run_id") == run_id)
