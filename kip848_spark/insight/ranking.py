@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.phrases import count, counts_of_causes, duration
+from kip848_spark.insight.rebalance_fields import OPEN
 
 _SEVERAL = 2
 """A client comes and goes if it joined and left at least this often."""
@@ -121,7 +122,7 @@ def summary(rebalances: pa.Table) -> str:
         text += (
             f"; half took up to {duration(middle)}, the longest {duration(pc.max(took).as_py())}"
         )
-    unfinished = pc.sum(pc.equal(rebalances["outcome"], "open")).as_py()
+    unfinished = pc.sum(pc.equal(rebalances["outcome"], OPEN)).as_py()
     return text + (f"; {unfinished:,} not converged" if unfinished else "")
 
 

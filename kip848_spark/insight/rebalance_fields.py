@@ -6,6 +6,8 @@ import pyarrow as pa
 
 from kip848_spark.wire.tables import TIMESTAMP
 
+REBALANCES = "rebalances"
+"""The name of the table."""
 _STRINGS = pa.list_(pa.string())
 
 REBALANCE_FIELDS: dict[str, pa.DataType] = {

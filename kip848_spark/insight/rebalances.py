@@ -16,7 +16,7 @@ from kip848_spark.insight.control_log import (
     STATE,
     ControlLog,
 )
-from kip848_spark.insight.rebalance_fields import CAUSES, OUTCOMES, REBALANCE_FIELDS
+from kip848_spark.insight.rebalance_fields import CAUSES, OUTCOMES, REBALANCE_FIELDS, REBALANCES
 from kip848_spark.insight.rebalance_rows import find_rebalances
 from kip848_spark.insight.rebalance_spans import (
     MAX_EPOCHS,
@@ -47,8 +47,6 @@ __all__ = [
     "RebalanceFold",
 ]
 
-REBALANCES = "rebalances"
-"""The name of the table."""
 _SCHEMA = pa.schema(list(LOG_FIELDS.items()))
 _KEY = ("kind", "group_id", "member_id", "regular_expression")
 _OPEN, _SEEN, _CLOCK = "open", "seen", "clock"

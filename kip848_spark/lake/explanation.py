@@ -27,7 +27,6 @@ from kip848_spark.lake.history import has_history, removed_before
 from kip848_spark.lake.ledger import DONE, LAKE
 from kip848_spark.lake.rebalances import (
     LOOK_BACK,
-    REBALANCES,
     departures,
     name_topics,
     patterns_around,
@@ -271,6 +270,3 @@ def _described(story: RebalanceStory, names: MemberNames) -> dict[str, Any]:
             for one in story.unowned
         ],
     }
-
-
-__all__ = ["MOST_EXPLAINED", "REBALANCES", "Explanation", "explain"]

@@ -24,6 +24,7 @@ from kip848_spark.state.history_fields import (
     GROUP_HISTORY,
     MEMBER_HISTORY,
 )
+from kip848_spark.state.kinds import COMMIT
 
 HISTORY_OF = {
     "groups": GROUP_HISTORY,
@@ -33,8 +34,6 @@ HISTORY_OF = {
 """The history table of each state table."""
 STATE_TABLES = (*HISTORY_OF, "offsets")
 """The tables whose rows at any moment are known."""
-COMMIT = "offset_commit"
-"""The kind of record that commits an offset."""
 
 
 def has_history(snapshot: LakeSnapshot) -> bool:

@@ -19,13 +19,13 @@ from kip848_spark.insight.patterns import find_patterns
 from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.ranking import flapping_clients
 from kip848_spark.insight.story import CLASSIC
-from kip848_spark.lake.history import COMMIT, of_groups
+from kip848_spark.lake.history import of_groups
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.state.history_fields import GROUP_HISTORY, MEMBER_HISTORY
+from kip848_spark.state.kinds import COMMIT
 from kip848_spark.wire.tables import Row
 
-REBALANCES = "rebalances"
 LOOK_BACK = timedelta(hours=1)
 """How long before a rebalance commits of its members, and before and after it other rebalances of
 the same pattern, are looked for."""
@@ -50,7 +50,7 @@ def read_rebalances(
         wanted &= pc.field("started_at") >= since
     if until is not None:
         wanted &= pc.field("started_at") < until
-    found = snapshot.select(REBALANCES, wanted)
+    found = snapshot.select(fields.REBALANCES, wanted)
     order = [("started_at", "ascending"), ("partition", "ascending"), ("from_offset", "ascending")]
     return found.sort_by(order)
 

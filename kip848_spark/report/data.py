@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight.phrases import shift
+from kip848_spark.insight.rebalance_fields import OPEN
 from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
 from kip848_spark.lake.readiness import LakeReadiness, SnapshotReader, assess_lake, latest_topics
@@ -203,7 +204,7 @@ class _Report:
             )
         )
         by_day = sections["overview"]["records_by_day"]["columns"]["day"]
-        open_ = pc.sum(pc.equal(rebalances["outcome"], "open")).as_py() or 0
+        open_ = pc.sum(pc.equal(rebalances["outcome"], OPEN)).as_py() or 0
         roots = self.findings.filter(self.findings["root"].is_null())
         severities = sections["findings"]
         worst = severities["columns"]["severity"]

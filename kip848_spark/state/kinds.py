@@ -6,7 +6,9 @@ group. `MARKERS` are no records either."""
 
 from __future__ import annotations
 
-COMMIT = "offset_commit"
+from kip848_spark.wire.tables import OFFSET_COMMIT
+
+COMMIT = OFFSET_COMMIT
 CLASSIC = "group_metadata"
 
 GAP = "gap"

@@ -19,6 +19,7 @@ from kip848_spark.wire.faults import Reason
 from kip848_spark.wire.layout import UUID
 
 OFFSET_COMMIT = "offset_commit"
+"""The kind of record that commits an offset."""
 Row = dict[str, Any]
 """A row of a table as plain values."""
 UNKNOWN = "unknown"
