@@ -15,6 +15,7 @@ from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.phrases import shift
 from kip848_spark.lake.rebalances import member_names
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
+from kip848_spark.lake.topics import latest_topics
 from kip848_spark.state.kinds import COMMIT
 from kip848_spark.wire.tables import Row
 
@@ -113,11 +114,8 @@ def _assignments(snapshot: LakeSnapshot, wanted: pc.Expression | None) -> pa.Tab
 
 
 def _deleted_topics(snapshot: LakeSnapshot, offsets: pa.Table) -> Sequence[Row] | None:
-    topics = snapshot.select("topics", None, ["run_id", "topic", "topic_id"])
-    if not topics.num_rows:
-        return None
-    last = topics.filter(pc.equal(topics["run_id"], pc.max(topics["run_id"])))
-    return hygiene.offsets_of_deleted_topics(offsets, last)
+    topics = latest_topics(snapshot)
+    return None if topics is None else hygiene.offsets_of_deleted_topics(offsets, topics)
 
 
 def _open_transactions(snapshot: LakeSnapshot) -> list[Row] | None:

@@ -21,8 +21,9 @@ from kip848_spark.insight.readiness_simulation import (
     simulate_groups,
     simulated_groups,
 )
-from kip848_spark.lake.conditions import Condition, TableReader, all_of
+from kip848_spark.lake.conditions import Condition, TableReader
 from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.lake.topics import latest_topics
 from kip848_spark.state import kinds
 from kip848_spark.state.groups import GROUP_FIELDS
 from kip848_spark.state.members import MEMBER_FIELDS
@@ -44,19 +45,6 @@ class LakeReadiness:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SnapshotReader:
-    """A `TableReader` of the tables that a finished run left."""
-
-    snapshot: LakeSnapshot
-
-    def has(self, table: str) -> bool:
-        return self.snapshot.has(table)
-
-    def read(self, table: str, columns: Sequence[str], *conditions: Condition) -> pa.Table:
-        return self.snapshot.select(table, all_of(conditions), columns)
-
-
 def assess_lake(
     snapshot: LakeSnapshot,
     answered: Mapping[str, Any] | None = None,
@@ -65,10 +53,9 @@ def assess_lake(
     """Applies the rules to all groups of the lake, as of the start of its run.
 
     Arguments and errors as in `assess_tables`."""
-    reader = SnapshotReader(snapshot)
     quarantined = snapshot.select("runs", columns=["quarantined"])["quarantined"]
     return assess_tables(
-        reader,
+        snapshot,
         snapshot.run.started_at,
         answered,
         simulate,
@@ -129,17 +116,6 @@ def assess_tables(
     owned, topics = _owned(tables, chosen), latest_topics(tables)
     simulated = simulate_groups(chosen, members, owned, topics, most)
     return LakeReadiness(facts, cluster, assess(facts, cluster, simulated), tuple(missing))
-
-
-def latest_topics(tables: TableReader) -> pa.Table | None:
-    """The topics as the last run that asked a cluster listed them; None if no run did."""
-    if not tables.has("topics"):
-        return None
-    last = pc.max(tables.read("topics", ("run_id",))["run_id"]).as_py()
-    if last is None:
-        return None
-    columns = ("topic", "topic_id", "partitions")
-    return tables.read("topics", columns, Condition("run_id", "equals", last))
 
 
 _PLACE = ("group_id", "topic", "topic_id", "topic_partition")
@@ -211,10 +187,9 @@ def simulated_assignments(
     """By group and assignor: the assignment that the group would get (member, topic, partitions),
     the partitions that would move, and the heartbeats until it is Stable. For groups that
     can be simulated (`simulated_groups`)."""
-    tables = SnapshotReader(snapshot)
     members = snapshot.table("members", group_ids)
-    owned = _owned(tables, group_ids)
-    known = known_sizes(latest_topics(tables))
+    owned = _owned(snapshot, group_ids)
+    known = known_sizes(latest_topics(snapshot))
     found: dict[str, dict[str, Any]] = {}
     for group_id, its_members, sizes in simulated_groups(group_ids, members, owned, known):
         results = (simulate_group(its_members, sizes, name) for name in ("uniform", "range"))

@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from kip848_spark.config.storage import store_fault
 from kip848_spark.errors import LakeError, NotFoundError, near, no_such_group
+from kip848_spark.lake.conditions import Condition, all_of
 from kip848_spark.lake.delta_folder import STORES, require_own_files
 from kip848_spark.lake.folders import (
     DAMAGED_HINT,
@@ -151,6 +152,10 @@ class LakeSnapshot:
             return found.to_table(
                 None if columns is None else list(columns), filter=wanted, use_threads=False
             )
+
+    def read(self, table: str, columns: Sequence[str], *conditions: Condition) -> pa.Table:
+        """As `select`: this makes the snapshot a `TableReader`."""
+        return self.select(table, all_of(conditions), columns)
 
     def rows(self, table: str, groups: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """As `table`, as plain values."""

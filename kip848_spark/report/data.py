@@ -18,9 +18,10 @@ from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.rebalance_fields import OPEN
 from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.hygiene import Hygiene, read_hygiene
-from kip848_spark.lake.readiness import LakeReadiness, SnapshotReader, assess_lake, latest_topics
+from kip848_spark.lake.readiness import LakeReadiness, assess_lake
 from kip848_spark.lake.snapshot import NOT_REPLAYED, LakeSnapshot
 from kip848_spark.lake.tables import TABLES
+from kip848_spark.lake.topics import latest_topics
 from kip848_spark.report import overview as at_a_glance
 from kip848_spark.report.columns import LeftOut, milliseconds
 from kip848_spark.report.finding_rows import (
@@ -80,7 +81,7 @@ class _Report:
         self.rebalances = read_period(snapshot, self.since)
         self.findings = self._findings()
         self.hygiene = self._hygiene()
-        self.topics = latest_topics(SnapshotReader(snapshot))
+        self.topics = latest_topics(snapshot)
         self.sources = self._sources()
         self.numbers = number_groups(self.sources, self.left_out)
         self.names = topic_names(self.sources, self.topics)
