@@ -230,6 +230,6 @@ class Invocation:
         from kip848_spark.lake.snapshot import NOT_REPLAYED, LakeSnapshot
 
         found = LakeSnapshot(self.place(), as_of, storage=self.settings.stored().delta())
-        if not found.is_replayed:
+        if not found.run.is_replayed:
             note(NOT_REPLAYED)
         return found

@@ -103,6 +103,11 @@ class Run:
         return AUDIT in self.durations_ms
 
     @property
+    def is_replayed(self) -> bool:
+        """True if the state tables at the end of this run have all records that were read."""
+        return self.replayed_through == self.run_id
+
+    @property
     def decoded_again(self) -> bool:
         """True if this run decoded records of earlier runs again, and nothing else."""
         return DECODE_AGAIN in self.durations_ms

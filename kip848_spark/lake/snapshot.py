@@ -37,7 +37,7 @@ from kip848_spark.lake.tables import TABLES, TableDefinition
 
 _TABLES_AT_ONCE = 8
 NOT_REPLAYED = "The last records of the lake were not replayed. Run `kip848 replay` first."
-"""The note for a lake whose state tables lag behind its records (`LakeSnapshot.is_replayed`)."""
+"""The note for a lake whose state tables lag behind its records (`Run.is_replayed`)."""
 
 
 class OnlySparkReads(LakeError):
@@ -85,11 +85,6 @@ class LakeSnapshot:
         done = (Run.from_row(row) for row in rows if row["outcome"] == DONE)
         later = (run for run in done if run.run_id > self.run.run_id)
         self._cleaned = [run for run in later if not {VACUUM, FORGET}.isdisjoint(run.durations_ms)]
-
-    @property
-    def is_replayed(self) -> bool:
-        """Whether the state tables have all records that were read."""
-        return self.run.replayed_through == self.run.run_id
 
     def earlier(self, as_of: datetime) -> LakeSnapshot:
         """The same lake as the last run that had finished by ``as_of`` (UTC) left it. Raises

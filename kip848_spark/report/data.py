@@ -171,7 +171,7 @@ class _Report:
 
     def _note_missing(self) -> None:
         """Says what this lake does not have, by section."""
-        if not self.snapshot.is_replayed:
+        if not self.snapshot.run.is_replayed:
             self.missing["replay"] = (
                 f"{NOT_REPLAYED} What these records say about groups is not in this report, and "
                 "commits among them are not counted."

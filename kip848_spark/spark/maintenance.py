@@ -127,18 +127,17 @@ def _plan(ledger: Ledger, last: Run, steps: Steps) -> Run:
 
 
 def _finish(ledger: Ledger, plan: Run, last: Run, steps: Steps) -> Run:
-    replayed = last.replayed_through == last.run_id
     plan = replace(
         plan,
         counts=RecordCounts(),
         open_offsets=last.open_offsets,
-        replayed_through=plan.run_id if replayed else last.replayed_through,
+        replayed_through=plan.run_id if last.is_replayed else last.replayed_through,
     )
     return finish_run(ledger, plan, steps)
 
 
 def _require_replayed(lake: LakeTables, last: Run) -> None:
-    if last.replayed_through != last.run_id:
+    if not last.is_replayed:
         raise LakeError(
             f"Not all records of the lake {lake.path} were replayed, so maintenance can't tell "
             "which ones the state needs.",

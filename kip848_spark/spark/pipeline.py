@@ -203,7 +203,7 @@ def run_audit(
         recovered = undo_run(ledger, unfinished) if unfinished else None
         check_counts(lake)
         last = ledger.last()
-        if last is None or last.replayed_through != last.run_id:
+        if last is None or not last.is_replayed:
             raise LakeError(
                 f"Not all records of the lake {lake.path} were replayed.",
                 "Run `kip848 replay` first.",
@@ -262,7 +262,7 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
 
 def _is_up_to_date(last: Run | None) -> bool:
     """Whether the state tables and the readiness have all records that were read up to ``last``."""
-    return last is None or (last.replayed_through == last.run_id and not last.decoded_again)
+    return last is None or (last.is_replayed and not last.decoded_again)
 
 
 def _read_up_to(last: Run | None) -> dict[int, int]:
