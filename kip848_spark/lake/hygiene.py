@@ -34,12 +34,13 @@ class Hygiene:
     """The sections of the report, each a sequence of rows; see the functions of `insight.hygiene`.
 
     ``as_of`` is the time of the newest record that is still in effect, None if the lake has no
-    group. The period are ``days`` days (UTC), of which the last one is that of ``as_of``. A group
-    is dead after ``days`` times 24 hours of silence. ``deleted_topics`` and
+    group. The period are ``days`` days (UTC) from ``since`` on, of which the last one is that of
+    ``as_of``. A group is dead after ``days`` times 24 hours of silence. ``deleted_topics`` and
     ``open_transactions`` are None if no run has asked a cluster."""
 
     as_of: datetime | None
     days: int
+    since: datetime
     growth: Sequence[Row]
     growth_by_day: Sequence[Row]
     growth_by_day_and_group: Sequence[Row]
@@ -92,6 +93,7 @@ def read_hygiene(snapshot: LakeSnapshot, group: str | None = None, days: int = 7
     return Hygiene(
         as_of=now,
         days=days,
+        since=since,
         growth=hygiene.growth(snapshot.select("commit_summaries", recent, hygiene.SUMMARY_COLUMNS)),
         growth_by_day=hygiene.growth_by_day(activity),
         growth_by_day_and_group=hygiene.growth_by_day(activity, ("group_id", "topic")),

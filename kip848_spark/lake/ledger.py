@@ -205,6 +205,12 @@ def written_records(runs: Iterable[Mapping[str, Any]]) -> int:
     return sum((row["records_read"] or 0) + (row.get("inferred") or 0) for row in done)
 
 
+def quarantined_records(runs: Iterable[Mapping[str, Any]]) -> int:
+    """The number of records that finished runs could not decode. ``runs`` are rows of the table
+    `runs`."""
+    return sum(row["quarantined"] or 0 for row in runs if row["outcome"] == DONE)
+
+
 class LedgerTables(Protocol):
     """The access to a lake's tables that the ledger needs."""
 

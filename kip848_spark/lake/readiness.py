@@ -22,6 +22,7 @@ from kip848_spark.insight.readiness_simulation import (
     simulated_groups,
 )
 from kip848_spark.lake.conditions import Condition, TableReader
+from kip848_spark.lake.ledger import quarantined_records
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.topics import latest_topics
 from kip848_spark.state import kinds
@@ -53,13 +54,13 @@ def assess_lake(
     """Applies the rules to all groups of the lake, as of the start of its run.
 
     Arguments and errors as in `assess_tables`."""
-    quarantined = snapshot.select("runs", columns=["quarantined"])["quarantined"]
+    runs = snapshot.select("runs", columns=["outcome", "quarantined"]).to_pylist()
     return assess_tables(
         snapshot,
         snapshot.run.started_at,
         answered,
         simulate,
-        all_decoded=not pc.sum(quarantined).as_py(),
+        all_decoded=not quarantined_records(runs),
     )
 
 

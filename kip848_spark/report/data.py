@@ -156,9 +156,9 @@ class _Report:
     def _sources(self) -> GroupSources:
         activity = None
         if self.hygiene is not None and self.hygiene.as_of is not None:
-            since = shift(self.hygiene.as_of, -timedelta(days=self.hygiene.days)).date()
+            in_period = pc.field("day") >= self.hygiene.since.date()
             activity = self.snapshot.select(
-                "offset_activity", pc.field("day") > since, ["group_id", "commits", "bytes"]
+                "offset_activity", in_period, ["group_id", "commits", "bytes"]
             )
         further = pc.unique(self.findings["group_id"].combine_chunks()).drop_null()
         if self.hygiene is not None:

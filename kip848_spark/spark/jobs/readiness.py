@@ -16,7 +16,7 @@ from kip848_spark.insight.readiness_cluster import (
     facts_from_settings,
 )
 from kip848_spark.lake.conditions import Condition
-from kip848_spark.lake.ledger import DONE, Run
+from kip848_spark.lake.ledger import Run, quarantined_records
 from kip848_spark.lake.readiness import LakeReadiness, assess_tables
 from kip848_spark.spark.sources import KafkaSource
 from kip848_spark.spark.storage.tables import LakeTables
@@ -49,8 +49,7 @@ def cluster_facts(source: KafkaSource) -> dict[str, Any]:
 def judge_readiness(lake: LakeTables, run: Run, answered: Mapping[str, Any]) -> LakeReadiness:
     """Applies the rules to all groups, as of the start of ``run``, and adds its rows to
     `readiness`. ``answered`` are facts of the cluster. Returns the verdicts."""
-    done = (row for row in lake.rows("runs") if row["outcome"] == DONE)
-    quarantined = sum(row["quarantined"] or 0 for row in done)
+    quarantined = quarantined_records(lake.rows("runs"))
     quarantined += run.counts.quarantined if run.counts else 0
     found = assess_tables(_Newest(lake), run.started_at, answered, all_decoded=not quarantined)
     rows = found.assessment.rows
