@@ -31,7 +31,6 @@ MOST_ROWS = 200
 """The number of groups that a terminal shows; `--json` and `--csv` have all."""
 _COLOURS = {"blocker": "red", "warning": "yellow", "unknown": "magenta", "info": "cyan"}
 _COLUMNS = ("group_id", "verdict", "wave", "why")
-_REASONS = {"blockers": "blocker", "warnings": "warning", "unknowns": "unknown", "notes": "info"}
 
 
 def register(app: typer.Typer) -> None:
@@ -197,10 +196,10 @@ def _why(row: Mapping[str, Any]) -> str | None:
 
 
 def _explain(row: Mapping[str, Any]) -> None:
-    from kip848_spark.insight.readiness_rules import load_rules
+    from kip848_spark.insight.readiness_rules import RULE_LISTS, load_rules
 
     out.print(f"\n[bold]{printable(row['group_id'])}[/]")
-    for column, severity in _REASONS.items():
+    for column, (severity, *_) in RULE_LISTS.items():
         for rule_id in row[column]:
             rule = load_rules().named(rule_id)
             seen = row["details"].get(rule_id)

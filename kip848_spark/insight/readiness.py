@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 
 from kip848_spark.insight.readiness_cluster import CLUSTER_WORDS, KnownCluster
 from kip848_spark.insight.readiness_conditions import cluster_status, groups_matching
-from kip848_spark.insight.readiness_rules import RISKS, ReadinessRule, RuleBook, load_rules
+from kip848_spark.insight.readiness_rules import (
+    RISKS,
+    RULE_LISTS,
+    ReadinessRule,
+    RuleBook,
+    load_rules,
+)
 from kip848_spark.insight.readiness_simulation import SIMULATION_FIELDS
 from kip848_spark.insight.readiness_waves import wave_numbers
 from kip848_spark.state.codes import factorize
@@ -59,12 +65,6 @@ are those of the last 30 days, ``cheaper_rebalances`` those of them that the new
 cheaper, ``avoidable_stops`` and ``avoidable_unowned`` by how much at least
 (`readiness_facts.FACTS`)."""
 
-_LISTS = {
-    "blockers": ("blocker",),
-    "warnings": ("warning",),
-    "unknowns": ("unknown",),
-    "notes": ("info", "not_applicable"),
-}
 _STRENGTH = ("unknown", "not_applicable", "already_migrated", "migrating", "blocked")
 """Verdicts that rules and types decide; an earlier one counts before a later one."""
 
@@ -188,7 +188,7 @@ def _rows(
     columns: dict[str, pa.Array] = {
         name: facts[name].combine_chunks() for name in READINESS_FIELDS if name in FACT_COLUMNS
     }
-    for name, severities in _LISTS.items():
+    for name, severities in RULE_LISTS.items():
         columns[name] = _rule_lists(rules, hits, severities)
     columns["details"] = _details(facts, rules, hits)
     columns["risk"] = _risks(rules, hits)

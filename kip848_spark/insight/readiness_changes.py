@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kip848_spark.insight.readiness_rules import RULE_LISTS
+
 CHANGE_COLUMNS = ("group_id", "before", "after", "new", "gone")
 """``before`` and ``after`` are verdicts, null if the group did not exist. ``new`` and ``gone`` are
 ids of rules of any severity."""
-_LISTS = ("blockers", "warnings", "unknowns", "notes")
 
 
 def readiness_changes(
@@ -30,4 +31,4 @@ def readiness_changes(
 
 
 def _rules(row: Mapping[str, Any] | None) -> set[str]:
-    return set() if row is None else {rule for name in _LISTS for rule in row[name] or ()}
+    return set() if row is None else {rule for name in RULE_LISTS for rule in row[name] or ()}

@@ -26,6 +26,13 @@ from kip848_spark.runtime.resources import resource
 RULES_FILE = "conf/readiness.toml"
 SUBJECTS = ("group", "cluster", "checklist")
 SEVERITIES = ("blocker", "warning", "unknown", "info", "not_applicable")
+RULE_LISTS = {
+    "blockers": ("blocker",),
+    "warnings": ("warning",),
+    "unknowns": ("unknown",),
+    "notes": ("info", "not_applicable"),
+}
+"""The columns of `readiness` with ids of rules, and the severities of the rules in each."""
 VERDICTS = (
     "ready",
     "ready_with_warnings",

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 from kip848_spark.errors import LakeError, NotFoundError, near
 from kip848_spark.insight.readiness import verdict_counts
 from kip848_spark.insight.readiness_changes import readiness_changes
+from kip848_spark.insight.readiness_rules import RULE_LISTS
 from kip848_spark.lake.snapshot import LakeSnapshot
 
 LAST = "last"
 """Stands for the run before the newest one."""
-_COLUMNS = ("group_id", "verdict", "blockers", "warnings", "unknowns", "notes")
+_COLUMNS = ("group_id", "verdict", *RULE_LISTS)
 
 
 @dataclass(frozen=True)

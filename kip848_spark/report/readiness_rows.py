@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight.readiness import verdict_counts
-from kip848_spark.insight.readiness_rules import SEVERITIES, VERDICTS, ReadinessRule, load_rules
+from kip848_spark.insight.readiness_rules import (
+    RULE_LISTS,
+    SEVERITIES,
+    VERDICTS,
+    ReadinessRule,
+    load_rules,
+)
 from kip848_spark.lake.readiness import LakeReadiness
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.columns import GroupNumbers, ReportTable, encode, rows_table, values
@@ -28,7 +34,6 @@ VERDICTS_IN_WORDS = {
 }
 """What each verdict means (docs/readiness.md)."""
 
-_LISTS = ("blockers", "warnings", "unknowns", "notes")
 _NUMBERS = (
     "members", "classic_members", "uniform_moves", "uniform_rounds", "range_moves", "range_rounds",
     "cheaper_rebalances",
@@ -82,7 +87,7 @@ def _waves(rows: pa.Table) -> ReportTable:
 def _rules(found: LakeReadiness) -> tuple[ReportTable, Mapping[str, int]]:
     """The rules that hold for some group or the cluster, and their row numbers by id."""
     counts: Counter[str] = Counter()
-    for name in _LISTS:
+    for name in RULE_LISTS:
         counts.update(pc.list_flatten(found.assessment.rows[name].combine_chunks()).to_pylist())
     for note in found.assessment.notes:
         if note.severity != "unknown":
@@ -129,7 +134,7 @@ def _list(rows: pa.Table, numbers: GroupNumbers, of_rule: Mapping[str, int]) -> 
     columns["verdict"], dictionaries["verdict"] = encode(rows["verdict"])
     columns["wave"] = values(rows["wave"])
     columns["risk"], dictionaries["risk"] = encode(rows["risk"])
-    for name in _LISTS:
+    for name in RULE_LISTS:
         columns[name] = [
             [of_rule[rule] for rule in rules or () if rule in of_rule]
             for rules in rows[name].to_pylist()
