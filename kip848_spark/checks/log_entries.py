@@ -46,12 +46,6 @@ KINDS = tuple(_TYPES)
 """Every kind of record that the audit reads."""
 SHARE_STREAMS_KEY_TYPES = frozenset(SHARE_STREAMS_KINDS.values())
 """Key types of share and streams groups."""
-STREAMS_KEY_TYPES = frozenset(
-    key_type
-    for kind, key_type in SHARE_STREAMS_KINDS.items()
-    if kinds.group_type(kind) == "streams"
-)
-"""Key types of streams groups (`StreamsAudit`)."""
 SHARE_KEY_TYPES = frozenset({"10", "11", "12", "13", "14", "15"})
 """Key types of share groups."""
 

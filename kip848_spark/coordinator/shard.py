@@ -123,13 +123,6 @@ class Shard(PartitionState):
             raise GroupError("GROUP_ID_NOT_FOUND", f"there is no consumer group {group_id!r}")
         return group
 
-    def classic_group(self, group_id: str) -> ClassicGroup:
-        """The classic group of that id. Raises GROUP_ID_NOT_FOUND."""
-        group = self.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            raise GroupError("GROUP_ID_NOT_FOUND", f"there is no classic group {group_id!r}")
-        return group
-
     def new_classic_group(self, group_id: str) -> ClassicGroup:
         """Create a classic group in memory; nothing is written."""
         group = ClassicGroup(group_id, state=EMPTY, state_since=self.now)

@@ -95,25 +95,15 @@ class Assessment:
     notes: tuple[Note, ...]
 
 
-def readiness_rows(
-    facts: pa.Table,
-    cluster: KnownCluster,
-    simulated: pa.Table | None = None,
-    book: RuleBook | None = None,
-) -> pa.Table:
-    """One row for each group: the columns `READINESS_FIELDS`. ``facts`` as of `group_facts`.
-
-    ``simulated`` (``group_id`` and `SIMULATION_FIELDS`) has the groups that were simulated."""
-    return assess(facts, cluster, simulated, book).rows
-
-
 def assess(
     facts: pa.Table,
     cluster: KnownCluster,
     simulated: pa.Table | None = None,
     book: RuleBook | None = None,
 ) -> Assessment:
-    """The verdicts, and the notes on the cluster. Arguments as in `readiness_rows`."""
+    """The verdicts, and the notes on the cluster. ``facts`` as of `group_facts`.
+
+    ``simulated`` (``group_id`` and `SIMULATION_FIELDS`) has the groups that were simulated."""
     book = book or load_rules()
     rules = book.of_subject("group")
     hits = np.zeros((len(rules), facts.num_rows), bool)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kip848_spark.checks.log_entries import STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.log_entries import SHARE_STREAMS_KINDS, LogEntry
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.state import kinds
 from tests.audit.fault_rates import FaultyLog
 from tests.audit.raw_records import entries_of, topics_of
 from tests.captures import COMMITTED, LIVE
 from tests.conftest import DATA
 
+STREAMS_KEY_TYPES = frozenset(
+    key_type
+    for kind, key_type in SHARE_STREAMS_KINDS.items()
+    if kinds.group_type(kind) == "streams"
+)
+"""Key types of streams groups."""
 MEMBER = "19"
 CAPTURES = tuple(sorted(path.name for path in DATA.glob("streams-*")))
 
