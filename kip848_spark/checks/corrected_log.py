@@ -47,12 +47,12 @@ class Operation(NamedTuple):
         """Its records."""
         return [step.entry for step in self.steps[self.begin : self.end] if step.entry is not None]
 
-    def last_value(self, kind: str, member: str = "") -> tuple[LogEntry, JsonValue] | None:
-        """The newest record of a key at or before the end of the operation, with its value; None if
-        there is none, or if it is a tombstone."""
+    def last_value(self, kind: str) -> tuple[LogEntry, JsonValue] | None:
+        """The newest record of a key of the group at or before the end of the operation, with its
+        value; None if there is none, or if it is a tombstone."""
         for step in reversed(self.steps[: self.end]):
             entry = step.entry
-            if entry is not None and entry.key == (kind, member):
+            if entry is not None and entry.key == (kind, ""):
                 return None if entry.value is None else (entry, entry.value)
         return None
 

@@ -34,7 +34,6 @@ def split_share_operation(entries: Sequence[LogEntry]) -> list[OperationPart]:
     ]
 
 
-def entries_of(part: OperationPart, kind: str, *, values: bool = True) -> list[LogEntry]:
-    """The records of a key type in a part that have a value; the tombstones if ``values`` is
-    false."""
-    return [e for e in part.entries if e.kind == kind and (e.value is not None) == values]
+def entries_of(part: OperationPart, kind: str) -> list[LogEntry]:
+    """The records of a key type in a part that have a value."""
+    return [e for e in part.entries if e.kind == kind and e.value is not None]

@@ -52,7 +52,7 @@ class Coordinator:
     """One coordinator of one release, with its own topics, groups, offsets and clock."""
 
     def __init__(
-        self, release: str = "4.3", config: Mapping[str, str] | None = None, seed: int = 0
+        self, release: str, config: Mapping[str, str] | None = None, seed: int = 0
     ) -> None:
         self.release = find_release(release)
         self.shard = Shard(self.release, BrokerConfig(self.release, config), seed)

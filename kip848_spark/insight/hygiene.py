@@ -41,18 +41,18 @@ ACTIVITY_COLUMNS = ["day", *_PLACE, *_COUNTS, "rewinds"]
 _DAY_US = 86_400_000_000
 
 
-def growth(summaries: pa.Table, interval: timedelta = INTERVAL) -> TableRows:
+def growth(summaries: pa.Table) -> TableRows:
     """Who commits how much: a row for each group and topic, the most bytes first.
 
     ``summaries`` has rows of `commit_summaries` with `SUMMARY_COLUMNS`. ``saved`` and
-    ``saved_bytes`` are the commits and bytes that a commit interval of ``interval`` would have
+    ``saved_bytes`` are the commits and bytes that a commit interval of `INTERVAL` would have
     saved, from the time between the first and the last commit of each row; ``interval_s`` is the
     mean time between commits of a partition, null if no partition has two."""
     first, last = summaries["first_commit_timestamp"], summaries["last_commit_timestamp"]
     span = pc.fill_null(pc.subtract(last.cast(pa.int64()), first.cast(pa.int64())), 0)
     commits = summaries["commits"].to_numpy()
     span_us = span.to_numpy()
-    needed = np.minimum(commits, span_us // round(interval / timedelta(microseconds=1)) + 1)
+    needed = np.minimum(commits, span_us // round(INTERVAL / timedelta(microseconds=1)) + 1)
     saved = commits - needed
     records = commits + summaries["tombstones"].to_numpy()
     saved_bytes = saved * summaries["bytes"].to_numpy() // np.maximum(records, 1)
@@ -150,17 +150,13 @@ def offsets_no_longer_read(
 
 
 def expiring_offsets(
-    groups: pa.Table,
-    offsets: pa.Table,
-    now: datetime,
-    within: timedelta,
-    retention: timedelta = RETENTION,
+    groups: pa.Table, offsets: pa.Table, now: datetime, within: timedelta
 ) -> TableRows:
     """Groups without members whose committed offsets expire before ``now`` + ``within``: the first
     to expire first. ``expires_at`` is the earliest time of an offset of the group.
 
-    A broker deletes an offset when the group has been empty, and the commit is older, for the
-    retention (KIP-211); a commit of an old client may have a time of its own. When a group became
+    A broker deletes an offset when the group has been empty, and the commit is older, for
+    `RETENTION` (KIP-211); a commit of an old client may have a time of its own. When a group became
     empty is taken from its last record."""
     columns = ["group_id", "type", "members", "updated_at", "protocol_type"]
     joined = offsets.join(groups.select(columns), "group_id", join_type="inner")
@@ -169,7 +165,7 @@ def expiring_offsets(
     simple = pc.equal(pc.fill_null(joined["protocol_type"], "?"), "")
     empty_since = pc.if_else(simple, joined["commit_timestamp"], joined["updated_at"])
     start = _later(joined["commit_timestamp"], empty_since)
-    length = pa.scalar(retention, pa.duration("us"))
+    length = pa.scalar(RETENTION, pa.duration("us"))
     expires = pc.coalesce(joined["expire_timestamp"], pc.add(start, length)).cast(TIMESTAMP)
     found = joined.append_column("expires_at", expires)
     found = found.filter(pc.less(found["expires_at"], _time(shift(now, within))))

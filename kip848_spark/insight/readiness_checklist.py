@@ -39,11 +39,10 @@ def checklist(
     facts: pa.Table,
     cluster: KnownCluster,
     notes: Iterable[Note] = (),
-    book: RuleBook | None = None,
 ) -> str:
     """Markdown for one group. ``row`` is its row (`READINESS_FIELDS`), ``facts`` its one row of
     facts."""
-    book = book or load_rules()
+    book = load_rules()
     lines = [f"# Moving {_code(row['group_id'])} to the consumer protocol (KIP-848)", ""]
     lines += [_VERDICTS[row["verdict"]], ""]
     lines += [f"* {words}" for words in _summary(row)] + [""]
@@ -59,7 +58,7 @@ def checklist(
     if shown:
         lines += ["## The cluster", ""]
         lines += [f"* {note.text} {note.todo}{_sources(note.source)}" for note in shown] + [""]
-    questions = checklist_rules(facts, cluster, book)
+    questions = checklist_rules(facts, cluster)
     if questions:
         lines += ["## Please check", "", "The records do not show these.", ""]
         for rule in questions:

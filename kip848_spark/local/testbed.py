@@ -20,6 +20,8 @@ from kip848_spark.local.consumer_process import ConsumerProcess
 
 _TIMEOUT = 60.0
 _POLL_INTERVAL = 0.1
+_REST = 1.5
+"""How long nothing must be written until the groups count as idle, in seconds."""
 _REQUEST = 5.0
 
 
@@ -151,12 +153,12 @@ class BrokerTestbed:
                 )
             time.sleep(_POLL_INTERVAL)
 
-    def wait_until_idle(self, rest: float = 1.5) -> None:
-        """Waits until nothing has been written to ``__consumer_offsets`` for ``rest`` seconds."""
+    def wait_until_idle(self) -> None:
+        """Waits until nothing has been written to ``__consumer_offsets`` for `_REST` seconds."""
         deadline = time.monotonic() + _TIMEOUT
         ends = self.cluster.ends()
         since = time.monotonic()
-        while time.monotonic() - since < rest:
+        while time.monotonic() - since < _REST:
             if time.monotonic() > deadline:
                 raise SourceError(f"The consumer groups still write after {_TIMEOUT:.0f} s.")
             time.sleep(_POLL_INTERVAL)

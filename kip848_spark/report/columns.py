@@ -111,8 +111,8 @@ def _encode_lists(array: pa.ListArray) -> tuple[list[Any], list[Any]]:
 class Names:
     """Gives numbers to texts, in the order in which they come: a dictionary that is being made."""
 
-    def __init__(self, entries: Iterable[str] = ()) -> None:
-        self._numbers = {entry: number for number, entry in enumerate(entries)}
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
 
     def number(self, name: str) -> int:
         """The number of ``name``."""

@@ -60,12 +60,12 @@ class TraceItem:
 
 
 class Tracer:
-    """Reads ``data`` from byte ``at`` on. If reading fails, the items read so far are complete, and
-    the last one is not."""
+    """Reads ``data``. If reading fails, the items read so far are complete, and the last one is
+    not."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data = data
-        self.at = at
+        self.at = 0
         self.end = len(data)
         self.unknown_tags = 0
 
