@@ -25,7 +25,7 @@ state tables."""
 
 FULL_COMMIT = "committed_offset"
 """`AuditRow.kind` of an offset commit with its value, for the check of `offsets`. A row of the kind
-`replay.kinds.COMMIT` has no value: it only says that the group has a commit."""
+`state.kinds.COMMIT` has no value: it only says that the group has a commit."""
 UNREADABLE_RECORD = "unreadable"
 """`AuditRow.kind` of a control record that could not be decoded."""
 _MOST_ROWS_KEPT, _MOST_BYTES_KEPT = 20_000, 16_000_000

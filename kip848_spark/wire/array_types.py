@@ -1,4 +1,4 @@
-"""NumPy array types that the packages `wire` and `replay` share. All arrays are one-dimensional
+"""NumPy array types that several packages share. All arrays are one-dimensional
 unless a docstring gives another shape."""
 
 from __future__ import annotations
