@@ -24,7 +24,7 @@ from kip848_spark.insight.phrases import (
 from kip848_spark.insight.story import Evidence, RebalanceStory, cause_words, write_stories
 from kip848_spark.insight.timeline import Timeline, draw
 from kip848_spark.lake.history import has_history, removed_before
-from kip848_spark.lake.ledger import DONE, LAKE
+from kip848_spark.lake.ledger import LAKE
 from kip848_spark.lake.rebalances import (
     LOOK_BACK,
     departures,
@@ -147,25 +147,25 @@ def explain(
     known.sort(key=lambda row: row["from_offset"])
     wanted = _choose(known, group_id, since, until, epoch)
     explained = wanted[-MOST_EXPLAINED:]
+    evidence = _gather(snapshot, group_id, known, explained)
     return Explanation(
-        group,
-        since,
-        until,
-        wanted,
-        write_stories(evidence := _gather(snapshot, group_id, known, explained), explained),
-        known[-1] if known else None,
-        evidence,
-        _last_read(snapshot),
-        epoch,
-        removed_before(snapshot, group["partition"]),
+        group=group,
+        since=since,
+        until=until,
+        rebalances=wanted,
+        stories=write_stories(evidence, explained),
+        last=known[-1] if known else None,
+        evidence=evidence,
+        through=_last_read(snapshot),
+        epoch=epoch,
+        removed_before=removed_before(snapshot, group["partition"]),
     )
 
 
 def _last_read(snapshot: LakeSnapshot) -> datetime | None:
     """The end of the last finished run that read the topic (UTC)."""
     runs = snapshot.rows("runs")
-    read = (run["finished_at"] for run in runs if run["outcome"] == DONE and run["source"] != LAKE)
-    return max(read, default=None)
+    return max((run["finished_at"] for run in runs if run["source"] != LAKE), default=None)
 
 
 def most_eventful(snapshot: LakeSnapshot) -> tuple[str, int] | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.errors import NotFoundError, no_such_group, quoted_if_blank
-from kip848_spark.lake.ledger import DONE, RETENTION, Run
+from kip848_spark.lake.ledger import RETENTION, Run
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.state.history_fields import (
@@ -48,7 +48,7 @@ def removed_before(snapshot: LakeSnapshot, partition: int | None = None) -> date
     kept = snapshot.run.kept_since
     if kept is None:
         return None
-    runs = [Run.from_row(row) for row in snapshot.rows("runs") if row["outcome"] == DONE]
+    runs = [Run.from_row(row) for row in snapshot.rows("runs")]
     if not any(RETENTION in run.durations_ms and sum(run.removed.values()) for run in runs):
         return None
     first: dict[int, int] = {}
