@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
-from typing import cast
 
 from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.lake.ledger import ERASURE, FORGET, RETENTION, Ledger, RecordCounts, Run
@@ -66,13 +65,14 @@ def run_maintenance(
             _require_replayed(lake, last)
         if erased:
             require_replaceable(lake, erased)
-        done, result = _maintain(ledger, last, retain_hours, keep_since, erased, steps)
+        done, result = _maintain(lake, ledger, last, retain_hours, keep_since, erased, steps)
         if erased:
-            _forget(ledger, done, steps)
+            _forget(lake, ledger, done, steps)
         return result
 
 
 def _maintain(
+    lake: LakeTables,
     ledger: Ledger,
     last: Run,
     retain_hours: int,
@@ -81,8 +81,7 @@ def _maintain(
     steps: Steps,
 ) -> tuple[Run, UpkeepResult]:
     """A run after ``last`` that keeps, erases, merges and deletes."""
-    lake = cast("LakeTables", ledger.lake)
-    plan = _plan(ledger, last, steps)
+    plan = _plan(lake, ledger, last, steps)
     removed: dict[str, int] = {}
     by_run: Counter[str] = Counter()
     if keep_since is not None:
@@ -103,12 +102,11 @@ def _maintain(
     return done, UpkeepResult(merged, deleted, removed, found.rows, found.present)
 
 
-def _forget(ledger: Ledger, last: Run, steps: Steps) -> None:
+def _forget(lake: LakeTables, ledger: Ledger, last: Run, steps: Steps) -> None:
     """A run after ``last`` after which only the newest version of each table can be read. An older
     one may have what was erased, in its files or in the statistics of Delta's log."""
-    lake = cast("LakeTables", ledger.lake)
     steps = Steps(steps.progress)
-    plan = _plan(ledger, last, steps)
+    plan = _plan(lake, ledger, last, steps)
     with steps.step(FORGET, "deleting all older versions"):
         tables = [name for name in TABLES if name != "runs"]
         for name in tables:
@@ -118,8 +116,7 @@ def _forget(ledger: Ledger, last: Run, steps: Steps) -> None:
         delete_old_log(lake, name, done.table_versions[name])
 
 
-def _plan(ledger: Ledger, last: Run, steps: Steps) -> Run:
-    lake = cast("LakeTables", ledger.lake)
+def _plan(lake: LakeTables, ledger: Ledger, last: Run, steps: Steps) -> Run:
     plan = plan_lake_run(last, lake)
     ledger.write(plan)
     steps.run_started(plan.run_id)
