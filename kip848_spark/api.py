@@ -50,8 +50,8 @@ class RunResult:
     @property
     def findings(self) -> pa.Table:
         """The rows of the table `findings` that the audit of this run wrote. Raises LakeError."""
-        found = self.lake.dataset("findings")
-        return found.to_table(filter=pc.field("run_id") == (self.run_id or ""))
+        of_run = pc.field("run_id") == (self.run_id or "")
+        return self.lake.snapshot().select("findings", of_run)
 
     @property
     def disagreed(self) -> int:

@@ -40,8 +40,7 @@ def find_findings(
     condition = pc.field("run_id").isin(wanted)
     if groups:
         condition &= pc.field("group_id").isin(list(groups))
-    table = snapshot.dataset("findings").to_table(filter=condition, use_threads=False)
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows: list[dict[str, Any]] = snapshot.select("findings", condition).to_pylist()
     rows.sort(key=lambda row: [(row[name] is not None, row[name]) for name in _SHOWN])
     rows.sort(key=lambda row: _ORDER.index(row["severity"]))
     return sorted(rows, key=lambda row: str(row["run_id"]), reverse=True)

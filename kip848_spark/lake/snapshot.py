@@ -165,6 +165,12 @@ class LakeSnapshot:
                 names.update(pc.unique(batch.column(0)).to_pylist())
         return {name for name in names if name is not None}
 
+    def count_rows(self, table: str) -> int:
+        """The number of rows of a table. Raises as `dataset` does."""
+        found = self.dataset(table)
+        with self._translate_errors(table):
+            return int(found.count_rows())
+
     def _dataset(self, table: str, version: int | None) -> ds.Dataset:
         if table not in self._datasets:
             if self.place.folder is not None:

@@ -133,7 +133,7 @@ def _add_stalls(
     end: int,
     left_out: LeftOut,
 ) -> None:
-    records = snapshot.dataset("records").count_rows()
+    records = snapshot.count_rows("records")
     known = records <= stalls.MOST_RECORDS
     for one in drawn:
         one["stalls"], one["stalls_known"] = stalls.NO_STALLS, known

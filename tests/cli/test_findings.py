@@ -190,3 +190,12 @@ def test_a_lake_that_was_never_audited(kip848: Command, lake: str) -> None:
     ended = kip848("findings", "--lake", lake)
     assert ended.code == 3
     assert "has audited it" in ended.err
+
+
+def test_a_missing_file(kip848: Command, lake: str) -> None:
+    """It is not a bug of the program, which ends with 70."""
+    for file in Path(lake, "findings").glob("*.parquet"):
+        file.unlink()
+    ended = kip848("findings", "--lake", lake)
+    assert ended.code == 3
+    assert "The table findings of the lake" in ended.err

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from kip848_spark.errors import LakeError, UsageError
+from kip848_spark.lake.folders import DAMAGED_HINT
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.sql.macros import FAILED, UNTRANSLATED, definitions
 from kip848_spark.lake.sql.rules import NotTranslatable
@@ -40,6 +41,8 @@ _CONFIG = {
 }
 _FAILED = re.compile(rf"Could not convert string '{FAILED}(.*?)'")
 _UNTRANSLATED = re.compile(rf"Could not convert string '{UNTRANSLATED}(.*?)'")
+_UNREADABLE = re.compile(r"arrow_scan: get_next failed\(\): (IOError: .*|\w+: Could not open .*)")
+"""What DuckDB says if Arrow can't read a file of a table."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +180,7 @@ class DuckDBEngine:
         except pa.ArrowInvalid:
             raise UsageError("The query fails: a sum is too large for a bigint.") from None
         except OSError as cause:
-            raise LakeError(
-                f"The lake {self.snapshot.path} can't be read: {str(cause).splitlines()[0]}"
-            ) from None
+            raise self._unreadable(str(cause).splitlines()[0]) from None
 
     def _error(self, cause: duckdb.Error, statement: Statement) -> Exception:
         """The error for DuckDB's ``cause``."""
@@ -188,12 +189,17 @@ class DuckDBEngine:
             return UsageError(f"The query fails: {found[1]}.")
         if found := _UNTRANSLATED.search(message):
             return NotTranslatable(found[1])
+        if found := _UNREADABLE.search(message):
+            return self._unreadable(found[1])
         assert statement.tree is not None
         if isinstance(cause, duckdb.BinderException) and (
             error := unknown_column(message, statement.tree, self._open)
         ):
             return error
         return NotTranslatable(f"this query ({message})")
+
+    def _unreadable(self, message: str) -> LakeError:
+        return LakeError(f"The lake {self.snapshot.path} can't be read: {message}", DAMAGED_HINT)
 
 
 def describe(schema: pa.Schema) -> list[dict[str, Any]]:
