@@ -11,7 +11,6 @@ import traceback
 from contextlib import suppress
 
 import typer
-from rich.console import Console
 
 from kip848_spark.cli import (
     audit,
@@ -35,7 +34,7 @@ from kip848_spark.cli import (
     simulate,
     sql,
 )
-from kip848_spark.cli.display import log_as_json, log_line, printable
+from kip848_spark.cli.display import log_as_json, log_line, say
 from kip848_spark.cli.standard_output import guard_standard_output
 from kip848_spark.cli.verbs import Verbs
 from kip848_spark.errors import CRASHED, FINDINGS, INTERRUPTED, Kip848Error, OutputError
@@ -77,7 +76,6 @@ def _root(
 
 def main() -> None:
     """Runs a verb. Ends the process with its exit code, and prints one sentence if it fails."""
-    errors = Console(stderr=True, soft_wrap=True)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what the terminal can't show is escaped
             stream.reconfigure(errors="backslashreplace")
@@ -91,24 +89,27 @@ def main() -> None:
                 sys.stdout.flush()  # here, so that its errors are handled too
             raise
     except Kip848Error as error:
-        if log_as_json():
-            code = error.exit_code
-            log_line("error", error.message, hint=error.hint, exit_code=code)
-            sys.exit(code)
-        errors.print(f"[bold red]error:[/] {printable(error.message)}")
-        if error.hint:
-            errors.print(f"       {printable(error.hint)}")
+        _say_error(error.message, error.exit_code, error.hint)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        errors.print("[yellow]interrupted[/]")
+        say("interrupted", level="error", style="yellow", exit_code=INTERRUPTED)
         sys.exit(INTERRUPTED)
     except Exception as error:
         if log_as_json():
             log_line("error", f"{_CRASH} {traceback.format_exc()}", exit_code=CRASHED)
-            sys.exit(CRASHED)
-        traceback.print_exception(error)
-        errors.print(f"[bold red]error:[/] {_CRASH}")
+        else:
+            traceback.print_exception(error)
+            _say_error(_CRASH, CRASHED)
         sys.exit(CRASHED)
+
+
+def _say_error(text: str, exit_code: int, hint: str | None = None) -> None:
+    """Says why the command ends with ``exit_code``."""
+    label, hint_line = "[bold red]error:[/]", "       {}"
+    say(
+        text, level="error", label=label, hint=hint, hint_line=hint_line, highlight=True,
+        exit_code=exit_code,
+    )  # fmt: skip
 
 
 def command() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, note, out, print_json, print_rows, printable
+from kip848_spark.cli.display import note, out, print_json, print_rows, printable, say
 from kip848_spark.cli.finding_list import roots_of, show_roots
 from kip848_spark.cli.options import (
     ConfigOption,
@@ -87,7 +87,7 @@ def audit(
     from kip848_spark.spark.views import LakeViews
 
     if release is not None and (remark := release_note(release)):  # raises before Spark starts
-        err.print(remark)
+        say(remark, wrap=True)
     invocation = Invocation.of(config, kafka_option, verbose, lake=lake, topic=topic)
     invocation.lake_path()
     cluster = invocation.cluster(source)
@@ -114,7 +114,8 @@ def audit(
         print_json({"agreement": agreement, "findings": findings})
     else:
         if outcome.recovered:
-            err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
+            undone = f"Run {outcome.recovered} had not finished and was undone first."
+            say(undone, level="warning", style="yellow", wrap=True)
         _show(agreement, findings)
         if release is not None and wrong(agreement):
             note(

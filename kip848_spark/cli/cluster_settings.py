@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, printable
+from kip848_spark.cli.display import say
 from kip848_spark.cli.options import Invocation
 from kip848_spark.errors import SourceError, UsageError
 
@@ -54,10 +54,8 @@ def cluster_facts(invocation: Invocation, release: str | None) -> dict[str, Any]
         facts = facts_from_features(cluster.features()) | facts
         return facts | facts_from_settings(cluster.broker_settings(list(SETTINGS)))
     except SourceError as cause:
-        err.print(
-            f"[yellow]The cluster's settings are not known: {printable(cause.message)}[/]",
-            soft_wrap=True,
-        )
+        unknown = f"The cluster's settings are not known: {cause.message}"
+        say(unknown, level="warning", style="yellow")
         return facts
 
 
@@ -67,8 +65,9 @@ def _note_newer(release: str) -> None:
 
     newest = max(LINES.values())
     if parse_version(release)[:2] > newest[:2]:
-        err.print(
-            f"[yellow]Release {printable(release)} is newer than {newest[0]}.{newest[1]}, the "
-            "newest release that the rules know.[/]",
-            soft_wrap=True,
+        say(
+            f"Release {release} is newer than {newest[0]}.{newest[1]}, the newest release that the "
+            "rules know.",
+            level="warning",
+            style="yellow",
         )

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import err
+from kip848_spark.cli.display import say
 from kip848_spark.cli.options import AssignorsOption
 from kip848_spark.errors import UsageError
 
@@ -48,7 +48,7 @@ def coordinate(
     from kip848_spark.coordinator.releases import release_note
 
     if note := release_note(release):
-        err.print(note)
+        say(note, wrap=True)
     settings: dict[str, str] = {}
     for text in config or ():
         name, sign, value = text.partition("=")

@@ -214,17 +214,57 @@ def _visible(text: str, lines: bool = False) -> str:
     return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
-def note(text: str) -> None:
-    """Prints a sentence about the output to stderr."""
-    err.print(f"[yellow]note[/] {printable(text)}", soft_wrap=True)
+def say(
+    text: str,
+    *,
+    level: str = "info",
+    label: str | None = None,
+    lead: str | None = None,
+    style: str | None = None,
+    hint: str | None = None,
+    hint_line: str = "    {}",
+    wrap: bool = False,
+    highlight: bool = False,
+    **fields: Any,
+) -> None:
+    """Prints a sentence on standard error: as a log line with ``fields`` if `LOG_FORMAT` asks for
+    one, else for people. All sentences on standard error go through this function.
 
-
-def warn(text: str) -> None:
-    """Prints a sentence to stderr about something that went wrong and does not end the command."""
+    The sentence begins with ``lead``. ``style`` is that of the ``lead``, or of all without one.
+    ``label`` and ``hint_line`` are markup for people only: what is before the sentence, and the
+    line below it, with ``{}`` for the ``hint``. ``wrap`` breaks lines between words at the
+    terminal's width, and ``highlight`` colours numbers and paths.
+    """
     if log_as_json():
-        log_line("warning", text)
+        log_line(level, text if lead is None else f"{lead} {text}", hint=hint, **fields)
         return
-    err.print(f"[bold black on yellow] warning [/] {printable(text)}", soft_wrap=True)
+    parts = [printable(part) for part in (lead, text) if part is not None]
+    if style is not None:
+        parts[0] = f"[{style}]{parts[0]}[/]"
+    if label is not None:
+        parts.insert(0, label)
+    err.print(" ".join(parts), soft_wrap=not wrap, highlight=highlight)
+    if hint:
+        line = hint_line.format(printable(hint))
+        err.print(line, soft_wrap=not wrap, highlight=highlight)
+
+
+def note(text: str, *, wrap: bool = False) -> None:
+    """Prints a sentence about the output to stderr. ``wrap`` is that of `say`."""
+    say(text, label="[yellow]note[/]", wrap=wrap)
+
+
+def warn(text: str, *, lead: str | None = None, hint: str | None = None) -> None:
+    """Prints a sentence to stderr about something that went wrong and does not end the command.
+    ``lead`` and ``hint`` are those of `say`."""
+    style = None if lead is None else "yellow"
+    badge = "[bold black on yellow] warning [/]"
+    say(text, level="warning", label=badge, lead=lead, style=style, hint=hint)
+
+
+def progress_bar(*columns: ProgressColumn) -> Progress:
+    """A bar on standard error, which disappears when it ends. There is none in a log of JSON."""
+    return Progress(*columns, console=err, transient=True, disable=log_as_json())
 
 
 def print_json(value: Any) -> None:

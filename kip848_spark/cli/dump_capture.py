@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, printable, show_steps
+from kip848_spark.cli.display import say, show_steps
 from kip848_spark.cli.options import (
     ConfigOption,
     DialectOption,
@@ -96,9 +96,12 @@ def capture(
     with invocation.spark(out=out) as (session, display):
         display("copying the records")
         read, written = write_capture(from_source, session, out, anonymize)
-    err.print(f"{written:,} records are in {printable(out)}.")
+    say(f"{written:,} records are in {out}.", wrap=True)
     if written < read:
-        err.print(
-            f"[yellow]{read - written:,} records were left out:[/] their keys can't be decoded, "
-            "so the names in them can't be replaced."
+        say(
+            "their keys can't be decoded, so the names in them can't be replaced.",
+            level="warning",
+            lead=f"{read - written:,} records were left out:",
+            style="yellow",
+            wrap=True,
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, printable, show_steps
+from kip848_spark.cli.display import out, print_json, printable, say, show_steps
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -128,11 +128,11 @@ def doctor(
     if json:
         print_json(found)
     elif not worst:
-        err.print("[green]Everything works.[/]")
+        say("Everything works.", style="green", wrap=True)
         settings = invocation.settings
         both = {"--source": settings.source, "--lake": settings.lake}
         if missing := [option for option, value in both.items() if value is None]:
-            err.print(f"To check more, add {' and '.join(missing)}.")
+            say(f"To check more, add {' and '.join(missing)}.", wrap=True)
     raise typer.Exit(worst)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, out, print_json, print_rows, printable
+from kip848_spark.cli.display import note, out, print_json, print_rows, printable, say
 from kip848_spark.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -155,7 +155,7 @@ def _note_time(state: LakeSnapshot | StateAt, *, complete: bool) -> None:
 
     if not isinstance(state, StateAt):
         return
-    err.print(f"[dim]State at {state.time:%Y-%m-%d %H:%M:%S} UTC[/]")
+    say(f"State at {state.time:%Y-%m-%d %H:%M:%S} UTC", style="dim", wrap=True)
     if complete:
         return
     unknown = state.unknown_groups()
@@ -169,9 +169,7 @@ def _note_time(state: LakeSnapshot | StateAt, *, complete: bool) -> None:
 
 def _note_unknown(number: int, what: str, removed: str) -> None:
     groups = "1 group is" if number == 1 else f"{number:,} groups are"
-    err.print(
-        f"[yellow]note[/] {groups} {what}: the log cleaner had removed {removed}.", soft_wrap=True
-    )
+    note(f"{groups} {what}: the log cleaner had removed {removed}.")
 
 
 def _choices(text: str, names: Sequence[str], refusal: str) -> set[str]:
@@ -204,7 +202,7 @@ def _validate(regex: str) -> None:
     try:
         compile_re2(regex, short_names=False)
     except ValueError:
-        err.print("[yellow]note[/] Brokers of 4.0 refuse a group that is named with `(?<`.")
+        note("Brokers of 4.0 refuse a group that is named with `(?<`.", wrap=True)
 
 
 def _json_group(group: GroupRow, kept: set[str]) -> GroupRow:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, note, out, print_json, print_rows, printable
+from kip848_spark.cli.display import note, out, print_json, print_rows, printable, say
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -115,10 +115,10 @@ def _show_events(found: GroupChronicle, since: datetime | None, until: datetime 
         return
     left_out = len(found.events) - MOST_EVENTS
     if left_out > 0:
-        err.print(
-            f"[dim]{left_out:,} earlier events are left out; choose a time with --since and "
-            "--until, or add --json.[/]",
-            soft_wrap=True,
+        say(
+            f"{left_out:,} earlier events are left out; choose a time with --since and --until, or "
+            "add --json.",
+            style="dim",
         )
     rows: list[dict[str, Any]] = []
     for event in found.events[-MOST_EVENTS:]:

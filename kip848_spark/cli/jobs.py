@@ -14,7 +14,7 @@ from kip848_spark.cli.audit import (
     show_agreement,
     show_live,
 )
-from kip848_spark.cli.display import err, out, print_json, printable, warn
+from kip848_spark.cli.display import out, print_json, printable, say, warn
 from kip848_spark.cli.lineage import LineageOption, send_result, sent_events
 from kip848_spark.cli.metrics import MetricsOption, noted_failure, write_result
 from kip848_spark.cli.options import (
@@ -225,7 +225,8 @@ def show_outcome(
         print_json({"changed": outcome.changed, **(run.row() if run else {}), **page})
         return
     if outcome.recovered:
-        err.print(f"[yellow]Run {outcome.recovered} had not finished and was undone first.[/]")
+        undone = f"Run {outcome.recovered} had not finished and was undone first."
+        say(undone, level="warning", style="yellow", wrap=True)
     if run is None:
         out.print("The lake is empty and the source has no records.")
         return
@@ -260,12 +261,9 @@ def _warn_of_quarantined(counts: RecordCounts, lake: str) -> None:
     if not counts.quarantined:
         return
     reasons = (f"{n:,} × {reason}" for reason, n in sorted(counts.errors.items()))
-    err.print(
-        f"[bold black on yellow] warning [/] [yellow]{counts.quarantined:,} of "
-        f"{counts.records_read:,} records can't be decoded:[/] {printable('; '.join(reasons))}. "
-        "Their bytes are kept. To list them:",
-        soft_wrap=True,
-    )
     query = "SELECT partition, offset, error FROM records WHERE error IS NOT NULL"
-    command = f'kip848 sql --lake {shlex.quote(lake)} "{query}"'
-    err.print(f"    {printable(command)}", soft_wrap=True)
+    warn(
+        f"{'; '.join(reasons)}. Their bytes are kept. To list them:",
+        lead=f"{counts.quarantined:,} of {counts.records_read:,} records can't be decoded:",
+        hint=f'kip848 sql --lake {shlex.quote(lake)} "{query}"',
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import err, note, out, print_json, print_rows, printable
+from kip848_spark.cli.display import note, out, print_json, print_rows, printable, say
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -127,10 +127,10 @@ def _list(
 
     left_out = len(found) - MOST_ROWS
     if left_out > 0:
-        err.print(
-            f"[dim]{left_out:,} earlier rebalances are left out; choose a time with --since and "
-            "--until, or add --json.[/]",
-            soft_wrap=True,
+        say(
+            f"{left_out:,} earlier rebalances are left out; choose a time with --since and "
+            "--until, or add --json.",
+            style="dim",
         )
     of_episode: dict[str, Counter[str]] = {}
     for pattern in patterns:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from kip848_spark.cli.display import err, printable
+from kip848_spark.cli.display import progress_bar, say
 from kip848_spark.cli.options import AssignorsOption
 
 _RELEASE = "4.3"
@@ -75,7 +75,7 @@ def simulate(
     from kip848_spark.insight.phrases import count
 
     if release != _RELEASE and (note := release_note(release)):
-        err.print(note)
+        say(note, wrap=True)
     plan = simulation.plan_cluster(
         profile,
         records,
@@ -86,7 +86,7 @@ def simulate(
         assignors=assignors,
     )
     columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
+    with progress_bar(*columns) as progress:
         task = progress.add_task("", total=records)
         outcome = simulation.simulate(
             plan,
@@ -97,8 +97,9 @@ def simulate(
             progress=lambda some: progress.advance(task, some),
         )
     minutes = round(outcome.span / 60_000)
-    err.print(
+    say(
         f"{count(outcome.records, 'record')} of {count(outcome.groups, 'group')} over "
         f"{count(minutes, 'minute')}, with {count(outcome.rebalances, 'rebalance')}, are in "
-        f"{printable(str(out))}."
+        f"{out}.",
+        wrap=True,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kip848_spark.cli.display import err, printable, show_steps
+from kip848_spark.cli.display import say, show_steps
 from kip848_spark.cli.options import (
     ConfigOption,
     Invocation,
@@ -118,7 +118,7 @@ class Engines:
         if self._engine is Engine.DUCKDB:
             raise UsageError(reason, "Leave out --engine duckdb, and Spark answers the query.")
         if self._spark is None:
-            err.print(f"[dim]Spark is started: {printable(reason)}[/]", soft_wrap=True)
+            say(f"Spark is started: {reason}", style="dim")
         return self._run_spark(query, most)
 
     def duckdb(self) -> DuckDBEngine:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kip848_spark.cli.display import err, json_text, out, print_rows, printable
+from kip848_spark.cli.display import json_text, out, print_rows, say
 from kip848_spark.errors import UsageError
 from kip848_spark.insight.phrases import count
 from kip848_spark.runtime.replacing import replacing
@@ -68,7 +68,7 @@ def write(result: Result, format_: Format, out_file: Path | None) -> None:
             else:
                 with path.open("w", encoding="utf-8", newline="") as file:
                     rows = _write_text(result, format_, file)
-        err.print(f"[dim]{rows:,} rows are in {printable(str(out_file))}.[/]", soft_wrap=True)
+        say(f"{rows:,} rows are in {out_file}.", style="dim")
 
 
 def _print_table(result: Result) -> None:
@@ -77,7 +77,8 @@ def _print_table(result: Result) -> None:
         rows += batch
     more = len(rows) > MOST_ROWS
     print_rows(rows[:MOST_ROWS], list(dict.fromkeys(result.schema.names)))
-    err.print(f"[dim]{f'the first {MOST_ROWS:,} rows' if more else count(len(rows), 'row')}[/]")
+    shown = f"the first {MOST_ROWS:,} rows" if more else count(len(rows), "row")
+    say(shown, style="dim", wrap=True)
 
 
 def _write_text(result: Result, format_: Format, file: Any, escape: bool = False) -> int:

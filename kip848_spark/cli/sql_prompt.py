@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kip848_spark.cli.display import err, out, print_rows, printable
+from kip848_spark.cli.display import out, print_rows, printable, say
 from kip848_spark.errors import Kip848Error
 from kip848_spark.lake.sql.engine import describe
 from kip848_spark.lake.sql.unknown import unknown_table
@@ -44,7 +44,7 @@ def prompt(engines: Engines, answer: Callable[[str], None]) -> None:
     """Reads queries and prints their results with ``answer`` until the input ends. A query that
     fails prints its error."""
     if sys.stdin.isatty():
-        err.print(r"[dim]Spark SQL. \? shows help; an empty line or Ctrl-D ends.[/]")
+        say(r"Spark SQL. \? shows help; an empty line or Ctrl-D ends.", style="dim", wrap=True)
     read = _reader(engines)
     while True:
         try:
@@ -61,11 +61,10 @@ def prompt(engines: Engines, answer: Callable[[str], None]) -> None:
             else:
                 answer(text)
         except Kip848Error as error:
-            err.print(f"[red]{printable(error.message)}[/]", soft_wrap=True)
-            if error.hint:
-                err.print(f"[dim]{printable(error.hint)}[/]", soft_wrap=True)
+            words, hint = error.message, error.hint
+            say(words, level="error", style="red", hint=hint, hint_line="[dim]{}[/]")
         except KeyboardInterrupt:
-            err.print("[yellow]interrupted[/]")
+            say("interrupted", level="error", style="yellow", wrap=True)
 
 
 def _command(engines: Engines, text: str) -> None:

@@ -12,7 +12,7 @@ from types import FrameType
 import psutil
 import typer
 
-from kip848_spark.cli.display import err, log_as_json, log_line
+from kip848_spark.cli.display import say
 from kip848_spark.errors import INTERRUPTED, TERMINATED, Terminated
 
 GRACE_S = 20.0
@@ -35,10 +35,7 @@ def says_if_stopped() -> Iterator[None]:
                 child.terminate()
         terminated = isinstance(stop, Terminated)
         words, code = ("terminated", TERMINATED) if terminated else ("interrupted", INTERRUPTED)
-        if log_as_json():
-            log_line("error", words, exit_code=code)
-        else:
-            err.print(f"[yellow]{words}[/]")
+        say(words, level="error", style="yellow", wrap=True, exit_code=code)
         raise typer.Exit(code) from None
 
 

@@ -12,11 +12,13 @@ from kip848_spark.cli import main
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. ``err`` on one line, as the terminal's width does not matter here."""
+    """How a command ended. ``err`` on one line, as the terminal's width does not matter here;
+    ``err_lines`` are its lines."""
 
     code: int
     out: str
     err: str
+    err_lines: tuple[str, ...] = ()
 
 
 class Command:
@@ -33,4 +35,4 @@ class Command:
         except SystemExit as end:
             code = int(end.code or 0)
         output = self._capfd.readouterr()
-        return Ended(code, output.out, " ".join(output.err.split()))
+        return Ended(code, output.out, " ".join(output.err.split()), tuple(output.err.splitlines()))
