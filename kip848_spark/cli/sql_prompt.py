@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completion
     from prompt_toolkit.document import Document
 
-    from kip848_spark.cli.sql import Engines
+    from kip848_spark.cli.sql_engines import Engines
 
 PROMPT = "kip848> "
 HISTORY = "sql_history"
