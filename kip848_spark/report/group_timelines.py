@@ -20,9 +20,10 @@ from kip848_spark.report.history_rows import (
     choose_groups,
     read_history,
 )
+from kip848_spark.report.rebalance_rows import ListedRebalances
 from kip848_spark.report.stories import explain_last_episode
 from kip848_spark.report.timelines import Period, draw_timelines, rebalance_marks
-from kip848_spark.wire.tables import TIMESTAMP
+from kip848_spark.wire.tables import TIMESTAMP, Row
 
 
 def timelines_section(
@@ -30,7 +31,7 @@ def timelines_section(
     sources: GroupSources,
     numbers: GroupNumbers,
     names: Mapping[str, str],
-    listed: pa.Table,
+    listed: ListedRebalances,
     rebalances: Mapping[str, Any],
     findings: pa.Array,
     since: datetime | None,
@@ -39,7 +40,7 @@ def timelines_section(
 ) -> tuple[list[dict[str, Any]], pa.Array]:
     """The timelines (docs/report.md), and int32[groups]: the one of each group; null for none.
 
-    ``listed`` are the rows of the report's list of rebalances, which is in the section
+    ``listed`` are the rows and patterns of the report's list of rebalances, which is in the section
     ``rebalances``."""
     chosen = choose_groups(numbers, rebalances_of_groups(sources, numbers), findings)
     history = read_history(snapshot, chosen, numbers, names, since) if chosen else None
@@ -106,23 +107,29 @@ def _wanted_now(
 
 
 def _add_stories(
-    drawn: Sequence[dict[str, Any]], history: History, listed: pa.Table, numbers: GroupNumbers
+    drawn: Sequence[dict[str, Any]],
+    history: History,
+    listed: ListedRebalances,
+    numbers: GroupNumbers,
 ) -> None:
     shown = pa.array([one["group"] for one in drawn], pa.int32())
-    position = pa.array(range(listed.num_rows), pa.int64())
-    rows = numbers.replace(listed).append_column("row", position)
+    position = pa.array(range(listed.rows.num_rows), pa.int64())
+    rows = numbers.replace(listed.rows).append_column("row", position)
     rows = rows.filter(pc.is_in(rows["group"], value_set=shown))
     rows = rows.sort_by([("group", "ascending"), ("from_offset", "ascending")]).combine_chunks()
     groups, spans = group_rows(rows["group"].combine_chunks())
     of_group = dict(zip(groups, spans, strict=True))
+    patterns: dict[str, list[Row]] = {}
+    for pattern in plain(listed.patterns):
+        patterns.setdefault(pattern["group_id"], []).append(pattern)
     ids = numbers.group_ids
     for one in drawn:
         start, end = of_group.get(one["group"], (0, 0))
         mine = rows.slice(start, end - start)
-        stories = explain_last_episode(
-            ids[one["group"]].as_py(), mine, history.of_group(one["group"])
+        group_id = ids[one["group"]].as_py()
+        one["stories"] = explain_last_episode(
+            group_id, mine, history.of_group(one["group"]), patterns.get(group_id, ())
         )
-        one["stories"] = stories
 
 
 def _add_stalls(

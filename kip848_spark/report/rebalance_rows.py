@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -69,13 +69,21 @@ def read_period(snapshot: LakeSnapshot, since: datetime | None) -> pa.Table:
     return read_rebalances(snapshot, None, since)
 
 
+class ListedRebalances(NamedTuple):
+    """The rows of `rebalances` that the report lists, and all patterns that were found in the last
+    ones of them (`PATTERN_FIELDS`)."""
+
+    rows: pa.Table
+    patterns: pa.Table
+
+
 def rebalances_section(
     snapshot: LakeSnapshot,
     rebalances: pa.Table,
     numbers: GroupNumbers,
     left_out: LeftOut,
-) -> tuple[dict[str, Any], pa.Table]:
-    """The section `rebalances` (docs/report.md), and the rows that it lists."""
+) -> tuple[dict[str, Any], ListedRebalances]:
+    """The section `rebalances` (docs/report.md), and what it lists."""
     listed = rebalances.slice(max(0, rebalances.num_rows - MOST_REBALANCES))
     if listed.num_rows < rebalances.num_rows:
         left_out.add(
@@ -89,18 +97,19 @@ def rebalances_section(
             f"of {rebalances.num_rows:,} rebalances."
         )
     members = read_members(snapshot, recent, ("joined", "left", "trigger_members"))
+    patterns = _find_patterns(snapshot, recent, members)
     section = {
         "list": _list(listed, numbers, _labels(snapshot, listed)),
         "causes": _causes(rebalances),
         "outcomes": _outcomes(rebalances),
         "by_hour": _by_hour(rebalances),
         "by_hour_and_cause": _by_hour_and_cause(rebalances),
-        "patterns": _patterns(snapshot, recent, members, numbers, left_out),
+        "patterns": _patterns(patterns, numbers, left_out),
         "clients": _clients(recent, members, numbers),
         "durations": _durations(rebalances),
         "sentence": summary(rebalances),
     }
-    return section, listed
+    return section, ListedRebalances(listed, patterns)
 
 
 def _list(rebalances: pa.Table, numbers: GroupNumbers, label: pa.Table) -> ReportTable:
@@ -224,17 +233,13 @@ def _by_hour_and_cause(rebalances: pa.Table) -> ReportTable:
     return report_table(named.sort_by([("hour", "ascending"), ("cause", "ascending")]), ["cause"])
 
 
-def _patterns(
-    snapshot: LakeSnapshot,
-    rebalances: pa.Table,
-    members: pa.Table,
-    numbers: GroupNumbers,
-    left_out: LeftOut,
-) -> ReportTable:
-    if rebalances.num_rows:
-        found = find_patterns(rebalances, members, rebalance_timeouts(snapshot, rebalances))
-    else:
-        found = pa.schema(list(PATTERN_FIELDS.items())).empty_table()
+def _find_patterns(snapshot: LakeSnapshot, rebalances: pa.Table, members: pa.Table) -> pa.Table:
+    if not rebalances.num_rows:
+        return pa.schema(list(PATTERN_FIELDS.items())).empty_table()
+    return find_patterns(rebalances, members, rebalance_timeouts(snapshot, rebalances))
+
+
+def _patterns(found: pa.Table, numbers: GroupNumbers, left_out: LeftOut) -> ReportTable:
     if found.num_rows > MOST_PATTERNS:
         left_out.add(f"Patterns: the last {MOST_PATTERNS:,} of {found.num_rows:,} are listed.")
     shown = found.slice(max(0, found.num_rows - MOST_PATTERNS))

@@ -1,20 +1,25 @@
-"""The last rebalances of a group in words, as `kip848 explain` shows them.
+"""The last rebalances of a group in words, in the sentences of `kip848 explain`.
 
-The evidence is the history that the timelines have read already. What needs the commits (whether a
-member that is gone had stopped before) is only in the output of `explain`."""
+The evidence is the history that the timelines have read already, from the hour around the
+rebalances as in `explain`. Three things are only in the output of `explain`: what needs the commits
+(whether a member that is gone had stopped before), rebalances before the last `MOST_EXPLAINED` of
+the episode, and what is based on rebalances before the last `MOST_KNOWN` or before the report's
+list, such as how often a client came back in an hour."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.story import Evidence, write_stories
+from kip848_spark.lake.rebalances import LOOK_BACK
 from kip848_spark.report.columns import milliseconds, values
 from kip848_spark.report.history_rows import GroupRows, between
-from kip848_spark.wire.tables import TIMESTAMP
+from kip848_spark.report.intervals import STILL
+from kip848_spark.wire.tables import TIMESTAMP, Row
 
 MOST_EXPLAINED = 3
 """The largest number of rebalances of a group that are explained: the last ones of its episode."""
@@ -22,32 +27,36 @@ MOST_KNOWN = 50
 """How many of the last rebalances of a group a story may refer to."""
 MOST_EVIDENCE = 3_000
 """A story with more rows of evidence is left out; `explain` has it."""
-_AROUND = timedelta(minutes=5)
-"""Evidence is what was true at some time this long before or after the rebalances."""
 
 
 def explain_last_episode(
-    group_id: str, rebalances: pa.Table, history: GroupRows
+    group_id: str, rebalances: pa.Table, history: GroupRows, patterns: Sequence[Row] = ()
 ) -> list[dict[str, Any]]:
     """The stories of the last rebalances of a group: epoch, time (``at``, ms), headline and lines.
-    ``rebalances`` are its rows of that table, in the order of their offsets."""
+    ``rebalances`` are its rows of that table, in the order of their offsets, and ``patterns`` rows
+    with the columns `PATTERN_FIELDS`, of the group."""
     known: list[dict[str, Any]] = rebalances.slice(
         max(0, rebalances.num_rows - MOST_KNOWN)
     ).to_pylist()
     if not known:
         return []
-    episode = [row for row in known if row["episode_id"] == known[-1]["episode_id"]]
+    last = known[-1]
+    episode = [row for row in known if row["episode_id"] == last["episode_id"]]
     explained = episode[-MOST_EXPLAINED:]
-    start = _ms(shift(episode[0]["started_at"], -_AROUND))
-    end = _ms(shift(explained[-1]["converged_at"] or explained[-1]["started_at"], _AROUND))
+    begin = episode[0]["started_at"]
+    start = _ms(shift(begin, -LOOK_BACK))
+    end = _ms(shift(last["converged_at"] or last["started_at"], LOOK_BACK))
     evidence = [
-        between(table, start, end)
-        for table in (history.groups, history.members, history.assignments)
+        between(history.groups, start, end),
+        between(history.members, start, end),
+        between(history.assignments, _ms(begin), int(STILL)),
     ]
     if max(table.num_rows for table in evidence) > MOST_EVIDENCE:
         return []
     groups, members, assignments = (table.to_pylist() for table in evidence)
-    stories = write_stories(Evidence(group_id, known, groups, members, assignments), explained)
+    here = [pattern for pattern in patterns if last["episode_id"] in pattern["episode_ids"]]
+    found = Evidence(group_id, known, groups, members, assignments, patterns=here)
+    stories = write_stories(found, explained)
     at = values(pa.array([story.row["started_at"] for story in stories], TIMESTAMP))
     return [
         {
