@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.state.control_state import parent_rows
 from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import list_offsets
 
 
 class Pairs(NamedTuple):
@@ -68,11 +69,6 @@ def string_lists(owner: Int64Array, values: pa.Array, count: int) -> pa.Array:
     pairs = pairs.sort_by([("owner", "ascending"), ("value", "ascending")])
     sizes = np.bincount(pairs["owner"].to_numpy(), minlength=count)
     return pa.ListArray.from_arrays(list_offsets(sizes), pairs["value"].combine_chunks())
-
-
-def list_offsets(sizes: Int64Array) -> pa.Array:
-    """int32[lists + 1]: the offsets of lists of these sizes."""
-    return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
 
 
 def set_fingerprints(lists: pa.Array) -> Int64Array:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import list_offsets
 from kip848_spark.wire.tables import RECORD_FIELDS, TIMESTAMP
 
 KEY = ("group_id", "topic", "topic_partition")
@@ -353,10 +354,9 @@ def _rewind_lists(part: _Rows) -> pa.Array:
     """list[n] of the rewinds of each row in offset order; null where there is none."""
     order = np.lexsort((part.rewinds["offset"], part.rewind_row))
     counts = np.bincount(part.rewind_row, minlength=part.count)
-    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     values = [pa.array(part.rewinds[field.name][order]).cast(field.type) for field in REWIND_TYPE]
     return pa.ListArray.from_arrays(
-        pa.array(ends),
+        list_offsets(counts),
         pa.StructArray.from_arrays(values, fields=list(REWIND_TYPE)),
         type=COMMIT_SUMMARY_FIELDS["rewinds"],
         mask=pa.array(counts == 0),

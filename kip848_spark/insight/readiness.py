@@ -27,6 +27,7 @@ from kip848_spark.insight.readiness_simulation import SIMULATION_FIELDS
 from kip848_spark.insight.readiness_waves import wave_numbers
 from kip848_spark.state.codes import factorize
 from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import list_offsets
 
 _STRINGS = pa.list_(pa.string())
 
@@ -217,8 +218,7 @@ def _rule_lists(
 
 
 def _offsets(group: Int64Array, count: int) -> pa.Array:
-    sizes = np.bincount(group, minlength=count)
-    return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+    return list_offsets(np.bincount(group, minlength=count))
 
 
 def _details(facts: pa.Table, rules: Sequence[ReadinessRule], hits: BoolArray) -> pa.MapArray:

@@ -13,6 +13,7 @@ from kip848_spark.state import kinds
 from kip848_spark.state.codes import factorize
 from kip848_spark.state.control_state import integers, parent_rows
 from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import list_offsets
 from kip848_spark.wire.control import control_columns
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
 from kip848_spark.wire.embedded import CONSUMER
@@ -59,8 +60,7 @@ def distinct_lists(group: Int64Array, values: pa.Array, count: int) -> pa.ListAr
     pairs = pairs.group_by(["g", "v"]).aggregate([])
     pairs = pairs.sort_by([("g", "ascending"), ("v", "ascending")])
     sizes = np.bincount(pairs["g"].to_numpy(), minlength=count)
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs["v"].combine_chunks())
+    return pa.ListArray.from_arrays(list_offsets(sizes), pairs["v"].combine_chunks())
 
 
 def most_distinct(
@@ -175,8 +175,7 @@ class ClassicDetails:
         """list<int64>[count]: the offsets of the records of each group, ascending."""
         order = np.lexsort((self.offsets, self.owners))
         sizes = np.bincount(self.owners, minlength=count)
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(starts), pa.array(self.offsets[order]))
+        return pa.ListArray.from_arrays(list_offsets(sizes), pa.array(self.offsets[order]))
 
 
 def classic_details(control_state: pa.Table, names: pa.Array) -> ClassicDetails:

@@ -12,7 +12,6 @@ from kip848_spark.insight import rebalance_fields as names
 from kip848_spark.insight.array_functions import (
     first_from,
     is_run_start,
-    list_offsets,
 )
 from kip848_spark.insight.causes import MAX_TRIGGERS, find_causes
 from kip848_spark.insight.control_log import (
@@ -37,6 +36,7 @@ from kip848_spark.insight.rebalance_spans import Spans, Surroundings, find_spans
 from kip848_spark.insight.waiting import find_revocations, find_waiting, is_revoking
 from kip848_spark.state import kinds
 from kip848_spark.wire.array_types import BoolArray, Int64Array
+from kip848_spark.wire.columns import list_offsets
 from kip848_spark.wire.tables import TIMESTAMP
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from kip848_spark.state.partition_fold import CARRY, repack_carry
 from kip848_spark.wire.anonymize import rewrite
 from kip848_spark.wire.array_types import BoolArray
+from kip848_spark.wire.columns import list_offsets
 from kip848_spark.wire.control_plans import control_plan
 from kip848_spark.wire.layout import LONGEST_STRING
 
@@ -217,8 +218,7 @@ def _erase(array: pa.Array, name: str, erasure: Erasure) -> pa.Array:
     if pa.types.is_list(type_):
         flat = _erase(array.flatten(), name, erasure)
         sizes = pc.list_value_length(array).fill_null(0).to_numpy()
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), flat, type=type_, mask=mask)
+        return pa.ListArray.from_arrays(list_offsets(sizes), flat, type=type_, mask=mask)
     if pa.types.is_struct(type_):
         fields = [_erase(pc.struct_field(array, f.name), f.name, erasure) for f in type_]
         return pa.StructArray.from_arrays(fields, fields=list(type_), mask=mask)

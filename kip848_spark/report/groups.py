@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.report.columns import GroupNumbers, LeftOut, ReportTable, encode, values
+from kip848_spark.wire.columns import list_offsets
 from kip848_spark.wire.tables import TIMESTAMP
 
 DEAD = "Dead"
@@ -170,8 +171,7 @@ def _topics(sources: GroupSources, numbers: GroupNumbers, names: Mapping[str, st
     pairs = pairs.filter(pc.and_(pairs["group"].is_valid(), pairs["topic"].is_valid()))
     pairs = pairs.sort_by([("group", "ascending"), ("topic", "ascending")])
     sizes = np.bincount(pairs["group"].to_numpy(), minlength=len(numbers.group_ids))
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(starts), pairs["topic"].combine_chunks())
+    return pa.ListArray.from_arrays(list_offsets(sizes), pairs["topic"].combine_chunks())
 
 
 def count_topics(sources: GroupSources, names: Mapping[str, str]) -> int:

@@ -32,6 +32,7 @@ from kip848_spark.report.columns import (
     rows_table,
     values,
 )
+from kip848_spark.wire.columns import list_offsets
 
 MOST_REBALANCES = 200_000
 MOST_PATTERNS = 2_000
@@ -176,8 +177,8 @@ def _named(members: pa.ChunkedArray, label: pa.Table) -> pa.Array:
 
 def _offsets(lists: pa.ListArray) -> pa.Array:
     """int32: the offsets of ``lists`` in their flattened values; a null list is empty."""
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    return list_offsets(lengths.to_numpy(zero_copy_only=False))
 
 
 def _by_cause(rebalances: pa.Table, further: Mapping[str, pa.Array]) -> pa.Table:

@@ -13,6 +13,7 @@ from kip848_spark.state.codes import last_rows
 from kip848_spark.state.control_state import ControlState, integers, parent_rows, state_table
 from kip848_spark.state.groups import LEFT_EPOCH
 from kip848_spark.wire.array_types import Int64Array
+from kip848_spark.wire.columns import list_offsets
 
 JOINING_EPOCH = 0
 """The epoch of a consumer group's member that has metadata but no assignment yet."""
@@ -148,6 +149,5 @@ def _sorted_lists(lists: pa.Array) -> pa.Array:
     pairs = pairs.group_by(["parent", "value"]).aggregate([])
     pairs = pairs.sort_by([("parent", "ascending"), ("value", "ascending")])
     sizes = np.bincount(pairs["parent"].to_numpy(), minlength=len(lists))
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     mask = lists.is_null() if lists.null_count else None
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs["value"].combine_chunks(), mask=mask)
+    return pa.ListArray.from_arrays(list_offsets(sizes), pairs["value"].combine_chunks(), mask=mask)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.wire.array_types import BoolArray, Int64Array, UInt8Array
-from kip848_spark.wire.columns import scatter
+from kip848_spark.wire.columns import list_offsets, scatter
 from kip848_spark.wire.control import CLASSIC_GROUP, ControlPlan
 from kip848_spark.wire.decode import DecodedRows, decode
 from kip848_spark.wire.embedded import CONSUMER, Embedded
@@ -216,8 +216,7 @@ def _rename_array(
         below = None if consumer is None else consumer.take(pc.list_parent_indices(array))
         elements = _rename_array(plan, array.flatten(), path, rename, below)
         sizes = pc.list_value_length(array).fill_null(0).to_numpy()
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), elements, type=type_, mask=mask)
+        return pa.ListArray.from_arrays(list_offsets(sizes), elements, type=type_, mask=mask)
     if pa.types.is_struct(type_):
         children = [
             _rename_array(

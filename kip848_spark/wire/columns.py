@@ -43,6 +43,11 @@ def shared_constant(value: Any, count: int, type_: pa.DataType) -> pa.Array:
 _CONSTANTS: dict[tuple[pa.DataType, str], pa.Array] = {}
 
 
+def list_offsets(sizes: Int64Array) -> pa.Array:
+    """int32[lists + 1]: the offsets of lists of these sizes."""
+    return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+
+
 def uuid_text(ids: pa.Array) -> pa.Array:
     """string[n] of binary(16)[n]: ids as Kafka prints them, in URL-safe base64 without padding.
 
