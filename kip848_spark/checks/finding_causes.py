@@ -14,8 +14,9 @@ member never joined.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kip848_spark.checks.audit_rows import AuditStep
@@ -39,6 +40,8 @@ class Budget:
     groups, would make the audit many times slower."""
 
     steps: int = 50_000
+    failures: Counter[str] = field(default_factory=Counter)
+    """How many corrected logs could not be audited, by the name of the exception."""
 
     def add(self, steps: int) -> None:
         """Call this with the number of records that the task has audited in a group."""
@@ -118,7 +121,7 @@ def _causes(log: _Log, context: AuditContext, budget: Budget) -> dict[str, str]:
             left -= len(correction.steps)
             if left < 0 or not budget.spend(len(correction.steps)):
                 return causes
-            found = _findings_of(correction, context)
+            found = _findings_of(correction, context, budget)
             if found is None or root_id in found or not found.keys() <= log.findings.keys():
                 continue
             if best is None or len(found) < len(best.findings):
@@ -132,12 +135,15 @@ def _causes(log: _Log, context: AuditContext, budget: Budget) -> dict[str, str]:
     return causes
 
 
-def _findings_of(correction: Correction, context: AuditContext) -> dict[str, Finding] | None:
+def _findings_of(
+    correction: Correction, context: AuditContext, budget: Budget
+) -> dict[str, Finding] | None:
     """The findings in a corrected log, at their offsets in the recorded one; None if the log cannot
-    be audited."""
+    be audited, which is counted in ``budget``."""
     try:
         found = _audited(correction.steps, context)
-    except Exception:  # no coordinator writes such a log
+    except Exception as failure:  # no coordinator writes such a log; or a check has a bug
+        budget.failures[type(failure).__name__] += 1
         return None
     if not correction.offsets:
         return found

@@ -104,6 +104,7 @@ _MOST_RESULTS, _MOST_BYTES = 4096, 16_000_000
 _MOST_TEXT = 500
 """Characters of an exception's text that a finding keeps."""
 AUDIT_FAILED = "the audit itself failed on a group"
+CORRECTION_FAILED = "causes of findings: the audit failed on a corrected log"
 COMPARED_AT_POINT_IN_TIME = "rows compared at an earlier offset"
 OFFSETS_COMPARED = "groups whose committed offsets were replayed and compared"
 VERIFIED_BY = (BY_ANSWER, BY_PROPERTIES, BY_VERSION, COMPARED_AT_POINT_IN_TIME, OFFSETS_COMPARED)
@@ -253,6 +254,9 @@ class _GroupTask:
         if tally.findings and self.resumed_after is None:
             steps = [] if self._early_access else list(self._rows.steps())
             tally.findings = with_causes(tally.findings, steps, self._context, self._budget)
+            for name, number in self._budget.failures.items():
+                tally.unverifiable[LOADING, f"{CORRECTION_FAILED} ({name})"] += number
+            self._budget.failures.clear()
         return tally
 
     def _save(self, least: int) -> None:

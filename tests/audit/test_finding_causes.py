@@ -132,6 +132,31 @@ def test_a_task_audits_no_more_records_again_than_its_budget_has() -> None:
     assert fewer > 0
 
 
+def test_a_corrected_log_that_cannot_be_audited_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bug of a check in corrected logs would otherwise only make causes disappear."""
+    fault = "wrong_member_epoch"
+    log, _, own = next(instances(fault, FAULTS[fault], 1, real_logs()))
+    context = AuditContext(Coverage(), log.topics)
+    findings = linked(own, log.topics)
+    assert len(findings) > 1
+    steps = [AuditStep.of(entry) for entry in own]
+    give, broken = AuditStep.give, len(steps)
+
+    def refuse(step: AuditStep, audit: GroupAudit) -> None:
+        nonlocal broken
+        broken -= 1
+        if broken < 0:  # the records as they are were audited
+            raise KeyError("nobody thought of this")
+        give(step, audit)
+
+    monkeypatch.setattr(AuditStep, "give", refuse)
+    budget = Budget()
+    assert len(with_causes(findings, steps, context, budget)) == len(findings)
+    assert budget.failures["KeyError"] > 0
+
+
 @pytest.mark.parametrize("name", ["group_epoch_skips", "wrong_member_epoch"])
 def test_a_later_run_gives_the_same_ids_and_causes(name: str) -> None:
     """A finding of the second night may follow from one of the first: it names the same id."""
