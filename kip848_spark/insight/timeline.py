@@ -25,8 +25,9 @@ CELLS = {
     GONE: "gone",
     RETURNED: "gone and back",
 }
-"""The meaning of each cell. If several apply to one column, the last of them is shown; a client
-that both is gone and joins within a column is `RETURNED`."""
+"""The meaning of each cell. If several apply to one column, the last of them is shown. A client
+that is gone and then joins within a column is `RETURNED`; one that joins and then leaves is
+`GONE`."""
 _NUMBER = re.compile(r"(\d{1,18})")
 _PRECEDENCE = "".join(CELLS)
 _STATES = {"unrevoked_partitions": REVOKING, "unreleased_partitions": WAITING}
@@ -139,23 +140,32 @@ def _cells(rows: Sequence[Row], pending: Sequence[Row], axis: _Axis) -> str:
         if since > axis.end or (until or END) < axis.start:
             return
         for column in range(axis.column(since), axis.column(until or axis.end) + 1):
-            both = {cells[column], mark} == {JOINED, GONE}
-            cells[column] = RETURNED if both else max(cells[column], mark, key=_PRECEDENCE.index)
+            cells[column] = max(cells[column], mark, key=_PRECEDENCE.index)
 
     for row in rows:
         put(_STATES.get(row["member_state"], MEMBER), row["valid_from"], row["valid_to"])
     for row in pending:
         put(REVOKING, row["valid_from"], row["valid_to"])
+    for time, mark in _comings_and_goings(rows):
+        if axis.start <= time <= axis.end:
+            column = axis.column(time)
+            back = mark == JOINED and cells[column] in (GONE, RETURNED)
+            cells[column] = RETURNED if back else mark
+    return "".join(cells)
+
+
+def _comings_and_goings(rows: Sequence[Row]) -> list[tuple[datetime, str]]:
+    """When a client joined (`JOINED`) and when it was gone (`GONE`), in order."""
+    found = []
     for before, row in zip([None, *rows], rows, strict=False):
         again = before is not None and before["valid_to"] == row["valid_from"]
-        if not again and row["known_from"] is None and row["valid_from"] >= axis.start:
-            put(JOINED, row["valid_from"], row["valid_from"])
+        if not again and row["known_from"] is None:
+            found.append((row["valid_from"], row["from_offset"], JOINED))
     for row, after in zip(rows, [*rows[1:], None], strict=False):
         again = after is not None and row["valid_to"] == after["valid_from"]
-        ended = row["valid_to"] is not None and row.get("known_to") is None
-        if ended and not again and row["valid_to"] <= axis.end:
-            put(GONE, row["valid_to"], row["valid_to"])
-    return "".join(cells)
+        if row["valid_to"] is not None and row.get("known_to") is None and not again:
+            found.append((row["valid_to"], row["to_offset"], GONE))
+    return [(time, mark) for time, _, mark in sorted(found)]
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
