@@ -173,6 +173,25 @@ def lasting(rows: Iterable[Row]) -> list[Row]:
     return [row for row in found if row["valid_from"] != row["valid_to"]]
 
 
+def life_before(groups: Iterable[Row], time: datetime) -> tuple[list[Row], datetime | None]:
+    """The rows of a group that follow one another until just before ``time``, in order, without
+    those of an earlier group of the same name; and the time at which that one was deleted (None if
+    there was none, or if records are missing). ``groups`` are rows of `group_history`."""
+    found: list[Row] = []
+    end, unseen = time, False
+    for row in reversed([row for row in lasting(groups) if row["valid_from"] <= time]):
+        if row["valid_from"] == time:
+            unseen = row["known_from"] is not None
+            continue
+        follows = (row["valid_to"] or END) >= end if not found else row["valid_to"] == end
+        if not follows or unseen:
+            is_seen = not unseen and row.get("known_to") is None
+            return found[::-1], row["valid_to"] if is_seen else None
+        found.append(row)
+        end, unseen = row["valid_from"], row["known_from"] is not None
+    return found[::-1], None
+
+
 def _passed_on(rows: Iterable[Row], known: str, bound: tuple[str, str], other: str) -> list[Row]:
     """``rows``, of which those that were true for no time pass an unseen ``bound`` on to the next
     row of the same group, member or partition: that which has this bound at the offset ``other``.

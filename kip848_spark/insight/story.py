@@ -13,7 +13,7 @@ from typing import Any
 
 from kip848_spark.insight import rebalance_fields as fields
 from kip848_spark.insight.causes_in_words import cause_sentences
-from kip848_spark.insight.chronicle import lasting
+from kip848_spark.insight.chronicle import life_before
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import (
@@ -147,7 +147,7 @@ class _StoryWriter:
 
     def story(self) -> RebalanceStory:
         lines = [
-            *(Line("cause", text) for text in self._causes()),
+            *(Line("cause", text) for text in (*self._causes(), *self._deleted_before())),
             *(Line("waited", text) for text in self._waited()),
             *(Line("moved", text) for text in self._moved()),
             *(Line("then", text) for text in self._then()),
@@ -195,12 +195,21 @@ class _StoryWriter:
         earlier = [r for r in self.evidence.rebalances if r["from_offset"] < row["from_offset"]]
         if earlier and earlier[-1]["episode_id"] == row["episode_id"]:
             return int(earlier[-1]["epoch"])
-        epochs = [
-            r["epoch"]
-            for r in lasting(self.evidence.groups)
-            if r["valid_from"] < self.started and r["epoch"] != row["epoch"]
+        before, _ = life_before(self.evidence.groups, self.started)
+        epochs = [r["epoch"] for r in before if r["epoch"] != row["epoch"]]
+        # An empty group may start again at its first epoch without having been deleted.
+        return int(epochs[-1]) if epochs and epochs[-1] < row["epoch"] else None
+
+    def _deleted_before(self) -> list[str]:
+        """That the group had been deleted, if this is the first rebalance after it."""
+        before, deleted = life_before(self.evidence.groups, self.started)
+        begin = before[0]["valid_from"] if before else self.started
+        earlier = [
+            r for r in self.evidence.rebalances if r["from_offset"] < self.row["from_offset"]
         ]
-        return epochs[-1] if epochs else None
+        if deleted is None or any(r["started_at"] >= begin for r in earlier):
+            return []
+        return [f"the group is new: it had been deleted at {clock(deleted, self.started)}"]
 
     def _outcome(self) -> str:
         row, outcome = self.row, self.row["outcome"]
