@@ -156,7 +156,7 @@ class _Causes:
         ]
 
     def _topics(self) -> list[str]:
-        if change := self._target_change():
+        if change := self._target_change("is no longer there"):
             return [f"a subscribed topic changed: {change}"]
         return [
             "the metadata of a subscribed topic changed (partitions, racks, or the topic itself)"
@@ -175,15 +175,16 @@ class _Causes:
             if len(patterns) == 1
             else "a regular expression"
         )
-        change = self._target_change()
+        change = self._target_change("is no longer matched")
         known = f": {change}" if change else ""
         joined = list(self.row["joined"] or ())
         if joined and fields.JOINED not in self.row["causes"]:
             return [f"{self._who(joined)} joined, and {which} was resolved{known}"]
         return [f"{which} matched other topics than before{known}"]
 
-    def _target_change(self) -> str:
-        """How the topics in the target assignment differ from those before."""
+    def _target_change(self, gone: str) -> str:
+        """How the topics in the target assignment differ from those before. ``gone`` is said of a
+        topic of which no partition is left."""
         rows = [row for row in self.assignments if row["role"] == TARGET]
         before = {place(row) for row in rows if held_before(row, self.started)}
         new = {place(row) for row in rows if self._is_target_of_epoch(row)}
@@ -195,6 +196,9 @@ class _Causes:
             else f"{topic} ({count(more, 'partition')}) is new"
             for topic, more in sorted(grown.items())
         ]
+        if new and self.row["outcome"] != fields.CUT_BY_GAP:  # else records of it may be missing
+            left = {topic for topic, _ in new}
+            parts += [f"{topic} {gone}" for topic in sorted(sizes) if topic not in left]
         return listing(parts)
 
     def _is_target_of_epoch(self, row: Row) -> bool:

@@ -165,6 +165,20 @@ def test_a_topic_that_grew() -> None:
     assert text == "a subscribed topic changed: orders now has 24 partitions instead of 12"
 
 
+def test_a_topic_that_is_gone() -> None:
+    kept = [part("worker-1", n, "target", -3000, None, (9, None)) for n in range(12)]
+    gone = [part("worker-1", n, "target", -3000, 0.1, (9, 103), topic="audit") for n in range(2)]
+    by_regex = [member("worker-1", -3000, None, (10, None), subscribed_regex=".*")]
+    known = {"assignments": [*kept, *gone], "members": by_regex}
+    text = cause(["topics_changed"], known)
+    assert text == "a subscribed topic changed: audit is no longer there"
+    text = cause(["regex_resolved"], known)
+    assert text.endswith("matched other topics than before: audit is no longer matched")
+    unknown = "the metadata of a subscribed topic changed"
+    assert cause(["topics_changed"], {"assignments": gone}).startswith(unknown), "no target after"
+    assert cause(["topics_changed"], known, outcome="cut_by_gap").startswith(unknown)
+
+
 def test_a_regular_expression_that_matched_another_topic() -> None:
     members = [
         member("worker-1", -3000, None, (10, None), subscribed_regex="orders.*"),

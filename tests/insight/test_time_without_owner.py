@@ -105,6 +105,18 @@ def test_a_partition_that_never_had_an_owner_does_not_count() -> None:
     assert (row["outcome"], row["duration_ms"], row["unowned_ms"]) == ("converged", 1_000, 0)
 
 
+def test_a_partition_of_a_deleted_topic_counts_until_the_rebalance_ends() -> None:
+    log = stable_group().write(9_000, epoch(3, hash_=2), target("m1", (0,)), target_epoch(3))
+    log.write(9_300, current("m1", 2, (0,), (1,), state=1, before=2))
+    log.write(9_600, current("m1", 3, (0,), before=2))
+    row = last(log.write(10_000, current("m2", 3, (2, 3), before=2)))
+    assert (row["causes"], row["outcome"], row["unowned_ms"]) == (
+        ["topics_changed"],
+        "converged",
+        700,
+    )
+
+
 def test_what_was_lost_before_the_episode_does_not_count() -> None:
     log = stable_group().write(9_000, member("m1", ("b",)), epoch(3))
     log.write(9_200, target("m1", (1,)), target_epoch(3))
