@@ -153,6 +153,8 @@ def _words(event: Event, names: MemberNames) -> str:
         chronicle.EPOCH: "new epoch",
         chronicle.PRESENT: f"was a member{where}" + (f" and owned {places}" if places else ""),
         chronicle.JOINED: f"joined{where}",
+        chronicle.AWAY: "is away: a static member, which can return within its session timeout",
+        chronicle.RETURNED: "returned",
         chronicle.GONE: "left, expired or was removed",
         chronicle.GOT: f"got {places}",
         chronicle.MUST_GIVE_UP: f"must give up {places}",
@@ -203,7 +205,10 @@ def _rows(found: PartitionChronicle, *, named: bool) -> Sequence[dict[str, Any]]
 def _owner(one: Ownership, names: MemberNames) -> str:
     if one.member_id is None:
         return "nobody" if one.known else "not known"
-    return names.name(one.member_id) + (" (giving it up)" if one.giving_up else "")
+    marks = [
+        words for words, holds in (("away", one.away), ("giving it up", one.giving_up)) if holds
+    ]
+    return names.name(one.member_id) + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _lasted(one: Ownership) -> str:

@@ -90,10 +90,9 @@ class _Causes:
         left = list(self.row["left"] or self.triggers)
         few = len(left) <= 3
         explained = [name for name in left if few and name in self.departures]
-        sentences = []
-        for name in explained:
-            evidence = self.departures[name].sentence(self.row["likely"])
-            sentences.append(f"{self.names.full(name)} left or its session expired; {evidence}")
+        sentences = [
+            f"{self.names.full(name)} {self.departures[name].sentence()}" for name in explained
+        ]
         rest = [name for name in left if name not in explained]
         if rest:
             whose = "its session" if len(rest) == 1 else "their sessions"

@@ -25,7 +25,10 @@ from kip848_spark.wire.tables import Row
 KNOWN, CREATED, DELETED, EPOCH = "known", "created", "deleted", "epoch"
 UNKNOWN = "unknown"
 PRESENT, JOINED, GONE = "present", "joined", "gone"
+AWAY, RETURNED = "away", "returned"
 GOT, MUST_GIVE_UP, GAVE_UP = "got", "must_give_up", "gave_up"
+AWAY_EPOCH = -2
+"""The epoch of a static member that has left temporarily (docs/kafka-facts.md#member-epochs)."""
 EVENTS = {
     KNOWN: "the history begins here: earlier records are missing",
     CREATED: "the group was created",
@@ -34,6 +37,8 @@ EVENTS = {
     EPOCH: "the group has a new epoch",
     PRESENT: "the member was in the group when the requested time began",
     JOINED: "the member joined",
+    AWAY: "the static member left temporarily, and can return within its session timeout",
+    RETURNED: "the static member returned, with the same member id",
     GONE: "the member left, expired or was removed",
     GOT: "the member got partitions",
     MUST_GIVE_UP: "the member was told to give up partitions, and still owns them",
@@ -99,19 +104,23 @@ class Ownership:
     of which records are missing (also None, and not ``known``).
 
     ``end`` is None if it lasts. ``giving_up``: the member had been told to give up the partition
-    and had not confirmed it yet."""
+    and had not confirmed it yet. ``away``: it was a static member that had left temporarily."""
 
     start: datetime
     end: datetime | None
     member_id: str | None
     giving_up: bool = False
     known: bool = True
+    away: bool = False
 
 
-def owners(rows: Iterable[Row], groups: Iterable[Row]) -> list[Ownership]:
+def owners(
+    rows: Iterable[Row], groups: Iterable[Row], members: Iterable[Row] = ()
+) -> list[Ownership]:
     """The owners of one partition in one group, in order, and the times between them: without an
     owner, or not known. ``rows`` are of `assignment_history`, of that group and partition;
-    ``groups`` are all rows of that group in `group_history`.
+    ``groups`` are all rows of that group in `group_history`, and ``members`` those of the owners in
+    `member_history`.
 
     In a share group, several members may own it at the same time.
     """
@@ -132,6 +141,7 @@ def owners(rows: Iterable[Row], groups: Iterable[Row]) -> list[Ownership]:
             joined.append(one)
         else:
             joined[same] = replace(joined[same], end=one.end)
+    joined = _apart_while_away(joined, members)
     unknown = unknown_times(groups)
     found: list[Ownership] = []
     until: datetime | None = None
@@ -143,6 +153,28 @@ def owners(rows: Iterable[Row], groups: Iterable[Row]) -> list[Ownership]:
     if until is not None:
         found.extend(_without_owner(until, END, unknown))
     return found
+
+
+def _apart_while_away(owned: Iterable[Ownership], members: Iterable[Row]) -> list[Ownership]:
+    """``owned`` in the order of time, divided where an owner left temporarily and returned."""
+    times: dict[str, list[tuple[datetime, datetime]]] = {}
+    for row in lasting(members):
+        if is_away(row):
+            times.setdefault(row["member_id"], []).append(
+                (row["valid_from"], row["valid_to"] or END)
+            )
+    found = []
+    for one in owned:
+        start, end = one.start, one.end or END
+        for first, last in times.get(one.member_id or "", ()):
+            if first < end and last > start:
+                if start < first:
+                    found.append(replace(one, start=start, end=first))
+                begin, start = max(start, first), min(last, end)
+                found.append(replace(one, start=begin, end=_or_none(start), away=True))
+        if start < end:
+            found.append(replace(one, start=start))
+    return sorted(found, key=lambda one: one.start)
 
 
 def _without_owner(
@@ -216,6 +248,11 @@ def _passed_on(rows: Iterable[Row], known: str, bound: tuple[str, str], other: s
 _IDENTITY = ("member_id", "role", "topic_id", "topic", "topic_partition")
 
 
+def is_away(row: Row) -> bool:
+    """True if a row of `member_history` is of a static member that has left temporarily."""
+    return bool(row["member_epoch"] == AWAY_EPOCH)
+
+
 def _holds(row: Row, before: datetime) -> bool:
     """True if the row was true just before a time."""
     return bool(row["valid_from"] < before <= (row["valid_to"] or END))
@@ -250,6 +287,11 @@ def _of_members(rows: Sequence[Row]) -> Iterator[Event]:
         for before, row in zip([None, *intervals], intervals, strict=False):
             if before is None or before["valid_to"] != row["valid_from"]:
                 kind = JOINED if row["known_from"] is None else PRESENT
+                yield Event(row["valid_from"], row["from_offset"], kind, member_id)
+                if is_away(row):
+                    yield Event(row["valid_from"], row["from_offset"], AWAY, member_id)
+            elif is_away(row) != is_away(before):
+                kind = AWAY if is_away(row) else RETURNED
                 yield Event(row["valid_from"], row["from_offset"], kind, member_id)
         for row, after in zip(intervals, [*intervals[1:], None], strict=False):
             ended = row["valid_to"] is not None and row.get("known_to") is None
@@ -291,6 +333,8 @@ def _present(
         if _holds(row, since):
             mine = tuple(sorted(owned.get(row["member_id"], ())))
             yield Event(since, -1, PRESENT, row["member_id"], mine)
+            if is_away(row):
+                yield Event(since, -1, AWAY, row["member_id"])
 
 
 def _merge(found: Iterable[Event]) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kip848_spark.insight.phrases import between, duration
+from kip848_spark.insight.phrases import between, clock, duration
 
 DEFAULT_SESSION_TIMEOUT_MS = 45_000
 """The session timeout of consumer groups by the broker's default
@@ -36,7 +36,9 @@ class Departure:
     ``removed_at`` is the time of its tombstone, ``owned`` the number of partitions that it owned.
     ``last_commit_at`` is the time of the last commit of these partitions before. ``usual_ms`` is
     the median time between two commits of one partition during the minutes before (None: too few).
-    ``session_timeout_ms`` is None if the records do not give it.
+    ``session_timeout_ms`` is None if the records do not give it. ``away_since`` is the time at
+    which it had left temporarily, as a static member (None: it had not). ``concluded`` is a
+    conclusion that control records allow: it has precedence over what the commits say.
     """
 
     member_id: str
@@ -46,6 +48,8 @@ class Departure:
     usual_ms: float | None = None
     session_timeout_ms: int | None = None
     classic: bool = False
+    away_since: datetime | None = None
+    concluded: str | None = None
 
     @property
     def silent_ms(self) -> float | None:
@@ -56,7 +60,9 @@ class Departure:
 
     @property
     def likely(self) -> str | None:
-        """`LEFT`, `EXPIRED`, or None if the commits do not decide."""
+        """`LEFT`, `EXPIRED`, or None if neither control records nor the commits decide."""
+        if self.concluded is not None:
+            return self.concluded
         silent = self.silent_ms
         if silent is None:
             return None
@@ -65,14 +71,20 @@ class Departure:
             return LEFT if silent <= max(AT_CLOSE_MS, REGULAR * (self.usual_ms or 0)) else None
         return EXPIRED if self._silent_for_a_session and self._commits_regularly else None
 
-    def sentence(self, likely: str | None = None) -> str:
-        """The evidence and the conclusion in words. ``likely`` is a conclusion that was drawn from
-        other evidence and has precedence."""
-        verdict = likely or self.likely
+    def sentence(self) -> str:
+        """What happened to the member, the evidence and the conclusion, in words without the
+        member's name."""
+        if self.away_since is not None:
+            closed = clock(self.away_since, self.removed_at)
+            return (
+                f"closed at {closed} as a static member and did not come back within its session "
+                "timeout"
+            )
+        verdict = self.likely
         words = self._evidence(verdict)
-        if verdict is None:
-            return words
-        return f"{words}: probably {verdict}" if words else f"probably {verdict}"
+        if verdict is not None:
+            words = f"{words}: probably {verdict}" if words else f"probably {verdict}"
+        return f"left or its session expired; {words}"
 
     def _evidence(self, verdict: str | None) -> str:
         silent = self.silent_ms
@@ -125,5 +137,6 @@ class Departure:
             "usual_commit_interval_ms": self.usual_ms,
             "session_timeout_ms": self.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS,
             "session_timeout_assumed": self.session_timeout_ms is None,
+            "away_since": self.away_since,
             "likely": self.likely,
         }

@@ -74,6 +74,7 @@ class PartitionChronicle:
                 "from": one.start,
                 "to": one.end,
                 "giving_up": one.giving_up,
+                "away": one.away,
                 **_member(self.names, one.member_id),
             }
             for one in self.owners
@@ -156,19 +157,13 @@ def partition_chronicles(
     members = plain(snapshot.select(MEMBER_HISTORY, of_members))
     columns = ["group_id", "from_offset", "valid_from", "valid_to", "known_from", "known_to"]
     groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", by_group), columns))
-    return [
-        PartitionChronicle(
-            group,
-            place,
-            [
-                one
-                for one in owners(rows, [row for row in groups if row["group_id"] == group])
-                if _within(one, since, until)
-            ],
-            MemberNames(row for row in members if row["group_id"] == group),
-        )
-        for group, rows in sorted(by_group.items())
-    ]
+    chronicles = []
+    for group, rows in sorted(by_group.items()):
+        own_members = [row for row in members if row["group_id"] == group]
+        times = owners(rows, [row for row in groups if row["group_id"] == group], own_members)
+        within = [one for one in times if _within(one, since, until)]
+        chronicles.append(PartitionChronicle(group, place, within, MemberNames(own_members)))
+    return chronicles
 
 
 def _within(one: Ownership, since: datetime | None, until: datetime | None) -> bool:

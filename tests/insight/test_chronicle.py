@@ -161,3 +161,46 @@ def test_a_partition_given_up_before_the_missing_records_may_have_an_owner_after
 def test_rows_of_an_earlier_version_have_no_such_column() -> None:
     rows = [{k: v for k, v in row.items() if k != "known_to"} for row in GROUPS]
     assert chronicle.DELETED in {one.kind for one in events(rows, [], [])}
+
+
+AWAY = [
+    member("worker-1", 0, 10, (1, 20)),
+    member("worker-1", 10, 30, (20, 31), member_epoch=-2),
+    member("worker-1", 30, 30, (31, 32), member_epoch=0),
+]
+
+
+def test_a_static_member_is_away_until_it_returns_or_its_session_expires() -> None:
+    found = events([group(1, 0, None, (0, None))], AWAY, [])
+    of_member = [(one.kind, one.at, one.offset) for one in found if one.member_id]
+    assert of_member == [
+        (chronicle.JOINED, at(0), 1),
+        (chronicle.AWAY, at(10), 20),
+        (chronicle.GONE, at(30), 31),
+    ]
+    back = [*AWAY[:2], member("worker-1", 30, None, (31, None), member_epoch=5)]
+    assert [one.kind for one in events([], back, [])][-2:] == [chronicle.AWAY, chronicle.RETURNED]
+    late = events([], AWAY, [], since=at(20))
+    assert [(one.kind, one.at) for one in late] == [
+        (chronicle.PRESENT, at(20)),
+        (chronicle.AWAY, at(20)),
+        (chronicle.GONE, at(30)),
+    ]
+
+
+def test_an_owner_may_be_away() -> None:
+    rows = [
+        part("worker-1", 0, "assigned", 5, 30, (2, 32)),
+        part("worker-2", 0, "assigned", 40, None, (40, None)),
+    ]
+    groups = [group(1, 0, None, (0, None))]
+    found = [(one.member_id, one.away, one.start, one.end) for one in owners(rows, groups, AWAY)]
+    assert found == [
+        ("id-of-worker-1", False, at(5), at(10)),
+        ("id-of-worker-1", True, at(10), at(30)),
+        (None, False, at(30), at(40)),
+        ("id-of-worker-2", False, at(40), None),
+    ]
+    back = [*AWAY[:2], member("worker-1", 30, None, (31, None))]
+    kept = owners([part("worker-1", 0, "assigned", 5, None, (2, None))], groups, back)
+    assert [(one.away, one.end) for one in kept] == [(False, at(10)), (True, at(30)), (False, None)]

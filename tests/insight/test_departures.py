@@ -62,9 +62,19 @@ def gone(silent: float | None, usual: float | None = 5_000.0, **columns: Any) ->
 )
 def test_verdicts(departure: Departure, likely: str | None, words: str) -> None:
     assert departure.likely == likely
-    assert departure.sentence() == words
+    assert departure.sentence() == f"left or its session expired; {words}"
 
 
 def test_a_conclusion_from_other_evidence_has_precedence() -> None:
-    assert gone(12).sentence("expired").endswith(": probably expired")
-    assert gone(None).sentence("expired") == "probably expired"
+    assert gone(12, concluded="expired").sentence().endswith(": probably expired")
+    unseen = gone(None, concluded="expired")
+    assert unseen.sentence() == "left or its session expired; probably expired"
+    assert unseen.described()["likely"] == "expired"
+
+
+def test_a_static_member_that_did_not_come_back() -> None:
+    departure = gone(0.2, away_since=at(-10), concluded="expired")
+    assert departure.sentence() == (
+        "closed at 02:13:57 as a static member and did not come back within its session timeout"
+    )
+    assert (departure.likely, departure.described()["away_since"]) == ("expired", at(-10))

@@ -118,6 +118,37 @@ def test_a_classic_member_has_its_own_session_timeout(tmp_path: Path) -> None:
     assert gone["likely"] == "expired", "9 s of silence after a commit a second"
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_static_member_that_did_not_come_back(tmp_path: Path, replaced: bool) -> None:
+    """It committed when it closed, and its session expired 10 s later. The member that has its
+    instance id did come back."""
+    static = {"instance_id": "billing-3"}
+    old = [
+        member("worker-3", -3000, -10, (12, 90), **static),
+        member("worker-3", -10, 0, (90, 100), member_epoch=-2, **static),
+    ]
+    new = member("worker-3", 0, None, (100, None), member_id=BACK, **static)
+    row = REBALANCES[0] | {"likely": "expired", "joined": [BACK] if replaced else []}
+    groups = [group(41, -3000, 0, (13, 101)), group(42, 0, None, (101, None))]
+    tables = {
+        "groups": groups[1:], "group_history": groups, "rebalances": [row],
+        "member_history": [*old, new] if replaced else old,
+        "assignment_history": [part("worker-3", 3, "assigned", -3000, 0, (12, 99))],
+        "records": [commit(20 + n, -15 + n, 3, n) for n in range(6)],
+    }  # fmt: skip
+    write_lake(tmp_path / "lake", tables)
+    lake = Lake(tmp_path / "lake")
+    (told,) = lake.explain(GROUP)["rebalances"]
+    (gone,) = told["departures"]
+    assert (gone["likely"], told["likely"]) == ("expired", "expired")
+    assert gone["away_since"] == (None if replaced else at(-10))
+    text = "closed at 02:13:57 as a static member and did not come back within its session timeout"
+    assert any(text in line["text"] for line in told["lines"]) is not replaced
+    away = [one["away"] for one in lake.owners("orders", 3) if one["member_id"]]
+    assert away == [False, True]
+    assert "away" in [one["event"] for one in lake.history(GROUP)]
+
+
 def test_rebalances_between_times(lake: Lake) -> None:
     assert lake.rebalances()["epoch"].to_pylist() == [42, 43]
     assert lake.rebalances([GROUP], since=at(1))["epoch"].to_pylist() == [43]
