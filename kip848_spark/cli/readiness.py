@@ -102,7 +102,7 @@ def readiness(
     found = _assess(snapshot, cluster_facts(invocation, release), named)
     rows = _chosen(snapshot, found, group or [], verdict, topic)
     if checklist is not None:
-        _print_checklist(found, checklist)
+        _print_checklist(snapshot, found, checklist)
     elif json:
         print_json(_json_report(snapshot, found, rows, group or []))
     elif csv:
@@ -234,12 +234,15 @@ def _explain(row: Mapping[str, Any]) -> None:
     out.print(f"  Evidence: partition {row['partition']}, offset {', '.join(row['evidence'])}.")
 
 
-def _print_checklist(found: LakeReadiness, name: str) -> None:
+def _print_checklist(snapshot: LakeSnapshot, found: LakeReadiness, name: str) -> None:
     import pyarrow.compute as pc
 
     from kip848_spark.insight.readiness_checklist import checklist
+    from kip848_spark.lake.rebalances import require_group
 
-    mine = pc.equal(found.facts["group_id"], name)
+    mine = (pc.field("group_id") == name) & (
+        pc.field("partition") == require_group(snapshot, name)["partition"]
+    )
     (row,) = found.assessment.rows.filter(mine).to_pylist()
     facts = found.facts.filter(mine)
     out.file.write(checklist(row, facts, found.cluster, found.assessment.notes) + "\n")

@@ -93,7 +93,7 @@ def group_chronicle(
     Raises NotFoundError if the lake never had such a group, LakeError if it has no history."""
     _require_history(snapshot)
     group = require_group(snapshot, group_id)
-    wanted = of_groups(snapshot, [group_id])
+    wanted = of_groups(snapshot, [group_id]) & (pc.field("partition") == group["partition"])
     removed = removed_before(snapshot, group["partition"])
     if removed is not None:  # the rows before it that are left do not say what began with them
         since = removed if since is None else max(since, removed)
@@ -143,8 +143,9 @@ def partition_chronicles(
     wanted = of_topic & (pc.field("topic_partition") == number)
     wanted &= pc.field("role").isin([ASSIGNED, PENDING])
     if group_id is not None:
-        require_group(snapshot, group_id)
+        in_partition = require_group(snapshot, group_id)["partition"]
         wanted &= pc.field("group_id") == group_id
+        wanted &= pc.field("partition") == in_partition
     found = plain(snapshot.select(ASSIGNMENT_HISTORY, wanted))
     if not found:
         raise _nobody(snapshot, place, of_topic, group_id)

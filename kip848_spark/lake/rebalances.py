@@ -64,13 +64,14 @@ def with_cause(rebalances: pa.Table, cause: str) -> pa.Table:
 
 
 def require_group(snapshot: LakeSnapshot, name: str) -> Row:
-    """The row of the group in `groups`, or, if it was deleted, its last one in `group_history`.
+    """The row of the group in `groups`, or, if it was deleted, its last one in `group_history`. If
+    the group is in two partitions of the topic, the one with the latest record.
 
     Raises NotFoundError, with similar names, if the lake never had such a group.
     """
     of_group = pc.field("group_id") == name
     if rows := plain(snapshot.select("groups", of_group)):
-        return rows[0]
+        return max(rows, key=lambda row: row["updated_at"])
     history = []
     if snapshot.has(GROUP_HISTORY):
         history = plain(snapshot.select(GROUP_HISTORY, of_group))
@@ -79,7 +80,10 @@ def require_group(snapshot: LakeSnapshot, name: str) -> Row:
         if snapshot.has(GROUP_HISTORY):
             known |= snapshot.group_ids(GROUP_HISTORY)
         raise no_such_group(name, known)
-    return max(history, key=lambda row: row["from_offset"]) | {"state": "Dead", "members": 0}
+    return max(history, key=lambda row: (row["valid_from"], row["from_offset"])) | {
+        "state": "Dead",
+        "members": 0,
+    }
 
 
 def name_topics(snapshot: LakeSnapshot, rows: Sequence[Row]) -> None:

@@ -1,0 +1,78 @@
+"""A group with records in two partitions of the topic, as after the topic got more partitions: the
+commands about one group answer for the partition with its latest record."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from kip848_spark.lake.chronicle import group_chronicle, partition_chronicles
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.rebalances import require_group
+from kip848_spark.lake.snapshot import LakeSnapshot, plain
+from tests.captures import COMMITTED
+from tests.cli.command import Command
+from tests.conftest import DATA
+from tests.lake.replayed_lake import control_bytes, write_replayed_lake
+
+LATER = 47
+"""A partition that the capture does not have, in which all groups go on an hour later."""
+AN_HOUR = 3_600_000_000
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[LakeSnapshot, LakeSnapshot]:
+    """A lake with the groups in both partitions, and one with those of the later partition."""
+    records = control_bytes(DATA / "kafka-4.3.1" / COMMITTED)
+    partition = records["partition"][0].as_py()
+    records = records.filter(pc.equal(records["partition"], partition))
+    time = records.schema.get_field_index("timestamp")
+    stamps = pc.add(records["timestamp"].cast(pa.int64()), AN_HOUR)
+    moved = records.set_column(time, records.field(time), stamps.cast(records.field(time).type))
+    there = records.schema.get_field_index("partition")
+    numbers = pa.array([LATER] * len(moved), records.field(there).type)
+    moved = moved.set_column(there, records.field(there), numbers)
+    both = pa.concat_tables([records, moved])
+    found = []
+    for name, rows in (("both", both), ("later", moved)):
+        path = tmp_path_factory.mktemp("lakes") / name
+        write_replayed_lake(path, rows)
+        found.append(LakeSnapshot(locate(str(path))))
+    return found[0], found[1]
+
+
+def test_the_history_is_that_of_the_later_partition(
+    lakes: tuple[LakeSnapshot, LakeSnapshot],
+) -> None:
+    both, later = lakes
+    groups = sorted(later.group_ids("groups"))
+    assert groups
+    for group in groups:
+        assert require_group(both, group)["partition"] == LATER
+        assert group_chronicle(both, group).described() == group_chronicle(later, group).described()
+
+
+def test_the_owners_are_those_of_the_later_partition(
+    lakes: tuple[LakeSnapshot, LakeSnapshot],
+) -> None:
+    both, later = lakes
+    named = pc.field("topic").is_valid()
+    owned = plain(later.select("assignment_history", named))
+    places = {(row["group_id"], row["topic"], row["topic_partition"]) for row in owned}
+    assert places
+    for group, topic, number in sorted(places)[:20]:
+        found = [partition_chronicles(lake, (topic, number), group) for lake in (both, later)]
+        assert [one.described() for one in found[0]] == [one.described() for one in found[1]]
+
+
+def test_the_checklist_is_that_of_the_later_partition(
+    lakes: tuple[LakeSnapshot, LakeSnapshot],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    group = min(lakes[1].group_ids("groups"))
+    kip848 = Command(monkeypatch, capfd)
+    both, later = (kip848("readiness", "--checklist", group, "--lake", lake.path) for lake in lakes)
+    assert both.code == 0, both.err
+    assert both.out == later.out
