@@ -33,7 +33,8 @@ TOPIC_ID_BYTES = 2 + 16
 _PLACE = ["group_id", "topic"]
 _COUNTS = ["commits", "tombstones", "bytes"]
 SUMMARY_COLUMNS = [
-    *_PLACE, "topic_partition", *_COUNTS, "first_commit_timestamp", "last_commit_timestamp",
+    *_PLACE, "topic_partition", "day", *_COUNTS,
+    "first_commit_timestamp", "last_commit_timestamp",
 ]  # fmt: skip
 """The columns of `commit_summaries` that `growth` reads."""
 ACTIVITY_COLUMNS = ["day", *_PLACE, *_COUNTS, "rewinds"]
@@ -46,8 +47,10 @@ def growth(summaries: pa.Table) -> TableRows:
 
     ``summaries`` has rows of `commit_summaries` with `SUMMARY_COLUMNS`. ``saved`` and
     ``saved_bytes`` are the commits and bytes that a commit interval of `INTERVAL` would have
-    saved, from the time between the first and the last commit of each row; ``interval_s`` is the
-    mean time between commits of a partition, null if no partition has two."""
+    saved, from the time between the first and the last commit of each partition and day, whichever
+    runs read them; ``interval_s`` is the mean time between commits of a partition on one day, null
+    if no partition has two."""
+    summaries = _of_days(summaries)
     first, last = summaries["first_commit_timestamp"], summaries["last_commit_timestamp"]
     span = pc.fill_null(pc.subtract(last.cast(pa.int64()), first.cast(pa.int64())), 0)
     commits = summaries["commits"].to_numpy()
@@ -80,6 +83,14 @@ def growth(summaries: pa.Table) -> TableRows:
     shown = shown.append_column("interval_s", interval_s).append_column("share", share)
     order = [("bytes", "descending"), ("group_id", "ascending"), ("topic", "ascending")]
     return TableRows(shown.sort_by(order))
+
+
+def _of_days(summaries: pa.Table) -> pa.Table:
+    """``summaries`` with one row for each partition and day."""
+    times = ("first_commit_timestamp", "min"), ("last_commit_timestamp", "max")
+    measures = [*((name, "sum") for name in _COUNTS), *times]
+    found = summaries.group_by([*_PLACE, "topic_partition", "day"]).aggregate(measures)
+    return _renamed(found, {f"{name}_{measure}": name for name, measure in measures})
 
 
 def growth_by_day(activity: pa.Table, by: Sequence[str] = ()) -> TableRows:

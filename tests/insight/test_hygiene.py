@@ -63,6 +63,23 @@ def test_growth_names_the_largest_first_and_what_a_longer_interval_would_save() 
     assert sum(row["share"] for row in found.values()) == 1.0
 
 
+def test_growth_is_the_same_if_several_runs_read_a_day() -> None:
+    """A commit every two seconds: a run read all of them, or a run each, or two runs."""
+    start = NOW.replace(hour=0)
+
+    def read(first: int, commits: int) -> dict[str, Any]:
+        times = (start + timedelta(seconds=2 * n) for n in (first, first + commits - 1))
+        names = "first_commit_timestamp", "last_commit_timestamp"
+        named = dict(zip(names, times, strict=True))
+        return summary("g", "t", commits, 0, day=start.date(), **named)
+
+    expected = [10 - (18 // 5 + 1), 2.0]
+    for runs in ([(0, 10)], [(n, 1) for n in range(10)], [(4, 6), (0, 4)]):
+        rows = table("commit_summaries", [read(*run) for run in runs])
+        (found,) = hygiene.growth(rows.select(hygiene.SUMMARY_COLUMNS))
+        assert [found["saved"], found["interval_s"]] == expected
+
+
 def test_growth_of_nothing() -> None:
     assert not hygiene.growth(table("commit_summaries", []))
     assert not hygiene.growth_by_day(table("offset_activity", []))
