@@ -81,9 +81,9 @@ def events(
     return list(_with_epochs(merged, groups))
 
 
-def _order(found: Iterable[Event]) -> Callable[[Event], tuple[int, int]]:
+def _order(found: Iterable[Event]) -> Callable[[Event], tuple[int, int, str]]:
     """The sort key of events. An operation may write the record of an assignment before that of its
-    new member."""
+    new member, and one record may concern several members."""
     kinds = list(EVENTS)
     first: dict[tuple[str | None, datetime], int] = {}
     for one in found:
@@ -91,9 +91,9 @@ def _order(found: Iterable[Event]) -> Callable[[Event], tuple[int, int]]:
             place = one.member_id, one.at
             first[place] = min(one.offset, first.get(place, one.offset))
 
-    def key(one: Event) -> tuple[int, int]:
+    def key(one: Event) -> tuple[int, int, str]:
         got = first.get((one.member_id, one.at), one.offset) if one.kind == JOINED else one.offset
-        return min(got, one.offset), kinds.index(one.kind)
+        return min(got, one.offset), kinds.index(one.kind), one.member_id or ""
 
     return key
 

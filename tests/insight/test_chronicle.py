@@ -204,3 +204,12 @@ def test_an_owner_may_be_away() -> None:
     back = [*AWAY[:2], member("worker-1", 30, None, (31, None))]
     kept = owners([part("worker-1", 0, "assigned", 5, None, (2, None))], groups, back)
     assert [(one.away, one.end) for one in kept] == [(False, at(10)), (True, at(30)), (False, None)]
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    """One record of a classic group gives partitions to several members."""
+    rows = [part(name, n, "assigned", 0, None, (4, None)) for n, name in enumerate("abab")]
+    expected = [(chronicle.GOT, "id-of-a", 2), (chronicle.GOT, "id-of-b", 2)]
+    for order in (rows, rows[::-1], sorted(rows, key=lambda row: str(row["member_id"]))):
+        found = events([], [], order)
+        assert [(one.kind, one.member_id, len(one.partitions)) for one in found] == expected
