@@ -13,11 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kip848_spark.insight import rebalance_fields as names
-from kip848_spark.insight.array_functions import (
-    last_before,
-    set_fingerprints,
-    string_lists,
-)
+from kip848_spark.insight.array_functions import set_fingerprints, string_lists
 from kip848_spark.insight.control_log import (
     CLASSIC,
     CONSUMER,
@@ -29,9 +25,11 @@ from kip848_spark.insight.control_log import (
     SHARE,
     STREAMS,
     ControlLog,
+    last_of_member,
 )
 from kip848_spark.insight.convergence import Membership
 from kip848_spark.insight.operation_shapes import DOWNGRADE, REPLACEMENT, UPGRADE
+from kip848_spark.insight.unresolved_expressions import Waits, changed_before, joined_before
 from kip848_spark.state import kinds
 from kip848_spark.state.codes import factorize
 from kip848_spark.wire.array_types import BoolArray, Int64Array
@@ -90,9 +88,10 @@ def find_causes(
     count = len(epochs)
     events = _find_events(log, membership, epochs)
     rebalance = events.rebalance
-    waited, waited_for = _joined_before(log, events.resolves, rebalance, epochs)
+    waited = joined_before(log, events.resolves, rebalance, epochs)
+    changed = changed_before(log, events.resolves, rebalance, epochs, waited, known)
     joined = np.flatnonzero(events.joins)
-    flags = _find_flags(log, events, _late(log, revoking), epochs, known)
+    flags = _find_flags(log, events, changed, _late(log, revoking), epochs, known)
     changes = events.subscribes | events.assigns
     trigger = np.flatnonzero(
         events.joins | events.leaves | changes | events.resolves | events.upgrades
@@ -101,9 +100,19 @@ def find_causes(
     return Causes(
         cause_lists(flags, count),
         _likely(log, events.leaves & ~events.replaced, rebalance, count),
-        _members(log, np.append(joined, waited), np.append(rebalance[joined], waited_for), count),
+        _members(
+            log,
+            np.append(joined, waited.at),
+            np.append(rebalance[joined], waited.rebalance),
+            count,
+        ),
         _members(log, np.flatnonzero(events.leaves), rebalance[events.leaves], count),
-        _members(log, of_member, rebalance[of_member], count),
+        _members(
+            log,
+            np.append(of_member, changed.at),
+            np.append(rebalance[of_member], changed.rebalance),
+            count,
+        ),
         trigger,
         rebalance[trigger],
     )
@@ -152,7 +161,12 @@ def _find_events(log: ControlLog, membership: Membership, epochs: Int64Array) ->
 
 
 def _find_flags(
-    log: ControlLog, events: _Events, late: BoolArray, epochs: Int64Array, known: BoolArray
+    log: ControlLog,
+    events: _Events,
+    changed: Waits,
+    late: BoolArray,
+    epochs: Int64Array,
+    known: BoolArray,
 ) -> dict[str, BoolArray]:
     """bool[rebalances] for each cause. The members of an upgrade are not causes of their own, and a
     change of the topics is one only if nothing else is."""
@@ -169,12 +183,14 @@ def _find_flags(
     left, timed_out = flag(leaves & ~late), flag(leaves & late)
     joined = flag(events.joins & ~events.replaces) & ~upgraded
     changes = ~upgraded & ~joined & ~left
+    subscribed = flag(events.subscribes)
+    subscribed[changed.rebalance] = True
     flags = {
         names.UPGRADED: upgraded,
         names.LEFT: left,
         names.REBALANCE_TIMEOUT: timed_out,
         names.JOINED: joined,
-        names.SUBSCRIPTION: flag(events.subscribes) & changes,
+        names.SUBSCRIPTION: subscribed & changes,
         names.ASSIGNOR: flag(events.assigns) & changes,
         names.REGEX: flag(events.resolves) & ~upgraded & ~left & ~timed_out,
     }
@@ -203,40 +219,6 @@ def _members(log: ControlLog, at: Int64Array, rebalance: Int64Array, count: int)
     """list<string>[count]: the members of the records ``at``, which belong to ``rebalance``
     (int64[len(at)])."""
     return string_lists(rebalance, log.take("member_id", at), count)
-
-
-def _joined_before(
-    log: ControlLog, resolves: BoolArray, rebalance: Int64Array, epochs: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Members that joined with a regular expression, and the rebalance for which each of them
-    waited: the coordinator raises the epoch when it has resolved the expression, in an operation
-    of its own (docs/kafka-facts.md#regular-expressions). Returns the position of each member's
-    first current assignment, and the index of its rebalance.
-
-    Only records that are still in effect are used, so the result does not depend on how a log is
-    split."""
-    nothing = np.zeros(0, np.int64)
-    resolving = np.unique(rebalance[resolves])
-    metadata = np.flatnonzero((log.role == MEMBER) & (log.type == CONSUMER) & ~log.tombstone)
-    if not (len(resolving) and len(metadata)):
-        return nothing, nothing
-    current, end = log.next_of_member(np.flatnonzero(log.role == CURRENT))
-    previous = log.integer((kinds.CURRENT,), "previous_member_epoch")
-    fresh = (previous[current] == 0) & ~log.tombstone[current]
-    current, end = current[fresh], end[fresh]
-    values = np.flatnonzero((log.role == EPOCH) & ~log.tombstone)
-    number = np.searchsorted(epochs[resolving], current)
-    at = epochs[resolving[np.minimum(number, len(resolving) - 1)]]
-    before = last_before(values, log.life, at - 1)
-    known = _last_of_member(log, metadata, current, at)
-    regex = log.field(kinds.MEMBER, "subscribed_topic_regex", metadata).fill_null("")
-    by_regex = np.asarray(pc.not_equal(regex, ""))[known]
-    waits = (number < len(resolving)) & (at < end) & (log.life[at] == log.life[current])
-    waits &= (known >= 0) & by_regex & (before >= 0) & (current > before)
-    # The records of an operation have one time: a member that joined at that of the last epoch has
-    # raised it, and is one of its joins.
-    waits &= log.stamp[current] != log.stamp[before]
-    return current[waits], resolving[number[waits]]
 
 
 def _changes(
@@ -269,7 +251,7 @@ def _changes(
     # The member that was replaced: its tombstone is right before the record of the new one.
     new = np.flatnonzero(replaces[at])
     gone = at[new] - 1
-    last = _last_of_member(log, at, gone)
+    last = last_of_member(log, at, gone)
     before[new] = last
     there = before >= 0
     changed = (print_ != print_[before]) | (expression != expression[before])
@@ -298,21 +280,6 @@ def _votes_differ(log: ControlLog, epochs: Int64Array) -> BoolArray:
     return np.asarray((lives[index] == log.life[epochs]) & (split[index] < epochs))
 
 
-def _last_of_member(
-    log: ControlLog, at: Int64Array, points: Int64Array, before: Int64Array | None = None
-) -> Int64Array:
-    """int64[points]: the index of the last of ``at`` (ascending positions) that is of the same
-    member as the point, and before it (or before the positions ``before``); -1 without one."""
-    width = log.count + 1
-    order = np.argsort(log.member[at], kind="stable")
-    key = log.member[at[order]] * width + at[order]
-    limit = points if before is None else before
-    found = np.searchsorted(key, log.member[points] * width + limit) - 1
-    index = order[np.maximum(found, 0)]
-    valid = (found >= 0) & (log.member[at[index]] == log.member[points])
-    return np.where(valid, index, -1)
-
-
 def _late(log: ControlLog, revoking: BoolArray) -> BoolArray:
     """bool[n]: tombstones of members whose rebalance timeout ended just then."""
     found = np.zeros(log.count, bool)
@@ -321,8 +288,8 @@ def _late(log: ControlLog, revoking: BoolArray) -> BoolArray:
     values = np.flatnonzero((log.role == MEMBER) & ~log.tombstone)
     if not (len(gone) and len(current) and len(values)):
         return found
-    last = _last_of_member(log, current, gone)
-    metadata = _last_of_member(log, values, gone)
+    last = last_of_member(log, current, gone)
+    metadata = last_of_member(log, values, gone)
     timeouts = log.integer((kinds.MEMBER, kinds.STREAMS_MEMBER), "rebalance_timeout_ms")
     timeout = timeouts[values[metadata]]
     elapsed = (log.stamp[gone] - log.stamp[current[last]]) / 1000
@@ -344,7 +311,7 @@ def _likely(
     gone = np.flatnonzero(leaves & (log.role == MEMBER))
     epochs = log.integer(kinds.CURRENTS, "member_epoch")
     current = np.flatnonzero((log.role == CURRENT) & ~log.tombstone)
-    last = _last_of_member(log, current, gone) if len(current) else np.full(len(gone), -1)
+    last = last_of_member(log, current, gone) if len(current) else np.full(len(gone), -1)
     away = np.zeros(len(gone), bool)
     away[last >= 0] = epochs[current[last[last >= 0]]] == _STATIC_LEAVE
     all_away = np.zeros(count, bool)

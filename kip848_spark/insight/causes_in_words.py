@@ -10,7 +10,7 @@ from kip848_spark.insight import rebalance_fields as fields
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import TARGET, held_before, holds_after, place
-from kip848_spark.insight.phrases import count, listing
+from kip848_spark.insight.phrases import between, count, duration, listing
 from kip848_spark.wire.tables import Row
 
 
@@ -133,11 +133,28 @@ class _Causes:
             before = self._member(name, lambda row: held_before(row, self.started))
             after = self._member(name, self._holds_after)
             change = _subscription_change(before, after) if before and after else ""
+            if before and after and not change and fields.REGEX in self.row["causes"]:
+                change = self._change_before(name, before)
             sentences.append(f"{self.names.full(name)} changed its subscription{change}")
         rest = changed[3:]
         if rest:
             sentences.append(f"so did {count(len(rest), 'other')}")
         return sentences or ["a member changed its subscription"]
+
+    def _change_before(self, name: str, row: Row) -> str:
+        """The change of a member's subscription that led to ``row``, and how long the coordinator
+        took to resolve its regular expression; empty if it is not known."""
+        since: datetime = row["valid_from"]
+        rows = [one for one in self.members if one["member_id"] == name]
+        for one in sorted(rows, key=lambda one: one["from_offset"], reverse=True):
+            if one["from_offset"] >= row["from_offset"]:
+                continue
+            if change := _subscription_change(one, row):
+                return (
+                    f"{change}, which was resolved {duration(between(since, self.started))} later"
+                )
+            since = one["valid_from"]
+        return ""
 
     def _member(self, name: str, when: Callable[[Row], bool]) -> Row | None:
         return next((r for r in self.members if r["member_id"] == name and when(r)), None)
@@ -179,6 +196,8 @@ class _Causes:
         joined = list(self.row["joined"] or ())
         if joined and fields.JOINED not in self.row["causes"]:
             return [f"{self._who(joined)} joined, and {which} was resolved{known}"]
+        if fields.SUBSCRIPTION in self.row["causes"] and not known:
+            return []  # the sentence about the subscription names the expression
         return [f"{which} matched other topics than before{known}"]
 
     def _target_change(self, gone: str) -> str:

@@ -199,3 +199,18 @@ class ControlLog:
         same = self.member[order[1:]] == self.member[order[:-1]]
         after[:-1] = np.where(same, order[1:], after[:-1])
         return order, after
+
+
+def last_of_member(
+    log: ControlLog, at: Int64Array, points: Int64Array, before: Int64Array | None = None
+) -> Int64Array:
+    """int64[points]: the index of the last of ``at`` (ascending positions) that is of the same
+    member as the point, and before it (or before the positions ``before``); -1 without one."""
+    width = log.count + 1
+    order = np.argsort(log.member[at], kind="stable")
+    key = log.member[at[order]] * width + at[order]
+    limit = points if before is None else before
+    found = np.searchsorted(key, log.member[points] * width + limit) - 1
+    index = order[np.maximum(found, 0)]
+    valid = (found >= 0) & (log.member[at[index]] == log.member[points])
+    return np.where(valid, index, -1)

@@ -44,7 +44,11 @@ STEPS = st.lists(
             ("join", "m4"),
             ("ask", "m3"),
             ("ask", "m5"),
+            ("change", "m1"),
+            ("change", "m2"),
+            ("forget", ""),
             ("resolve", ""),
+            ("resolve b", ""),
             ("gone", "m1"),
             ("gone", "m3"),
             ("topics", ""),
@@ -68,10 +72,14 @@ def _records(step: str, name: str, number: int) -> list[Row]:
     """The records of one of the `STEPS`. ``number`` is the group epoch."""
     targets = [target("m1", (0, number % 4)), target("m3", (1,)), target_epoch(number)]
     asks = [member(name, (), subscribed_topic_regex="a.*"), current(name, number, ())]
+    other = [member(name, (), subscribed_topic_regex="b.*"), current(name, number, (), before=1)]
     return {
         "join": [member(name), epoch(number)],
         "ask": asks,
+        "change": other,
+        "forget": [regex("b.*", None)],
         "resolve": [regex("a.*", ["a"]), epoch(number)],
+        "resolve b": [regex("a.*", ["a"]), regex("b.*", ["b"]), epoch(number)],
         "gone": [*no_member(name), epoch(number)],
         "topics": [epoch(number, hash_=number)],
         "target": targets,
@@ -89,7 +97,7 @@ def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
     for (step, name), same in zip(steps, close, strict=False):
         at += 0 if same else 700
         log.offset -= 1 if same else 0
-        if step in ("join", "gone", "topics", "resolve"):
+        if step in ("join", "gone", "topics", "resolve", "resolve b"):
             number += 1
         if step == "gap":
             log.gap()

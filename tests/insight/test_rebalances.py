@@ -249,6 +249,26 @@ def test_a_member_with_a_regular_expression_that_raises_the_epoch_is_named_once(
     assert (resolved["epoch"], resolved["joined"]) == (4, [])
 
 
+def test_a_member_that_takes_another_regular_expression() -> None:
+    """As in the log of a broker of 4.4.0: the epoch rises when the expression is resolved."""
+    log = stable_group().write(9_000, member("m1", (), subscribed_topic_regex="a.*"), epoch(3))
+    log.write(9_005, regex("a.*", ["a"]), epoch(4))
+    assert last(log)["causes"] == ["regex_resolved"]
+    log.write(20_000, member("m1", (), subscribed_topic_regex="b"), current("m1", 4, (), before=3))
+    log.write(22_000, regex("a.*", ["a", "ab"]), regex("b", ["b"]), epoch(5))
+    row = last(log)
+    assert row["causes"] == ["regex_resolved", "subscription_changed"]
+    assert (row["trigger_members"], row["joined"]) == (["m1"], [])
+
+    log.write(30_000, member("m1", (), subscribed_topic_regex="b", rack_id="r"))
+    log.write(32_000, regex("b", ["b", "b2"]), epoch(6))
+    row = last(log)
+    assert (row["causes"], row["trigger_members"]) == (["regex_resolved"], [])
+    log.write(40_000, member("m1", (), subscribed_topic_regex="c"), regex("b", None))
+    log.write(41_000, no_member("m1"))
+    assert last(log.write(42_000, regex("c", ["c"]), epoch(7)))["trigger_members"] == []
+
+
 def test_a_member_that_is_gone_before_its_expression_is_resolved() -> None:
     by_regex = member("m9", (), subscribed_topic_regex="a.*")
     log = stable_group().write(9_000, by_regex, current("m9", 2, ()))

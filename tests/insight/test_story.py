@@ -147,6 +147,19 @@ def test_a_subscription_that_changed() -> None:
     assert text == "worker-1 (10.0.4.1) changed its subscription: added payments, removed audit"
 
 
+def test_a_regular_expression_that_changed_before_it_was_resolved() -> None:
+    members = [
+        member("worker-1", -3000, -2.2, (10, 90), subscribed_regex="a.*"),
+        member("worker-1", -2.2, -2, (90, 92), subscribed_regex="b", member_epoch=41),
+        member("worker-1", -2, None, (92, None), subscribed_regex="b", member_epoch=42),
+    ]
+    both = ["regex_resolved", "subscription_changed"]
+    text = cause(both, {"members": members}, trigger_members=["worker-1"])
+    assert text == (
+        "worker-1 (10.0.4.1) changed its subscription: pattern b, which was resolved 2.2 s later"
+    )
+
+
 def test_an_assignor_that_changed() -> None:
     groups = [
         group(41, -3000, 0, (13, 101), assignor="uniform"),

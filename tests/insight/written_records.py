@@ -79,8 +79,8 @@ def current(
     return record(kinds.CURRENT, value, group, member_id=id_)
 
 
-def regex(expression: str, topics: Iterable[str], group: str = "g") -> Row:
-    value = {"topics": list(topics), "version": 1, "timestamp": 0}
+def regex(expression: str, topics: Iterable[str] | None, group: str = "g") -> Row:
+    value = None if topics is None else {"topics": list(topics), "version": 1, "timestamp": 0}
     return record(kinds.REGEX, value, group, regular_expression=expression)
 
 
