@@ -196,7 +196,8 @@ class _StoryWriter:
         if earlier and earlier[-1]["episode_id"] == row["episode_id"]:
             return int(earlier[-1]["epoch"])
         before, _ = life_before(self.evidence.groups, self.started)
-        epochs = [r["epoch"] for r in before if r["epoch"] != row["epoch"]]
+        # A group that has only committed offsets has no epoch.
+        epochs = [r["epoch"] for r in before if r["epoch"] not in (None, row["epoch"])]
         # An empty group may start again at its first epoch without having been deleted.
         return int(epochs[-1]) if epochs and epochs[-1] < row["epoch"] else None
 

@@ -144,6 +144,7 @@ def explain(
     """
     group = require_group(snapshot, group_id)
     known = plain(read_rebalances(snapshot, [group_id]))
+    known = [row for row in known if row["partition"] == group["partition"]]
     known.sort(key=lambda row: row["from_offset"])
     wanted = _choose(known, group_id, since, until, epoch)
     explained = wanted[-MOST_EXPLAINED:]

@@ -287,6 +287,13 @@ def test_the_first_epoch_has_none_before_it() -> None:
     assert "(epoch 1, " in story(row, groups=[group(1, 0, None, (101, None))]).headline
 
 
+def test_a_group_that_had_only_committed_offsets_has_no_epoch_before() -> None:
+    commits = group(0, -30, 0, (40, 101), type="classic", state="Empty", members=0)
+    groups = [commits | {"epoch": None}, group(1, 0, None, (101, None))]
+    row = rebalance(1, ["member_joined"], 0, 5, 101, joined=["worker-1"])
+    assert "(epoch 1, " in story(row, groups=groups).headline
+
+
 def test_a_group_that_was_deleted_begins_anew() -> None:
     """The epoch before is never one of the deleted group."""
     groups = [

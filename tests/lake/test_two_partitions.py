@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from kip848_spark.lake.chronicle import group_chronicle, partition_chronicles
+from kip848_spark.lake.explanation import explain
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.rebalances import require_group
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
@@ -33,7 +34,10 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[LakeSnapshot, LakeS
     there = records.schema.get_field_index("partition")
     numbers = pa.array([LATER] * len(moved), records.field(there).type)
     moved = moved.set_column(there, records.field(there), numbers)
-    both = pa.concat_tables([records, moved])
+    # Offsets of the two partitions do not compare: those of the earlier one are higher.
+    offset = records.schema.get_field_index("offset")
+    higher = pc.add(records["offset"], 1_000_000)
+    both = pa.concat_tables([records.set_column(offset, records.field(offset), higher), moved])
     found = []
     for name, rows in (("both", both), ("later", moved)):
         path = tmp_path_factory.mktemp("lakes") / name
@@ -76,3 +80,15 @@ def test_the_checklist_is_that_of_the_later_partition(
     both, later = (kip848("readiness", "--checklist", group, "--lake", lake.path) for lake in lakes)
     assert both.code == 0, both.err
     assert both.out == later.out
+
+
+def test_the_rebalances_that_are_explained_are_those_of_the_later_partition(
+    lakes: tuple[LakeSnapshot, LakeSnapshot],
+) -> None:
+    both, later = lakes
+    groups = sorted(later.group_ids("rebalances"))
+    assert groups
+    for group in groups:
+        found = [explain(lake, group).rebalances for lake in (both, later)]
+        assert [row["started_at"] for row in found[0]] == [row["started_at"] for row in found[1]]
+        assert {row["partition"] for row in found[0]} <= {LATER}
