@@ -28,6 +28,7 @@ from kip848_spark.insight.control_log import (
     last_of_member,
 )
 from kip848_spark.insight.convergence import Membership
+from kip848_spark.insight.departures import AWAY_EPOCH
 from kip848_spark.insight.operation_shapes import DOWNGRADE, REPLACEMENT, UPGRADE
 from kip848_spark.insight.unresolved_expressions import Waits, changed_before, joined_before
 from kip848_spark.state import kinds
@@ -39,8 +40,6 @@ EARLY_MS, LATE_MS = 50, 2_000
 CreateTime of a record. A broker sets it when it appends the record, up to some ms after it started
 the timer, and it handles an expired timer after the requests that wait already. Later than this,
 the timer did not run: a change of the coordinator starts it again."""
-_STATIC_LEAVE = -2
-"""The epoch of a member that left for a while (docs/kafka-facts.md#member-epochs)."""
 MAX_TRIGGERS = 8
 """At most this many records of members are evidence."""
 
@@ -313,7 +312,7 @@ def _likely(
     current = np.flatnonzero((log.role == CURRENT) & ~log.tombstone)
     last = last_of_member(log, current, gone) if len(current) else np.full(len(gone), -1)
     away = np.zeros(len(gone), bool)
-    away[last >= 0] = epochs[current[last[last >= 0]]] == _STATIC_LEAVE
+    away[last >= 0] = epochs[current[last[last >= 0]]] == AWAY_EPOCH
     all_away = np.zeros(count, bool)
     all_away[rebalance[gone[away]]] = True
     all_away[rebalance[gone[~away]]] = False

@@ -103,12 +103,13 @@ class _Causes:
         return sentences
 
     def _verdicts(self, members: Sequence[str]) -> str:
-        """What the commits of many members say."""
-        verdicts = Counter(
-            self.departures[name].likely for name in members if name in self.departures
-        )
+        """What is known of many members that are gone: from control records, and from commits."""
+        known = [self.departures[name] for name in members if name in self.departures]
+        closed = sum(one.away_since is not None for one in known)
+        verdicts = Counter(one.likely for one in known if one.away_since is None)
         parts = [f"{number} probably {likely}" for likely, number in verdicts.items() if likely]
-        return f"; to judge by their last commits, {listing(parts)}" if parts else ""
+        words = f"; {closed} had closed as static members and did not come back" if closed else ""
+        return words + (f"; to judge by their last commits, {listing(parts)}" if parts else "")
 
     def _too_slow(self) -> list[str]:
         gone = list(self.triggers or self.row["left"] or ())
@@ -133,17 +134,20 @@ class _Causes:
             before = self._member(name, lambda row: held_before(row, self.started))
             after = self._member(name, self._holds_after)
             change = _subscription_change(before, after) if before and after else ""
-            if before and after and not change and fields.REGEX in self.row["causes"]:
-                change = self._change_before(name, before)
+            change = change or self._resolved_change(name)
             sentences.append(f"{self.names.full(name)} changed its subscription{change}")
         rest = changed[3:]
         if rest:
             sentences.append(f"so did {count(len(rest), 'other')}")
         return sentences or ["a member changed its subscription"]
 
-    def _change_before(self, name: str, row: Row) -> str:
-        """The change of a member's subscription that led to ``row``, and how long the coordinator
-        took to resolve its regular expression; empty if it is not known."""
+    def _resolved_change(self, name: str) -> str:
+        """The earlier change of a member's subscription of which this rebalance resolved the
+        regular expression, and how long that took; empty if there was none, or if it is not
+        known."""
+        row = self._member(name, lambda row: held_before(row, self.started))
+        if row is None or fields.REGEX not in self.row["causes"]:
+            return ""
         since: datetime = row["valid_from"]
         rows = [one for one in self.members if one["member_id"] == name]
         for one in sorted(rows, key=lambda one: one["from_offset"], reverse=True):
@@ -197,7 +201,8 @@ class _Causes:
         if joined and fields.JOINED not in self.row["causes"]:
             return [f"{self._who(joined)} joined, and {which} was resolved{known}"]
         if fields.SUBSCRIPTION in self.row["causes"] and not known:
-            return []  # the sentence about the subscription names the expression
+            in_subscription = any(map(self._resolved_change, self.triggers))
+            return [] if in_subscription else [f"{which} was resolved"]
         return [f"{which} matched other topics than before{known}"]
 
     def _target_change(self, gone: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from kip848_spark.insight.departures import is_away
 from kip848_spark.insight.ownership import (
     ASSIGNED,
     END,
@@ -27,8 +28,6 @@ UNKNOWN = "unknown"
 PRESENT, JOINED, GONE = "present", "joined", "gone"
 AWAY, RETURNED = "away", "returned"
 GOT, MUST_GIVE_UP, GAVE_UP = "got", "must_give_up", "gave_up"
-AWAY_EPOCH = -2
-"""The epoch of a static member that has left temporarily (docs/kafka-facts.md#member-epochs)."""
 EVENTS = {
     KNOWN: "the history begins here: earlier records are missing",
     CREATED: "the group was created",
@@ -37,7 +36,7 @@ EVENTS = {
     EPOCH: "the group has a new epoch",
     PRESENT: "the member was in the group when the requested time began",
     JOINED: "the member joined",
-    AWAY: "the static member left temporarily, and can return within its session timeout",
+    AWAY: "the static member is away, and can return within its session timeout",
     RETURNED: "the static member returned, with the same member id",
     GONE: "the member left, expired or was removed",
     GOT: "the member got partitions",
@@ -246,11 +245,6 @@ def _passed_on(rows: Iterable[Row], known: str, bound: tuple[str, str], other: s
 
 
 _IDENTITY = ("member_id", "role", "topic_id", "topic", "topic_partition")
-
-
-def is_away(row: Row) -> bool:
-    """True if a row of `member_history` is of a static member that has left temporarily."""
-    return bool(row["member_epoch"] == AWAY_EPOCH)
 
 
 def _holds(row: Row, before: datetime) -> bool:

@@ -6,11 +6,14 @@ commits first, and a member whose session expires has sent nothing for the sessi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kip848_spark.insight.ownership import held_before
 from kip848_spark.insight.phrases import between, clock, duration
+from kip848_spark.wire.tables import Row
 
 DEFAULT_SESSION_TIMEOUT_MS = 45_000
 """The session timeout of consumer groups by the broker's default
@@ -26,7 +29,28 @@ _JUST_MS = 500
 REGULAR = 2
 """A silence is a sign if it lasts this many times the usual interval between commits."""
 
+AWAY_EPOCH = -2
+"""The epoch of a static member that has left temporarily (docs/kafka-facts.md#member-epochs)."""
+
 LEFT, EXPIRED = "left", "expired"
+
+
+def is_away(row: Row) -> bool:
+    """True if a row of `member_history` is of a static member that has left temporarily."""
+    return bool(row["member_epoch"] == AWAY_EPOCH)
+
+
+def away_since(rebalance: Row, member: str, members: Iterable[Row]) -> datetime | None:
+    """When a member that is gone had left temporarily; None if it had not, if the beginning was not
+    seen, or if another member replaced it. ``members`` are rows of `member_history`."""
+    rows = list(members)
+    mine = (row for row in rows if row["member_id"] == member)
+    last = next((row for row in mine if held_before(row, rebalance["started_at"])), None)
+    if last is None or not is_away(last) or last["known_from"] is not None:
+        return None
+    joined = {row["instance_id"] for row in rows if row["member_id"] in (rebalance["joined"] or ())}
+    since: datetime = last["valid_from"]
+    return None if last["instance_id"] in joined else since
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from kip848_spark.errors import no_such_group
 from kip848_spark.insight import rebalance_fields as fields
-from kip848_spark.insight.chronicle import is_away
-from kip848_spark.insight.departures import EXPIRED, Departure
+from kip848_spark.insight.departures import EXPIRED, Departure, away_since
 from kip848_spark.insight.member_names import MemberNames
-from kip848_spark.insight.ownership import END, TopicPartition, held_before, owned_before
+from kip848_spark.insight.ownership import END, TopicPartition, owned_before
 from kip848_spark.insight.patterns import find_patterns
 from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.ranking import flapping_clients
@@ -130,7 +129,7 @@ def departures(
         for member in row["left"][:_MOST_MEMBERS]:
             owned = owned_before(assignments, member, row["started_at"])
             last, usual = _last_commit(commits, owned, row["from_offset"], row["started_at"])
-            away_since = _away_since(row, member, members)
+            away = away_since(row, member, members)
             found[row["from_offset"], member] = Departure(
                 member,
                 row["started_at"],
@@ -139,21 +138,10 @@ def departures(
                 usual,
                 timeouts.get(member),
                 row["type"] == CLASSIC,
-                away_since,
-                EXPIRED if away_since is not None else row["likely"],
+                away,
+                EXPIRED if away is not None else row["likely"],
             )
     return found
-
-
-def _away_since(rebalance: Row, member: str, members: Iterable[Row]) -> datetime | None:
-    """When a member that is gone had left temporarily; None if it had not, if the beginning was not
-    seen, or if another member replaced it. ``members`` are rows of `member_history`."""
-    rows = [row for row in members if row["member_id"] == member]
-    last = next((row for row in rows if held_before(row, rebalance["started_at"])), None)
-    if last is None or not is_away(last) or last["known_from"] is not None:
-        return None
-    joined = {row["instance_id"] for row in members if row["member_id"] in rebalance["joined"]}
-    return None if last["instance_id"] in joined else last["valid_from"]
 
 
 def _commits(

@@ -32,7 +32,7 @@ _COLUMNS = {
     GROUP_HISTORY: ["group_id", "type", "state", "epoch", "assignor", "members", *_INTERVAL],
     MEMBER_HISTORY: [
         "group_id", "member_id", "instance_id", "client_id", "client_host", "subscribed_topics",
-        "subscribed_regex", "assignor", "member_state", *_INTERVAL,
+        "subscribed_regex", "assignor", "member_state", "member_epoch", *_INTERVAL,
     ],
     ASSIGNMENT_HISTORY: [
         "group_id", "member_id", "topic_id", "topic", "topic_partition", "role", *_INTERVAL,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kip848_spark.insight.departures import EXPIRED, Departure, away_since
 from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.story import Evidence, write_stories
 from kip848_spark.lake.rebalances import LOOK_BACK
@@ -55,7 +56,8 @@ def explain_last_episode(
         return []
     groups, members, assignments = (table.to_pylist() for table in evidence)
     here = [pattern for pattern in patterns if last["episode_id"] in pattern["episode_ids"]]
-    found = Evidence(group_id, known, groups, members, assignments, patterns=here)
+    gone = _closed_members(explained, members)
+    found = Evidence(group_id, known, groups, members, assignments, gone, here)
     stories = write_stories(found, explained)
     at = values(pa.array([story.row["started_at"] for story in stories], TIMESTAMP))
     return [
@@ -67,6 +69,20 @@ def explain_last_episode(
         }
         for story, time in zip(stories, at, strict=True)
     ]
+
+
+def _closed_members(
+    rebalances: Sequence[Row], members: Sequence[Row]
+) -> dict[tuple[int, str], Departure]:
+    """The static members that had closed before they were removed, by the offset of the rebalance
+    and the member id."""
+    found = {}
+    for row in rebalances:
+        for member in row["left"] or ():
+            if (since := away_since(row, member, members)) is not None:
+                gone = Departure(member, row["started_at"], 0, away_since=since, concluded=EXPIRED)
+                found[row["from_offset"], member] = gone
+    return found
 
 
 def _ms(time: Any) -> int:

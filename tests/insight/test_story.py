@@ -160,6 +160,31 @@ def test_a_regular_expression_that_changed_before_it_was_resolved() -> None:
     )
 
 
+def test_a_regular_expression_whose_change_is_not_on_record() -> None:
+    members = [member("worker-1", -2, None, (92, None), subscribed_regex="b", member_epoch=42)]
+    row = rebalance(42, ["regex_resolved", "subscription_changed"], 0, 5, 101)
+    row["trigger_members"] = ["id-of-worker-1"]
+    assert texts(story(row, members=members), "cause") == [
+        "the regular expression b was resolved",
+        "worker-1 (10.0.4.1) changed its subscription",
+    ]
+
+
+def test_many_members_of_which_some_had_closed() -> None:
+    """What is known of static members that had closed does not come from commits."""
+    row = rebalance(42, ["left_or_expired"], 0, 5, 101, left=[f"m{n}" for n in range(5)])
+    gone = {
+        (101, "id-of-m0"): Departure("id-of-m0", at(0), 1, away_since=at(-45), concluded="expired"),
+        (101, "id-of-m1"): Departure("id-of-m1", at(0), 1, away_since=at(-45), concluded="expired"),
+        (101, "id-of-m2"): Departure("id-of-m2", at(0), 1, last_commit_at=at(-0.1)),
+    }
+    (text,) = texts(story(row, departures=gone), "cause")
+    assert text.endswith(
+        "; 2 had closed as static members and did not come back; to judge by their last commits, "
+        "1 probably left"
+    )
+
+
 def test_an_assignor_that_changed() -> None:
     groups = [
         group(41, -3000, 0, (13, 101), assignor="uniform"),

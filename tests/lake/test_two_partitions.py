@@ -22,9 +22,12 @@ LATER = 47
 AN_HOUR = 3_600_000_000
 
 
+Lakes = tuple[LakeSnapshot, LakeSnapshot]
+"""One with the groups in both partitions, and one with those of the later partition."""
+
+
 @pytest.fixture(scope="module")
-def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[LakeSnapshot, LakeSnapshot]:
-    """A lake with the groups in both partitions, and one with those of the later partition."""
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Lakes:
     records = control_bytes(DATA / "kafka-4.3.1" / COMMITTED)
     partition = records["partition"][0].as_py()
     records = records.filter(pc.equal(records["partition"], partition))
@@ -46,9 +49,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> tuple[LakeSnapshot, LakeS
     return found[0], found[1]
 
 
-def test_the_history_is_that_of_the_later_partition(
-    lakes: tuple[LakeSnapshot, LakeSnapshot],
-) -> None:
+def test_the_history_is_that_of_the_later_partition(lakes: Lakes) -> None:
     both, later = lakes
     groups = sorted(later.group_ids("groups"))
     assert groups
@@ -57,9 +58,7 @@ def test_the_history_is_that_of_the_later_partition(
         assert group_chronicle(both, group).described() == group_chronicle(later, group).described()
 
 
-def test_the_owners_are_those_of_the_later_partition(
-    lakes: tuple[LakeSnapshot, LakeSnapshot],
-) -> None:
+def test_the_owners_are_those_of_the_later_partition(lakes: Lakes) -> None:
     both, later = lakes
     named = pc.field("topic").is_valid()
     owned = plain(later.select("assignment_history", named))
@@ -71,7 +70,7 @@ def test_the_owners_are_those_of_the_later_partition(
 
 
 def test_the_checklist_is_that_of_the_later_partition(
-    lakes: tuple[LakeSnapshot, LakeSnapshot],
+    lakes: Lakes,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -82,9 +81,7 @@ def test_the_checklist_is_that_of_the_later_partition(
     assert both.out == later.out
 
 
-def test_the_rebalances_that_are_explained_are_those_of_the_later_partition(
-    lakes: tuple[LakeSnapshot, LakeSnapshot],
-) -> None:
+def test_the_rebalances_that_are_explained_are_those_of_the_later_partition(lakes: Lakes) -> None:
     both, later = lakes
     groups = sorted(later.group_ids("rebalances"))
     assert groups

@@ -79,3 +79,28 @@ def test_a_story_with_a_pattern(tmp_path: Path) -> None:
 def _without_causes(story: tuple[int, str, list[list[str]]]) -> tuple[int, str, list[list[str]]]:
     epoch, headline, lines = story
     return epoch, headline, [line for line in lines if line[0] != "cause"]
+
+
+def test_a_static_member_that_closed(tmp_path: Path) -> None:
+    """This needs no commits, so the report says it as `explain` does."""
+    rows = {"member_id": "app-0", "instance_id": "app"}
+    members = [
+        member("app", -3000, -45, (2, 90), **rows),
+        member("app", -45, 0, (90, 101), **rows, member_epoch=-2),
+    ]
+    groups = [group(40, -3000, 0, (3, 101)), group(41, 0, None, (101, None))]
+    gone = rebalance(41, ["left_or_expired"], 0, 1, 101) | {"likely": "expired"}
+    gone |= {"left": ["app-0"], "trigger_members": ["app-0"]}
+    tables = {
+        "groups": [groups[-1] | {"last_offset": 999, "updated_at": at(1)}],
+        "group_history": groups,
+        "member_history": members,
+        "rebalances": [gone],
+    }
+    write_lake(tmp_path / "lake", tables)
+    (explained,) = Lake(tmp_path / "lake").explain(GROUP)["rebalances"]
+    report = report_data(LakeSnapshot(locate(str(tmp_path / "lake"))))
+    (drawn,) = report["timelines"]
+    (found,) = drawn["stories"]
+    assert found["lines"] == [[line["label"], line["text"]] for line in explained["lines"]]
+    assert "did not come back within its session timeout" in found["lines"][0][1]
