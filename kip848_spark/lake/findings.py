@@ -8,13 +8,16 @@ from typing import Any
 import pyarrow.compute as pc
 
 from kip848_spark.errors import LakeError, UsageError, near
+from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.ledger import AUDIT, PARTIAL_AUDIT
 from kip848_spark.lake.snapshot import LakeSnapshot
 
 LAST, ALL = "last", "all"
 """In place of a run's id: the last run that audited, and all runs."""
-_ORDER = ("critical", "error", "warning", "info")
-_SHOWN = ("partition", "offset", "group_id", "check", "member_id")
+FINDING_ORDER = (
+    "partition", "offset", "group_id", "check", "member_id", "expected", "recorded",
+)  # fmt: skip
+"""The columns by which findings of one severity are sorted."""
 
 
 def find_findings(
@@ -41,8 +44,8 @@ def find_findings(
     if groups:
         condition &= pc.field("group_id").isin(list(groups))
     rows: list[dict[str, Any]] = snapshot.select("findings", condition).to_pylist()
-    rows.sort(key=lambda row: [(row[name] is not None, row[name]) for name in _SHOWN])
-    rows.sort(key=lambda row: _ORDER.index(row["severity"]))
+    rows.sort(key=lambda row: [(row[name] is not None, row[name]) for name in FINDING_ORDER])
+    rows.sort(key=lambda row: -SEVERITIES.index(row["severity"]))
     return sorted(rows, key=lambda row: str(row["run_id"]), reverse=True)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -157,19 +157,11 @@ def run_replay(
     history from all records if ``from_scratch``. Raises LakeError."""
     steps = Steps(progress)
     lake.require()
-    with lake.hold_lease():
-        lake.upgrade()
-        ledger = Ledger(lake)
-        unfinished = ledger.unfinished()
-        recovered = undo_run(ledger, unfinished) if unfinished else None
-        check_counts(lake)
+    with _open_ledger(lake) as (ledger, recovered):
         last = decode_unknown_records(lake, ledger.last(), steps)
         if last is None or (_is_up_to_date(last) and not from_scratch):
             return RunOutcome(last, False, recovered)
-        plan = plan_lake_run(last, lake)
-        size_tasks(lake.spark, offset_count(plan))
-        ledger.write(plan)
-        steps.run_started(plan.run_id)
+        plan = _start_lake_run(lake, ledger, last, steps)
         plan = replace(plan, counts=RecordCounts())
         if from_scratch:
             with steps.step(REPLAY, "replaying all control records"):
@@ -196,12 +188,7 @@ def run_audit(
     steps = Steps(progress)
     lake.require()
     identity = None if source is None else source.identity()
-    with lake.hold_lease():
-        lake.upgrade()
-        ledger = Ledger(lake)
-        unfinished = ledger.unfinished()
-        recovered = undo_run(ledger, unfinished) if unfinished else None
-        check_counts(lake)
+    with _open_ledger(lake) as (ledger, recovered):
         last = ledger.last()
         if last is None or not last.is_replayed:
             raise LakeError(
@@ -212,10 +199,7 @@ def run_audit(
             check_same_source(lake, last, source, identity, source.extents(lake.spark))
             if request.assignors is None:
                 request = replace(request, assignors=_assignors(cluster_facts(source)))
-        plan = plan_lake_run(last, lake)
-        size_tasks(lake.spark, offset_count(plan))
-        ledger.write(plan)
-        steps.run_started(plan.run_id)
+        plan = _start_lake_run(lake, ledger, last, steps)
         live = _audit(source, lake, plan, request, steps)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
         return RunOutcome(finish_run(ledger, plan, steps), True, recovered, live=live)
@@ -250,14 +234,33 @@ def run_repair(lake: LakeTables, progress: Progress = lambda _: None) -> RepairR
         if not found:
             return RepairResult()
         last = split_finished_runs(lake)[0][-1]
-        plan = plan_lake_run(last, lake)
-        size_tasks(lake.spark, offset_count(plan))
-        ledger.write(plan)
-        steps.run_started(plan.run_id)
+        plan = _start_lake_run(lake, ledger, last, steps)
         removed, dropped = repair(lake, plan, progress)
         plan = replace(plan, counts=RecordCounts(), replayed_through=plan.run_id)
         finish_run(ledger, plan, steps)
         return RepairResult(tuple(found), removed, dropped)
+
+
+@contextmanager
+def _open_ledger(lake: LakeTables) -> Iterator[tuple[Ledger, str | None]]:
+    """The ledger of ``lake``, which no other run changes meanwhile, and the id of the unfinished
+    run that was undone, if there was one. Raises LakeError if the lake is damaged or in use."""
+    with lake.hold_lease():
+        lake.upgrade()
+        ledger = Ledger(lake)
+        unfinished = ledger.unfinished()
+        recovered = undo_run(ledger, unfinished) if unfinished else None
+        check_counts(lake)
+        yield ledger, recovered
+
+
+def _start_lake_run(lake: LakeTables, ledger: Ledger, last: Run, steps: Steps) -> Run:
+    """Plans a run that reads no records of the topic, and writes it to the ledger."""
+    plan = plan_lake_run(last, lake)
+    size_tasks(lake.spark, offset_count(plan))
+    ledger.write(plan)
+    steps.run_started(plan.run_id)
+    return plan
 
 
 def _is_up_to_date(last: Run | None) -> bool:

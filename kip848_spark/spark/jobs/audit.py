@@ -42,6 +42,7 @@ from kip848_spark.coordinator.assignors import Assignor, CustomAssignor
 from kip848_spark.coordinator.topics import Topic
 from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.conditions import Condition
+from kip848_spark.lake.findings import FINDING_ORDER
 from kip848_spark.lake.ledger import DONE, Run
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.jobs.audit_input import COMMITS_REPLAYED, audit_input, record_count
@@ -278,14 +279,10 @@ def agreement_rows(lake: LakeTables, run_id: str) -> list[dict[str, Any]]:
 
 def findings_rows(lake: LakeTables, run_id: str, most: int | None = None) -> list[dict[str, Any]]:
     """The rows of `findings` of a run, the most severe first; at most ``most``."""
-    order = F.array_position(
-        F.array(*map(F.lit, reversed(SEVERITIES))),
-        F.col("severity"),
-    )
+    worst_first = F.array(*map(F.lit, reversed(SEVERITIES)))
+    order = F.array_position(worst_first, F.col("severity"))
     rows = lake.read("findings").where(F.col("run_id") == run_id)
-    rows = rows.orderBy(
-        order, "partition", "offset", "group_id", "check", "member_id", "expected", "recorded"
-    )
+    rows = rows.orderBy(order, *FINDING_ORDER)
     if most is not None:
         rows = rows.limit(most)
     return collect_rows(rows)
