@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kip848_spark.errors import FINDINGS, UsageError
+from kip848_spark.errors import UsageError
 from kip848_spark.insight.severities import SEVERITIES
 from kip848_spark.lake.ledger import Run
 from kip848_spark.runtime.replacing import replacing
@@ -50,10 +50,10 @@ def metrics_text(
     now: float,
 ) -> str:
     """The metrics of the last finished ``run`` (None in an empty lake), with the rows of
-    `agreement` and the number of ``findings`` by severity that it wrote. ``now``: seconds since
-    1970."""
+    `agreement` and the number of ``findings`` by severity that it wrote. ``exit_code``: that of the
+    command, of which the report may have failed after the run. ``now``: seconds since 1970."""
     samples: dict[str, list[Sample]] = {
-        SUCCESS: [({}, int(exit_code in (0, FINDINGS)))],
+        SUCCESS: [({}, 1)],
         EXIT_CODE: [({}, exit_code)],
         LAST_SUCCESS: [({}, now)],
     }
