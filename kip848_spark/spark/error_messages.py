@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -26,9 +28,19 @@ _QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 def spark_log() -> Path:
     """The file that gets the terminal output of the JVM and its Python workers."""
-    folder = cache_folder() / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"spark-{os.getpid()}.log"
+    return _writable(cache_folder() / "logs") / f"spark-{os.getpid()}.log"
+
+
+@cache
+def _writable(folder: Path) -> Path:
+    """``folder``, or a new temporary one if it can't be written: a cache may be part of an image,
+    or have been filled by another user."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="kip848-logs-"))
+    return folder
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -253,6 +254,18 @@ def test_a_jvm_without_threads(tmp_path: Path) -> None:
     error = translate_failure(text, tmp_path / "log")
     assert "unable to create native thread" in error.message
     assert "spark.driver.memory" not in (error.hint or "")
+
+
+def test_a_cache_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be part of an image, with all jars: then the log is elsewhere."""
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("KIP848_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SparkFailure, match="the reason") as raised, translate_spark_errors():
+        raise PySparkException("the reason")
+    (log,) = tmp_path.glob("kip848-logs-*/spark-*.log")
+    assert "the reason" in log.read_text()
+    assert str(log) in (raised.value.hint or "")
 
 
 def test_pysparks_loggers_are_restored() -> None:
