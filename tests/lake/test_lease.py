@@ -57,7 +57,9 @@ def test_one_at_a_time_and_one_after_another(tmp_path: Path) -> None:
     assert len(list((tmp_path / LEASES).iterdir())) == 1, "old leases are removed"
 
 
-def test_a_killed_owner_on_this_machine_is_noticed_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("zombie", [False, True])
+def test_a_killed_owner_on_this_machine_is_noticed_at_once(tmp_path: Path, zombie: bool) -> None:
+    """Also if its parent does not ask how it ended, as process 1 of many containers."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE
     ) as holder:
@@ -66,7 +68,10 @@ def test_a_killed_owner_on_this_machine_is_noticed_at_once(tmp_path: Path) -> No
         with pytest.raises(LakeError, match=f"process {holder.pid}"):
             Lease._acquire(LocalFolder(tmp_path), "it")
         holder.kill()
-        holder.wait()
+        if zombie:
+            os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            holder.wait()
         started = time.monotonic()
         with Lease.hold(LocalFolder(tmp_path), "it"):
             assert time.monotonic() - started < lease.HEARTBEAT_S
