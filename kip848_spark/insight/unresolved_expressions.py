@@ -48,7 +48,7 @@ def joined_before(
     ``rebalance``: int64[n]; ``epochs``: the positions at which the rebalances begin."""
     nothing = Waits(np.zeros(0, np.int64), np.zeros(0, np.int64))
     resolving = np.unique(rebalance[resolves])
-    metadata = np.flatnonzero((log.role == MEMBER) & (log.type == CONSUMER) & ~log.tombstone)
+    metadata = np.flatnonzero((log.role == MEMBER) & (log.type == CONSUMER))
     if not (len(resolving) and len(metadata)):
         return nothing
     current, end = log.next_of_member(np.flatnonzero(log.role == CURRENT))

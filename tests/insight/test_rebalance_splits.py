@@ -37,6 +37,23 @@ def test_a_group_that_never_becomes_stable_is_closed_now_and_then(
     assert len({row["episode_id"] for row in rows}) == 3
 
 
+def test_a_member_whose_return_was_not_read_has_not_joined() -> None:
+    """Its records from before it left are no longer in effect, even if they are in the same
+    chunk."""
+    log = stable_group()
+    log.write(10_000, [member("m3", (), subscribed_topic_regex="a.*"), current("m3", 2, ())])
+    log.write(11_000, [*no_member("m3"), epoch(3)])
+    log.gap()  # here it came back
+    log.write(12_000, [current("m3", 3, ())])
+    log.write(13_000, [regex("a.*", ["a"]), epoch(4)])
+    log.gap()
+    records = log.write(14_000, member("m4")).table()
+    whole = fold(records).to_pylist()
+    assert whole[-1]["joined"] == []
+    for run in range(len(records)):
+        assert fold(records, (), [run]).to_pylist() == whole
+
+
 STEPS = st.lists(
     st.sampled_from(
         (
