@@ -136,7 +136,8 @@ class _Clients:
         return self._client.get(member_id, member_id)
 
     def crowd(self, client: str) -> int:
-        """The largest number of members that a client had at a time; 1 if that is not known."""
+        """The largest number of members that a client had at a time; 1 if that is not known, or if
+        each of them ended when it began: after a time in the future, the clock stands still."""
         # A member has several rows if it changes, so they are joined.
         stays: dict[str, list[tuple[datetime, datetime | None]]] = defaultdict(list)
         for row in self._rows:
@@ -147,7 +148,7 @@ class _Clients:
             steps.append((start, 1))
             if end is not None:
                 steps.append((end, -1))
-        return max(itertools.accumulate(step for _, step in sorted(steps)), default=1)
+        return max(1, max(itertools.accumulate(step for _, step in sorted(steps)), default=1))
 
 
 def _clients(members: pa.Table | None) -> dict[str, _Clients]:

@@ -124,6 +124,17 @@ def test_three_members_of_one_client_that_restart_once_are_no_loop() -> None:
     assert history.names() == ["rolling_restart"]
 
 
+def test_members_that_end_when_they_begin() -> None:
+    """Behind a record with a time in the future, all records have that time."""
+    history = History()
+    for number in range(5):
+        history.client(f"m{number}", "worker")
+        history.members[-1] |= {"valid_from": NOON, "valid_to": NOON}
+        history.add(0, 1, joined=(f"m{number}",)).add(0, 0, left=(f"m{number}",))
+    (row,) = [row for row in history.patterns() if row["pattern"] == "restart_loop"]
+    assert row["count"] == 4
+
+
 def test_a_member_that_leaves_when_its_poll_interval_is_over() -> None:
     history = History()
     for number in range(3):
