@@ -17,6 +17,7 @@ from kip848_spark.insight.chronicle import life_before
 from kip848_spark.insight.departures import Departure
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import (
+    END,
     TARGET,
     TopicPartition,
     Unowned,
@@ -114,7 +115,7 @@ class _StoryWriter:
         )
         end = self._end()
         slowest = row["slowest_member"]
-        pending = end or self.started
+        pending = END if row["outcome"] == fields.OPEN else end or self.started
         self.given_up = (
             tuple(given_up(evidence.assignments, slowest, self.started, pending)) if slowest else ()
         )

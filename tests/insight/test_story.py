@@ -103,6 +103,21 @@ def test_a_member_that_was_waited_for() -> None:
     ]
 
 
+def test_what_a_member_has_still_not_given_up() -> None:
+    """The rebalance is open: its last record is the one that tells the member to give up."""
+    row = rebalance(
+        42, ["member_joined"], 0, None, 101, outcome="open", slowest_member="worker-1",
+        slowest_ms=125_000, blocked_members=["worker-2"],
+    )  # fmt: skip
+    assignments = [
+        *PARTITIONS,
+        part("worker-1", 7, "assigned", -3000, 2, (10, 110)),
+        part("worker-1", 7, "pending_revocation", 2, None, (110, None)),
+    ]
+    (text,) = texts(story(row, assignments=assignments), "waited")
+    assert text == "2 min 5 s for worker-1 to give up orders-7; worker-2 had to wait"
+
+
 def test_every_cause_has_words() -> None:
     for name in CAUSES:
         text = cause([name], trigger_members=["worker-1"])
