@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kip848_spark.insight import rebalance_spans
+from kip848_spark.state import kinds
 from tests.insight.fold_captures import fold
 from tests.insight.test_rebalances import Row, found
 from tests.insight.written_records import (
+    Log,
     classic,
     current,
     epoch,
@@ -76,8 +79,13 @@ STEPS = st.lists(
             ("revoke", "m1"),
             ("revoke", "m2"),
             ("classic", "c"),
+            ("close", "m2"),
+            ("replace", "m4"),
             ("delete", ""),
+            ("make", ""),
             ("gap", ""),
+            ("lost", "m1"),
+            ("clean", ""),
             ("other", ""),
         )
     ),
@@ -103,7 +111,21 @@ def _records(step: str, name: str, number: int) -> list[Row]:
         "ready": [current(name, number, (number % 4,))],
         "revoke": [current(name, number - 1, (0,), (1,), state=1)],
         "classic": [classic(number, {name: {"partitions": (0,)}}, group="k")],
+        "close": [current(name, -2, (2, 3), before=number)],
+        "replace": [
+            *no_member("m2"),
+            member(name, group_instance_id="i"),
+            target(name, (2, 3)),
+            current(name, number, (2, 3)),
+        ],
         "delete": [epoch(None)],
+        "make": [
+            member("m1"),
+            epoch(number),
+            target("m1", range(4)),
+            target_epoch(number),
+            current("m1", number, range(4)),
+        ],
         "other": [member("x", group="h"), epoch(number, group="h")],
     }[step]
 
@@ -112,15 +134,47 @@ def any_log(steps: list[tuple[str, str]], close: list[bool]) -> pa.Table:
     """A log of any steps, sensible or not; some follow in the same millisecond."""
     log, number, at = stable_group(), 2, 10_000
     for (step, name), same in zip(steps, close, strict=False):
+        adjacent = same and log.rows[-1]["kind"] != kinds.GAP
         at += 0 if same else 700
-        log.offset -= 1 if same else 0
-        if step in ("join", "gone", "topics", "resolve", "resolve b"):
+        log.offset -= 1 if adjacent else 0
+        if step in ("join", "gone", "topics", "resolve", "resolve b", "make"):
             number += 1
         if step == "gap":
             log.gap()
+        elif step == "lost":
+            infer(log, at, no_member(name))
+        elif step == "clean":
+            clean(log)
         else:
             log.write(at, _records(step, name, number))
     return log.table()
+
+
+def infer(log: Log, at: int, tombstones: list[Row]) -> None:
+    """Writes inferred tombstones: there is a gap before and after them."""
+    log.rows.append({"offset": log.offset - 1, "timestamp": None, "kind": kinds.GAP})
+    log.write(at, tombstones)
+    log.rows.append({"offset": log.offset - 2, "timestamp": None, "kind": kinds.GAP})
+
+
+def clean(log: Log) -> None:
+    """Removes what the log cleaner removes: tombstones, and all but the newest record of a key."""
+    newest = {_key(row): row["offset"] for row in log.rows}
+    kept: list[Row] = []
+    for row in log.rows:
+        if row["kind"] == kinds.GAP or (
+            newest[_key(row)] == row["offset"] and not row["tombstone"]
+        ):
+            kept.append(row)
+        else:
+            if kept and kept[-1]["kind"] == kinds.GAP:
+                kept.pop()
+            kept.append({"offset": row["offset"], "timestamp": None, "kind": kinds.GAP})
+    log.rows = kept
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return tuple(row.get(name) for name in ("kind", "group_id", "member_id", "regular_expression"))
 
 
 @pytest.mark.slow
@@ -141,6 +195,8 @@ def test_chunks_and_runs_change_nothing(
     try:
         rebalance_spans.MAX_EPOCHS = most
         whole = fold(records)
+        for column in ("duration_ms", "slowest_ms", "unowned_ms"):
+            assert (pc.min(whole[column]).as_py() or 0) >= 0
         assert fold(records, *within).to_pylist() == whole.to_pylist()
     finally:
         rebalance_spans.MAX_EPOCHS = before
