@@ -98,10 +98,13 @@ def times_without_owner(
     owners: dict[TopicPartition, list[Row]] = {}
     for row in rows:
         if row["role"] == ASSIGNED:
-            owners.setdefault(place(row), []).append(row)
+            # A topic that was deleted and created again has the same name.
+            topic = row["topic_id"] or row["topic"]
+            owners.setdefault((topic, row["topic_partition"]), []).append(row)
     found = []
-    for where, intervals in owners.items():
+    for intervals in owners.values():
         intervals.sort(key=lambda row: row["from_offset"])
+        where = place(intervals[0])
         until: datetime | None = intervals[0]["valid_to"]
         # ``groups`` may lack the rows of a later time, so an unseen end of an owner counts as well.
         unseen = {row["valid_to"] for row in intervals if row.get("known_to") is not None}

@@ -8,6 +8,7 @@ from pathlib import Path
 from kip848_spark.insight.phrases import between
 from kip848_spark.insight.rebalances import REBALANCES
 from kip848_spark.insight.story import Evidence, write_stories
+from kip848_spark.state import kinds
 from tests.captures import COMMITTED
 from tests.conftest import DATA
 from tests.insight.fold_captures import Row
@@ -115,6 +116,22 @@ def test_a_partition_of_a_deleted_topic_counts_until_the_rebalance_ends() -> Non
         "converged",
         700,
     )
+
+
+def test_a_topic_that_was_deleted_and_created_again_is_another_one() -> None:
+    log = stable_group().write(9_000, epoch(3, hash_=2), target_epoch(3))
+    log.write(9_300, current("m1", 2, (), (0, 1), state=1, before=2))
+    anew = current("m1", 3, (0, 1), before=2)
+    anew[kinds.CURRENT]["assigned_partitions"][0]["topic_id"] = "topic-a created again"
+    log.write(9_600, anew)
+    row = last(log.write(10_000, current("m2", 3, (2, 3), before=2)))
+    assert row["unowned_ms"] == 2 * 700
+
+    row = rebalance(42, ["topics_changed"], 0, 5, 101)
+    before = part("worker-3", 3, "assigned", -3000, 1, (12, 105))
+    after = part("worker-3", 3, "assigned", 2, None, (108, None)) | {"topic_id": "another id"}
+    (story,) = write_stories(Evidence(GROUP, [row], (), (), [before, after]), [row])
+    assert [(one.start, one.end) for one in story.unowned] == [(at(1), at(5))]
 
 
 def test_what_was_lost_before_the_episode_does_not_count() -> None:
