@@ -131,7 +131,8 @@ def partition_chronicles(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> list[PartitionChronicle]:
-    """The owners of a partition in each group (or in ``group_id`` only) between two times.
+    """The owners of a partition in each group (or in ``group_id`` only) between two times. If a
+    group is in two partitions of the offsets topic, those in the one where an owner was last new.
 
     Raises NotFoundError, with similar names, if no group ever owned a partition of that topic, or
     none owned this one; LakeError if the lake has no history.
@@ -143,25 +144,27 @@ def partition_chronicles(
     wanted = of_topic & (pc.field("topic_partition") == number)
     wanted &= pc.field("role").isin([ASSIGNED, PENDING])
     if group_id is not None:
-        in_partition = require_group(snapshot, group_id)["partition"]
+        require_group(snapshot, group_id)
         wanted &= pc.field("group_id") == group_id
-        wanted &= pc.field("partition") == in_partition
     found = plain(snapshot.select(ASSIGNMENT_HISTORY, wanted))
     if not found:
         raise _nobody(snapshot, place, of_topic, group_id)
-    by_group: dict[str, list[Row]] = {}
-    for row in found:
-        by_group.setdefault(row["group_id"], []).append(row)
-    of_members = one_of("group_id", by_group) & one_of(
-        "member_id", {row["member_id"] for row in found}
-    )
+    home = {
+        row["group_id"]: row["partition"]
+        for row in sorted(found, key=lambda row: (row["valid_from"], row["from_offset"]))
+    }
+    of_members = one_of("group_id", home) & one_of("member_id", {row["member_id"] for row in found})
     members = plain(snapshot.select(MEMBER_HISTORY, of_members))
-    columns = ["group_id", "from_offset", "valid_from", "valid_to", "known_from", "known_to"]
-    groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", by_group), columns))
+    columns = ["partition", "group_id", "from_offset", "valid_from", "valid_to"]
+    columns += ["known_from", "known_to"]
+    groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", home), columns))
     chronicles = []
-    for group, rows in sorted(by_group.items()):
-        own_members = [row for row in members if row["group_id"] == group]
-        times = owners(rows, [row for row in groups if row["group_id"] == group], own_members)
+    for group, partition in sorted(home.items()):
+        owned, lives, own_members = (
+            [row for row in rows if (row["group_id"], row["partition"]) == (group, partition)]
+            for rows in (found, groups, members)
+        )
+        times = owners(owned, lives, own_members)
         within = [one for one in times if _within(one, since, until)]
         chronicles.append(PartitionChronicle(group, place, within, MemberNames(own_members)))
     return chronicles
