@@ -274,9 +274,10 @@ class Cluster:
         found = []
         for spec, isolation in (
             (kafka.OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-            # The stable one first: the end, asked later, can't then be the lower of the two.
-            (kafka.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            # The stable one last: it is below the end only if a transaction is open, and not
+            # because something was written in between.
             (kafka.OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+            (kafka.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
         ):
             answers = self.admin.list_offsets(
                 {TopicPartition(topic, number): spec for number in range(count)},
@@ -284,8 +285,8 @@ class Cluster:
                 request_timeout=self.timeout,
             )
             found.append({at.partition: self._wait(one).offset for at, one in answers.items()})
-        first, stable, end = found
-        return {n: LiveEnds(first[n], end[n], stable[n]) for n in range(count)}
+        first, end, stable = found
+        return {n: LiveEnds(first[n], max(end[n], stable[n]), stable[n]) for n in range(count)}
 
     @_with_second_client
     def broker_settings(self, names: Sequence[str]) -> dict[str, str]:

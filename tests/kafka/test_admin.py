@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from kip848_spark.errors import SourceError, UsageError
 from kip848_spark.kafka.admin import Cluster
@@ -80,6 +83,27 @@ def test_refused_credentials(broker: Broker, capfd: pytest.CaptureFixture[str]) 
         Cluster(broker.bootstrap, sasl)
     assert "a-secret" not in str(fault.value)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_topic_that_grows_while_its_ends_are_asked_has_no_open_transaction(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, topic = Cluster(broker.bootstrap), "admin.grows"
+    cluster.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    ask = cluster.admin.list_offsets
+
+    def ask_and_write(*args: Any, **more: Any) -> Any:
+        answers = ask(*args, **more)
+        for answer in answers.values():
+            answer.result(30)
+        producer.produce(topic, b"x")
+        assert producer.flush(30) == 0
+        return answers
+
+    monkeypatch.setattr(cluster.admin, "list_offsets", ask_and_write)
+    ends = cluster.ends(topic)[0]
+    assert (ends.first, ends.end, ends.stable) == (0, 2, 2)
 
 
 def test_an_unknown_topic_and_an_unknown_setting(broker: Broker) -> None:
