@@ -291,11 +291,17 @@ def new_run_id(now: datetime, last: Run | None = None) -> str:
     return f"{now.astimezone(UTC):{_RUN_ID_TIME}}Z-{secrets.token_hex(2)}"
 
 
+_LOST = (
+    "The topic is the same one, so the cluster has lost records: look for an unclean leader "
+    "election. Use a new lake; this one stays readable."
+)
+
+
 def plan_ranges(
-    last: Run | None, extents: Mapping[int, PartitionExtent]
+    last: Run | None, extents: Mapping[int, PartitionExtent], *, is_live: bool = False
 ) -> tuple[OffsetRange, ...]:
     """The offsets to read after the run ``last``: from its end (0 without one) to the end of each
-    partition.
+    partition. ``is_live``: the source is a cluster, and its topic is that of ``last``.
 
     Raises LakeError if a partition ends before the offset it was read up to.
     """
@@ -308,7 +314,9 @@ def plan_ranges(
             raise LakeError(
                 f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
                 f"to offset {start}.",
-                "The source is an older capture, or the topic was recreated. "
+                _LOST
+                if is_live
+                else "The source is an older capture, or the topic was recreated. "
                 "Read a newer capture, or use a new lake.",
             )
         ranges.append(OffsetRange(partition, start, max(start, extent.end)))

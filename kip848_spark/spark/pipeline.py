@@ -116,7 +116,8 @@ def run_ingest(
         check_counts(lake)
         if plan is None:
             last = decode_unknown_records(lake, last, steps)
-            ranges = plan_ranges(last, extents)
+            is_live = isinstance(source, KafkaSource) and bool(last and last.identity.topic_id)
+            ranges = plan_ranges(last, extents, is_live=is_live)
             choice = detect_dialect(
                 source, lake.spark, ranges, dialect, last.dialect if last else None
             )
