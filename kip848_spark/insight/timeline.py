@@ -155,17 +155,27 @@ def _cells(rows: Sequence[Row], pending: Sequence[Row], axis: _Axis) -> str:
 
 
 def _comings_and_goings(rows: Sequence[Row]) -> list[tuple[datetime, str]]:
-    """When a client joined (`JOINED`) and when it was gone (`GONE`), in order."""
+    """When a client joined (`JOINED`) and when it was gone (`GONE`), in order. A client that gets
+    another member id in one record was gone and is back."""
     found = []
     for before, row in zip([None, *rows], rows, strict=False):
-        again = before is not None and before["valid_to"] == row["valid_from"]
-        if not again and row["known_from"] is None:
-            found.append((row["valid_from"], row["from_offset"], JOINED))
+        if not _goes_on(before, row) and row["known_from"] is None:
+            found.append((row["valid_from"], row["from_offset"], True))
     for row, after in zip(rows, [*rows[1:], None], strict=False):
-        again = after is not None and row["valid_to"] == after["valid_from"]
-        if row["valid_to"] is not None and row.get("known_to") is None and not again:
-            found.append((row["valid_to"], row["to_offset"], GONE))
-    return [(time, mark) for time, _, mark in sorted(found)]
+        seen = row["valid_to"] is not None and row.get("known_to") is None
+        if seen and not _goes_on(row, after):
+            found.append((row["valid_to"], row["to_offset"], False))
+    return [(time, JOINED if joined else GONE) for time, _, joined in sorted(found)]
+
+
+def _goes_on(row: Row | None, after: Row | None) -> bool:
+    """Whether ``after`` is the same member after its row has changed."""
+    return (
+        row is not None
+        and after is not None
+        and row["valid_to"] == after["valid_from"]
+        and row["member_id"] == after["member_id"]
+    )
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -31,3 +31,11 @@ def test_a_client_is_back_only_if_it_joins_after_it_was_gone(
     ]
     timeline = draw(rows, [], [], MemberNames(rows), (at(0.5), at(100.5)), 10, 5)
     assert [row.cells for row in timeline.rows] == [cells]
+
+
+def test_a_client_that_another_member_replaces_in_the_same_record_is_back() -> None:
+    """So a classic group shows a client that restarted during a rebalance."""
+    old = member("w", 0, 31, (0, 40), member_id="w-0")
+    rows = [old, member("w", 31, None, (40, None), member_id="w-1")]
+    timeline = draw(rows, [], [], MemberNames(rows), (at(0.5), at(100.5)), 10, 5)
+    assert [row.cells for row in timeline.rows] == ["===o======"]
