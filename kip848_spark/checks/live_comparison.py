@@ -80,6 +80,13 @@ class ChangedSince:
     offsets: Collection[CommitKey] = frozenset()
     partitions: Collection[int] = frozenset()
 
+    def __or__(self, other: ChangedSince) -> ChangedSince:
+        return ChangedSince(
+            {*self.groups, *other.groups},
+            {*self.offsets, *other.offsets},
+            {*self.partitions, *other.partitions},
+        )
+
 
 @dataclass(frozen=True)
 class Difference:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kip848_spark.checks.live_comparison import MOVING, NO_NAME
@@ -155,6 +155,39 @@ def test_what_moved_since_the_run_is_not_judged(
     finally:
         for member in (at_rest, commits, joined):
             member.close()
+
+
+@pytest.mark.slow
+def test_commits_that_the_log_cleaner_removed_during_the_comparison(
+    broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit that the cluster reports is gone before it is read: there is a newer one."""
+    lake, topic = open_lake(spark, str(tmp_path / "lake")), "cleaned"
+    admin = admin_client(broker.bootstrap)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    member = ConsumerProcess(broker.bootstrap, "spark.cleaned", [topic], protocol="consumer")
+    try:
+        assert member.wait_for_partitions()
+        member.commit([(topic, 0, 5, "")])
+        run = run_ingest(source(broker), lake, then_replay=True).run
+        assert run is not None
+        member.commit([(topic, 0, 6, "")])
+        cleaned = source(broker)
+        read = cleaned.read
+
+        def read_cleaned(
+            spark: SparkSession, ranges: Sequence[OffsetRange], *, committed: bool = True
+        ) -> DataFrame:
+            monkeypatch.setattr(cleaned, "read", read)
+            member.commit([(topic, 0, 7, "")])
+            return read(spark, [], committed=committed)
+
+        monkeypatch.setattr(cleaned, "read", read_cleaned)
+        found = compare_live(lake, cleaned, run, ["spark.cleaned"])
+        assert [str(d) for d in found.differences] == []
+        assert found.not_compared[MOVING] == 1
+    finally:
+        member.close()
 
 
 def test_a_sample_is_the_same_in_spark_and_here(spark: SparkSession) -> None:
