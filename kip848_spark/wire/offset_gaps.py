@@ -31,9 +31,9 @@ _TRANSACTION, _COMPACTION, _UNDECIDED = range(3)
 
 MIN_COMPACTED = 10
 """With fewer missing offsets than this, compaction is not given as the cause."""
-LARGE_FIRST_GAP = 100
-"""A gap of so many offsets where a later run begins is more likely the log cleaner's than that of
-an aborted transaction with offset commits."""
+LARGE_GAP = 100
+"""A gap of so many offsets where a run ends or a later one begins is more likely the log cleaner's
+than that of an aborted transaction with offset commits."""
 
 
 @dataclass
@@ -126,7 +126,7 @@ class GapFinder:
         offset is its marker. Otherwise the cause of a gap ``at_start`` is unknown. None: the
         general rules apply."""
         was_open, progress.open = progress.open, None
-        if was_open is None or missing >= (LARGE_FIRST_GAP if at_start else 2):
+        if was_open is None or missing >= (LARGE_GAP if at_start else 2):
             return None
         if was_open:
             return _TRANSACTION

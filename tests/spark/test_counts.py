@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from kip848_spark.errors import SourceError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.kafka.topic import OffsetRange, TopicIdentity
 from kip848_spark.lake.ledger import Run
-from kip848_spark.spark.jobs.ingest import _check_and_count
+from kip848_spark.spark.jobs.ingest import _check_and_count, _trailing_gaps
 from kip848_spark.spark.sources import KafkaSource
+from kip848_spark.wire.offset_gaps import TRANSACTION, UNDECIDED
 from tests.spark.lakes import source
 
 KAFKA = KafkaSource("localhost:1", OFFSETS_TOPIC, ClientSettings())
@@ -56,3 +58,16 @@ def test_a_capture_may_repeat_records_but_not_have_fewer(tmp_path: Path) -> None
 def test_files_with_another_number_of_rows_are_refused() -> None:
     with pytest.raises(SourceError, match="10 records were decoded, but 9 written"):
         _check_and_count(KAFKA, TALLY, RUN, read=10, written=9)
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"), [(16, TRANSACTION), (111, TRANSACTION), (112, UNDECIDED)]
+)
+def test_many_offsets_without_a_record_at_the_end_may_be_the_log_cleaners(
+    end: int, cause: str
+) -> None:
+    """It may remove a record as soon as there is a newer one, which the run does not read."""
+    run = replace(RUN, ranges=(OffsetRange(0, 0, end),))
+    assert _trailing_gaps(run, run.ranges, TALLY) == [(0, 12, end - 1, cause)]
+    busy = [counted(6), counted(1_000)]
+    assert _trailing_gaps(run, run.ranges, busy) == [(0, 12, end - 1, TRANSACTION)]

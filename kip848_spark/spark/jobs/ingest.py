@@ -31,7 +31,13 @@ from kip848_spark.wire.batches import Batches
 from kip848_spark.wire.control import ControlPlan
 from kip848_spark.wire.control_plans import CONTROL_FIELDS, control_plan
 from kip848_spark.wire.faults import UNKNOWN_REASONS
-from kip848_spark.wire.offset_gaps import COMPACTION, TRANSACTION, begin_of_range
+from kip848_spark.wire.offset_gaps import (
+    COMPACTION,
+    LARGE_GAP,
+    TRANSACTION,
+    UNDECIDED,
+    begin_of_range,
+)
 from kip848_spark.wire.record_stream import POSITION_FIELDS, control_decoder
 from kip848_spark.wire.tables import OFFSET_COMMIT
 
@@ -190,18 +196,23 @@ def _trailing_gaps(
 ) -> list[tuple[int, int, int, str]]:
     """The gaps between the last record of each of the ``ranges`` and its end. Where the range of a
     partition was split, a record was seen before the split: only the log cleaner can have removed
-    it since."""
-    last_of: dict[int, set[int]] = {}
-    for row in tally:
-        last_of.setdefault(row["partition"], set()).add(row["last"])
+    it since. It may also have removed many records at the very end, if they have newer ones."""
     ends = {(r.partition, r.end) for r in run.ranges}
     gaps = []
     for r in ranges:
-        read = (last for last in last_of.get(r.partition, ()) if r.start <= last < r.end)
-        first = max(read, default=r.start - 1) + 1
-        if first < r.end:
-            cause = TRANSACTION if (r.partition, r.end) in ends else COMPACTION
-            gaps.append((r.partition, first, r.end - 1, cause))
+        of_range = [
+            row
+            for row in tally
+            if row["partition"] == r.partition and r.start <= row["last"] < r.end
+        ]
+        first = max((row["last"] for row in of_range), default=r.start - 1) + 1
+        missing = r.end - first
+        if not missing:
+            continue
+        large = missing >= max(LARGE_GAP, 1 + sum(row["records"] for row in of_range))
+        at_end = UNDECIDED if large else TRANSACTION
+        cause = at_end if (r.partition, r.end) in ends else COMPACTION
+        gaps.append((r.partition, first, r.end - 1, cause))
     return gaps
 
 
