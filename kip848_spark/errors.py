@@ -1,7 +1,7 @@
 """The errors that this program raises on purpose, with the exit code of each.
 
     Kip848Error
-    ├── UsageError           2  the command line or a setting is wrong
+    ├── UsageError           2  the command line or a setting is wrong, such as the source of a lake
     │   └── CaptureError     2  a capture lacks columns, has wrong types or is damaged
     ├── EnvironmentFault     2  this machine lacks something (Java, a jar, a Python worker)
     ├── SourceError          3  the Kafka cluster or the topic can't be read, or no capture is there
@@ -47,7 +47,7 @@ class Kip848Error(Exception):
 
 
 class UsageError(Kip848Error):
-    """The command line or a setting is wrong."""
+    """The command line or a setting is wrong, so that it helps nothing to repeat the command."""
 
 
 class CaptureError(UsageError):

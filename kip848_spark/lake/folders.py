@@ -105,21 +105,21 @@ def is_lake(files: Folder, path: str, tables: Iterable[str]) -> bool:
     has only some of ``tables``.
 
     ``path`` is the user's name for the folder, ``tables`` are none for a caller that only reads.
-    Raises LakeError if the folder holds other files, and OSError if it can't be listed.
+    Raises UsageError if the folder holds other files, and OSError if it can't be listed.
     """
     try:
         if "_delta_log" in files.names("runs"):
             return True
         names = files.names()
     except NotADirectoryError:
-        raise LakeError(f"{path} is a file, not a lake.", "Pass a folder to --lake.") from None
+        raise UsageError(f"{path} is a file, not a lake.", "Pass a folder to --lake.") from None
     if any(name not in (*tables, LEASES, _OLD_LOCK) for name in names):
         hint = "Pass a new or empty folder to --lake."
         if "_delta_log" in names:
             hint = "It is a Delta table. If it is a table of a lake, pass the folder above it."
         elif not tables:
             hint = "Pass the folder to which `kip848 run` has written, as --lake."
-        raise LakeError(f"{path} is not a lake: it holds other files and no table of runs.", hint)
+        raise UsageError(f"{path} is not a lake: it holds other files and no table of runs.", hint)
     return False
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from kip848_spark.errors import LakeError
+from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.tables import TABLES
 
@@ -303,7 +303,7 @@ def plan_ranges(
     """The offsets to read after the run ``last``: from its end (0 without one) to the end of each
     partition. ``is_live``: the source is a cluster, and its topic is that of ``last``.
 
-    Raises LakeError if a partition ends before the offset it was read up to.
+    Raises UsageError if a partition ends before the offset it was read up to.
     """
     read = {r.partition: r.end for r in last.ranges} if last else {}
     ranges = []
@@ -311,7 +311,7 @@ def plan_ranges(
         start = read.get(partition, 0)
         extent = extents.get(partition, PartitionExtent(start, start))
         if extent.end < start and extent.end > 0:
-            raise LakeError(
+            raise UsageError(
                 f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
                 f"to offset {start}.",
                 _LOST

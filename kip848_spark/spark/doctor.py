@@ -37,7 +37,7 @@ def check_source(source: RecordSource, spark: SparkSession) -> str:
 
 def check_lake(lake: LakeTables) -> str:
     """Describes the lake in a sentence. Raises LakeError if it can't be written or is damaged, or
-    if its path holds something else."""
+    UsageError if its path holds something else."""
     there = lake.exists()
     with lake.hold_lease():
         if not there:

@@ -95,7 +95,7 @@ def run_ingest(
     tables, and with ``then_audit`` also audits the new records (the nightly job).
 
     If it is killed at any point, the next run repeats it. A second run on the same offsets changes
-    nothing. Raises SourceError, CaptureError or LakeError; readers then still see the previous run.
+    nothing. Raises SourceError, LakeError or UsageError; readers then still see the previous run.
     """
     steps = Steps(progress)
     identity = source.identity()
@@ -184,7 +184,8 @@ def run_audit(
     """Audits the replayed records of the lake, and adds rows to `agreement` and `findings`. With
     the ``source`` of the lake, also compares the state with the running cluster.
 
-    Raises LakeError if some ingested records were not replayed.
+    Raises LakeError if some ingested records were not replayed, or UsageError if the source is not
+    that of the lake.
     """
     steps = Steps(progress)
     lake.require()

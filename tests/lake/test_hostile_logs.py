@@ -215,7 +215,7 @@ def test_an_empty_commit(written: Path, tmp_path: Path, table: str) -> None:
     ],
 )
 def test_a_folder_that_is_no_lake(written: Path, place: str, hint: str) -> None:
-    with pytest.raises(LakeError) as refused:
+    with pytest.raises(Kip848Error) as refused:
         LakeSnapshot(locate(str(written / place)))
     assert hint in (refused.value.hint or "")
 

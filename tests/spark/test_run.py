@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.checks.live_comparison import ChangedSince, LakeState, compare
-from kip848_spark.errors import LakeError
+from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.lake.ledger import DONE, PLANNED, Ledger
 from kip848_spark.spark import pipeline, plans
 from kip848_spark.spark.jobs.replay import control_bytes
@@ -206,7 +206,7 @@ def test_a_lake_is_of_one_topic(
     spark: SparkSession, tmp_path: Path, capture_lake: LakeTables
 ) -> None:
     short = write_part(NEWEST / COMMITTED, tmp_path / "short.parquet", halves(NEWEST / COMMITTED))
-    with pytest.raises(LakeError, match="ends at offset"):
+    with pytest.raises(UsageError, match="ends at offset"):
         run_ingest(source(short), capture_lake)
     assert pipeline.Ledger(capture_lake).unfinished() is None
 

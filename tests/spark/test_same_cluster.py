@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kip848_spark.config.client_settings import ClientSettings
-from kip848_spark.errors import LakeError
+from kip848_spark.errors import UsageError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
@@ -118,11 +118,11 @@ def test_a_broker_and_a_capture_of_another(
     run_ingest(live(broker), own, then_replay=True)
     run_ingest(source(STRANGER), others, then_replay=True)
     before = own.versions(), others.versions()
-    with pytest.raises(LakeError, match=OTHER):
+    with pytest.raises(UsageError, match=OTHER):
         run_ingest(source(STRANGER), own, then_replay=True)
-    with pytest.raises(LakeError, match=OTHER):
+    with pytest.raises(UsageError, match=OTHER):
         run_ingest(live(broker), others, then_replay=True)
-    with pytest.raises(LakeError, match=OTHER):
+    with pytest.raises(UsageError, match=OTHER):
         run_audit(others, AuditRequest(), source=live(broker))
     assert (own.versions(), others.versions()) == before
 
@@ -157,5 +157,5 @@ def test_what_a_capture_says_of_its_origin(
     lake = open_lake(spark, str(tmp_path / "lake"))
     run_ingest(source(hidden[0]), lake)
     for path in (hidden[1], first):
-        with pytest.raises(LakeError, match="of cluster"):
+        with pytest.raises(UsageError, match="of cluster"):
             run_ingest(source(path), lake)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from kip848_spark.errors import CaptureError, LakeError
+from kip848_spark.errors import CaptureError, UsageError
 from kip848_spark.kafka.topic import TopicIdentity
 from kip848_spark.lake.ledger import Ledger
 from kip848_spark.simulation import plan_cluster, simulate
@@ -50,7 +50,7 @@ def without_origin(capture: Path) -> Path:
 def refused(lake: LakeTables, capture: Path, *words: str) -> str:
     """The sentence with which the lake refuses a capture. The lake stays as it is."""
     before = lake.versions()
-    with pytest.raises(LakeError) as caught:
+    with pytest.raises(UsageError) as caught:
         run_ingest(source(capture), lake, then_replay=True)
     assert lake.versions() == before
     assert "one lake for each topic" in (caught.value.hint or "")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from kip848_spark.errors import LakeError
+from kip848_spark.errors import UsageError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import ERASURE, Ledger, Run
 from kip848_spark.spark.capture_errors import translate_capture_errors
@@ -48,7 +48,7 @@ def check_same_source(
     """The identity of the lake's topic: the source's ``identity``, completed by ids that the lake
     knows. ``last`` is the lake's last finished run. Writes nothing.
 
-    Raises LakeError if the source is another topic, or CaptureError if it can't be read.
+    Raises UsageError if the source is another topic, or CaptureError if it can't be read.
     """
     if last is None:
         return identity
@@ -72,12 +72,12 @@ def _compare_ids(known: TopicIdentity, identity: TopicIdentity) -> None:
     for what, old, new in pairs:
         if old and new and old != new:
             if what == "topic id" and known.cluster_id == identity.cluster_id:
-                raise LakeError(
+                raise UsageError(
                     f"The topic {known.topic} was deleted and created again: this lake holds the "
                     f"records of topic id {old}, the source is of topic id {new}.",
                     f"{HINT} Give the new topic a new lake; this one stays readable.",
                 )
-            raise LakeError(
+            raise UsageError(
                 f"This lake holds the records of {what} {old}, the source is of {what} {new}.",
                 HINT,
             )
@@ -117,7 +117,7 @@ def _compare_records(
         if ranges and (pairs := _joined_sample(lake, last, source, ranges)):
             for pair in sorted(pairs, key=lambda row: (row["partition"], row["offset"])):
                 if pair["differs"]:
-                    raise LakeError(_describe_difference(pair), HINT)
+                    raise UsageError(_describe_difference(pair), HINT)
             return
 
 

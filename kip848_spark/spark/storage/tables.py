@@ -171,7 +171,8 @@ class LakeTables(Upkeep):
     # -- creating ------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """True if there is a lake. Raises LakeError if its path holds something else."""
+        """True if there is a lake. Raises UsageError if its path holds something else, or LakeError
+        if it can't be listed."""
         with self._translate_errors("read"):
             return is_lake(self.files, self.path, TABLES)
 
