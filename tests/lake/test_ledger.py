@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kip848_spark.errors import LakeError
+from kip848_spark.errors import UsageError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.lake.ledger import DONE, Run, plan_ranges
 
@@ -37,7 +37,7 @@ def test_a_run_reads_on_where_the_one_before_ended() -> None:
 )
 def test_a_partition_that_ends_before_what_was_read(is_live: bool, hint: str) -> None:
     """An unclean leader election leaves the topic its id."""
-    with pytest.raises(LakeError, match=r"ends at offset 11, .* up to offset 12") as fault:
+    with pytest.raises(UsageError, match=r"ends at offset 11, .* up to offset 12") as fault:
         plan_ranges(LAST, {0: PartitionExtent(0, 11)}, is_live=is_live)
     assert fault.value.hint is not None
     assert hint in fault.value.hint
