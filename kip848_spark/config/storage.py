@@ -26,6 +26,7 @@ _ALLOW_HTTP, _VIRTUAL = "aws_allow_http", "aws_virtual_hosted_style_request"
 _CREDENTIALS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 NAMES = (*_TRANSLATED, _ALLOW_HTTP, _VIRTUAL)
 """The settings for both libraries."""
+_URL = re.compile(r"https?://[^/\s]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class StorageSettings(ReferringSettings):
                 )
 
     def delta(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """``storage_options`` for delta-rs. Raises UsageError if a variable is not set."""
+        """``storage_options`` for delta-rs. Raises UsageError if a variable is not set, or if the
+        endpoint is not a URL."""
         return self._common(environment) | self._own(_DELTA)
 
     def hadoop(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -67,7 +69,15 @@ class StorageSettings(ReferringSettings):
             defaults.setdefault("aws_region", environment["AWS_DEFAULT_REGION"])
         if any(name in self.written for name in _CREDENTIALS):  # they belong together
             defaults = {n: value for n, value in defaults.items() if n not in _CREDENTIALS}
-        return defaults | {n: value for n, value in self.resolved().items() if n in NAMES}
+        found = defaults | {n: value for n, value in self.resolved().items() if n in NAMES}
+        endpoint = found.get("aws_endpoint_url")
+        if endpoint is not None and not _URL.match(endpoint):  # delta-rs would panic
+            raise UsageError(
+                f"The endpoint of the object store is not a URL: {endpoint}.",
+                "Write https:// or http:// before the host in aws_endpoint_url: "
+                "https://minio:9000.",
+            )
+        return found
 
     def _own(self, prefix: str) -> dict[str, str]:
         return {
@@ -83,6 +93,11 @@ def _negated(value: str) -> str:
 
 _AGAIN = "Then start the run again: it continues after the last run that has finished."
 _FAULTS = (
+    (
+        r"URL scheme is not allowed",
+        "its endpoint is an http:// address, which has to be allowed",
+        'Write https:// in aws_endpoint_url, or set aws_allow_http = "true" in [storage].',
+    ),
     (
         r"ExpiredToken|TokenRefreshRequired|RequestExpired|token (?:has |is )?expired",
         "the credentials of the object store have expired",

@@ -52,6 +52,17 @@ def test_a_prefix_is_for_one_alone() -> None:
     }
 
 
+@pytest.mark.parametrize("endpoint", ["minio:9000", "127.0.0.1:9000", "minio", "s3://minio:9000"])
+def test_an_endpoint_is_a_url(endpoint: str) -> None:
+    for settings, environment in (
+        (StorageSettings({"aws_endpoint_url": endpoint}), {}),
+        (StorageSettings(), {"AWS_ENDPOINT_URL": endpoint}),
+    ):
+        for read in (settings.delta, settings.hadoop):
+            with pytest.raises(UsageError, match=f"is not a URL: {endpoint}"):
+                read(environment)
+
+
 def test_the_environment_is_the_default() -> None:
     environment = {
         "AWS_ACCESS_KEY_ID": "of the environment",

@@ -153,6 +153,13 @@ def test_a_store_that_is_gone(server: S3Server) -> None:
         LakeSnapshot(locate(server.path("gone")), storage=options)
 
 
+def test_a_store_without_tls_has_to_be_allowed(server: S3Server) -> None:
+    options = server.storage_options | {"AWS_ALLOW_HTTP": "false"}
+    with pytest.raises(LakeError, match="http:// address, which has to be allowed") as refused:
+        LakeSnapshot(locate(server.path("plain")), storage=options)
+    assert "aws_allow_http" in (refused.value.hint or "")
+
+
 def test_a_full_disk() -> None:
     """/dev/full refuses each byte as a full disk does."""
     with pytest.raises(OSError, match="No space left") as full:
