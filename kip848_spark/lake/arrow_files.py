@@ -151,7 +151,8 @@ class TableWriter:
     def discard(self) -> None:
         """Deletes everything that was written."""
         if self._open is not None:
-            with suppress(OSError, pa.ArrowException):  # it may be what failed
+            # It may be what failed: to close it again is a RuntimeError then.
+            with suppress(OSError, pa.ArrowException, RuntimeError):
                 self._open.close()
         for name in [*(file.name for file in self._files), *([self._name] if self._open else [])]:
             with suppress(OSError):

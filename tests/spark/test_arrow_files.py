@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -82,6 +84,27 @@ def test_nothing_is_left_of_what_failed(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fails()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_file_that_can_not_be_finished(tmp_path: Path) -> None:
+    """The error says why, such as a full disk, and the other files are deleted as well."""
+
+    def fails() -> None:
+        targets = [_target(tmp_path), replace(_target(tmp_path), table="other")]
+        with open_writers(targets) as made:
+            for writer in made.values():
+                writer.write(_columns([1]))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (16, unlimited))
+            made["some"].close()
+
+    limit, unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            fails()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, unlimited))
     assert list(tmp_path.iterdir()) == []
 
 
