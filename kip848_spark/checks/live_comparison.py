@@ -6,6 +6,7 @@ leaves out whatever the records written since then change.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,11 @@ NO_NAME = "a state that the client library has no name for"
 DEFAULT_ASSIGNOR = "the brokers' default assignor, which no record names"
 INVISIBLE = "a topic that does not exist, or on which the client lacks the ACL DESCRIBE"
 REFUSED = "the broker refused to describe the group"
+ERASED = "names that may have been erased from the lake"
 NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
+
+_ERASED_NAME = re.compile(r"\berased-[0-9a-f]{8}\b")
+"""What erasure writes in place of a name."""
 
 LAKE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "groups": (
@@ -61,7 +66,8 @@ CommitFields = tuple[int, int | None, str | None]
 @dataclass(frozen=True)
 class LakeState:
     """Rows of the state tables `groups`, `members`, `assignments` and `offsets`; and of streams
-    groups the tasks and the epochs of the topologies, as in `state.streams_tasks.StreamsState`."""
+    groups the tasks and the epochs of the topologies, as in `state.streams_tasks.StreamsState`.
+    ``erased``: names were erased from the lake."""
 
     groups: Iterable[LakeRow]
     members: Iterable[LakeRow]
@@ -69,6 +75,7 @@ class LakeState:
     offsets: Iterable[LakeRow]
     tasks: Iterable[LakeRow] = ()
     topologies: Mapping[str, int] = field(default_factory=dict)
+    erased: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,7 @@ def compare(state: LakeState, live: ClusterSnapshot, changed: ChangedSince) -> L
         if name in live.unasked and (ours is None or ours["type"] in NEWER_TYPES):
             result.not_compared[_why_refused(live.unasked[name])] += 1
             continue
-        group = _GroupComparison(result, name, ours, live, changed)
+        group = _GroupComparison(result, name, ours, live, changed, state.erased)
         if ours is None or theirs is None:
             group.compare_existence(theirs)
             continue
@@ -205,7 +212,9 @@ class _GroupComparison:
         ours: LakeRow | None,
         live: ClusterSnapshot,
         changed: ChangedSince,
+        erased: bool,
     ) -> None:
+        self.erased = erased
         self.result = result
         self.name = name
         self.live = live
@@ -329,6 +338,11 @@ class _GroupComparison:
     ) -> None:
         if lake == live:
             self.result.same += 1
+            return
+        # The lake does not know which groups were erased: that would keep their names.
+        no_group = self.partition is None
+        if self.erased and (no_group or _ERASED_NAME.search(repr(lake))):
+            self.result.not_compared[ERASED] += 1
             return
         at = self.offset if offset is None else offset
         self.result.differences.append(

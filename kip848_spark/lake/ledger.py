@@ -297,6 +297,11 @@ _LOST = (
 )
 
 
+def were_names_erased(runs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of these rows of `runs` is of maintenance that has erased names."""
+    return any(ERASURE in row["durations_ms"] for row in runs)
+
+
 def plan_ranges(
     last: Run | None, extents: Mapping[int, PartitionExtent], *, is_live: bool = False
 ) -> tuple[OffsetRange, ...]:

@@ -87,6 +87,23 @@ def test_a_difference_is_a_finding_where_the_lake_saw_it_last(output: LiveGroup,
     assert compare(rebuilt(), snapshot(output), ChangedSince(partitions={4})).differences != []
 
 
+@pytest.mark.parametrize(
+    "lake",
+    [
+        LakeState((), (), (), ()),
+        replace(rebuilt(), members=({**MEMBER, "client_host": "erased-1f2e3d4c"},)),
+        replace(rebuilt(), members=({**MEMBER, "member_id": "erased-1f2e3d4c-x"},), assignments=()),
+        rebuilt(metadata="by erased-1f2e3d4c"),
+    ],
+)
+def test_erased_names_are_no_differences(lake: LakeState) -> None:
+    """A finding would have the names again."""
+    result = compare(replace(lake, erased=True), snapshot(SAID), ChangedSince())
+    assert result.differences == []
+    assert result.not_compared == {live_comparison.ERASED: 1}
+    assert len(compare(lake, snapshot(SAID), ChangedSince()).differences) == 1
+
+
 def test_the_assignor_is_compared_if_a_member_asks_for_one() -> None:
     other = snapshot(replace(SAID, assignor="range"))
     result = compare(rebuilt(), other, ChangedSince())

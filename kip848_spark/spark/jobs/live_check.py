@@ -26,7 +26,7 @@ from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.snapshot import LiveEnds
 from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.conditions import Condition
-from kip848_spark.lake.ledger import Run
+from kip848_spark.lake.ledger import Run, were_names_erased
 from kip848_spark.spark.collect import collect_rows
 from kip848_spark.spark.error_messages import translate_spark_errors
 from kip848_spark.spark.jobs.sampling import in_sample
@@ -148,7 +148,12 @@ def _lake_state(lake: LakeTables, sample: GroupSample) -> LakeState:
             for table, columns in LAKE_COLUMNS.items()
         }
     streams = _streams_state(lake, rows["groups"])
-    return LakeState(**rows, tasks=streams.tasks, topologies=streams.topologies)
+    return LakeState(
+        **rows,
+        tasks=streams.tasks,
+        topologies=streams.topologies,
+        erased=were_names_erased(lake.rows("runs")),
+    )
 
 
 def _streams_state(lake: LakeTables, groups: Sequence[LakeRow]) -> StreamsState:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
-from kip848_spark.lake.ledger import ERASURE, Ledger, Run
+from kip848_spark.lake.ledger import Ledger, Run, were_names_erased
 from kip848_spark.spark.capture_errors import translate_capture_errors
 from kip848_spark.spark.map_in_arrow import map_in_arrow
 from kip848_spark.spark.sources import KafkaSource, RecordSource
@@ -139,7 +139,7 @@ def _joined_sample(
         .limit(MAX_RECORDS)
     )
     # Maintenance that erased names has changed texts and raw bytes, but no time and no group.
-    erased = any(ERASURE in row["durations_ms"] for row in lake.rows("runs"))
+    erased = were_names_erased(lake.rows("runs"))
     compared = (*COMPARED_COLUMNS, *(() if erased else RAW_COLUMNS))
     held = lake.read("records").where(_in_ranges(ranges)).select(*columns)
     pairs = held.alias("lake").join(F.broadcast(sample).alias("source"), [*place], "inner")
