@@ -58,7 +58,7 @@ from kip848_spark.spark.sources import KafkaSource, RecordSource
 from kip848_spark.spark.steps import Progress, Steps
 from kip848_spark.spark.storage.tables import LakeTables
 from kip848_spark.wire.definitions import SHIPPED
-from kip848_spark.wire.dialects import AUTO
+from kip848_spark.wire.dialects import AUTO, candidate_plans
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def run_ingest(
         added = new_partitions(ledger, source, extents)
         survey = stack.enter_context(survey_if_late(source, ledger, extents, steps))
         extents = source.extents(lake.spark) if survey else extents
-        plan, recovered = _recover(ledger, source, identity, extents, repeat=survey is None)
+        repeat = survey is None
+        plan, recovered = _recover(ledger, source, identity, extents, dialect, repeat=repeat)
         check_counts(lake)
         if plan is None:
             last = decode_unknown_records(lake, last, steps)
@@ -295,19 +296,21 @@ def _recover(
     source: RecordSource,
     identity: TopicIdentity,
     extents: dict[int, PartitionExtent],
+    dialect: str,
     *,
     repeat: bool,
 ) -> tuple[Run | None, str | None]:
     """Restores the tables after an unfinished run. Returns its plan, which is to be repeated with
     the same table versions, and its id. If it is not to ``repeat``, or if the source is another one
-    or no longer has the planned offsets, the plan is deleted (None is returned for it)."""
+    or no longer has the planned offsets, or if it was to be read by another ``dialect``, the plan
+    is deleted (None is returned for it)."""
     unfinished = ledger.unfinished()
     if unfinished is None:
         return None, None
     ends = {partition: extent.end for partition, extent in extents.items()}
     there = all(r.start == r.end or ends.get(r.partition, 0) >= r.end for r in unfinished.ranges)
     same = unfinished.source == source.name and unfinished.identity == identity
-    if not repeat or not there or not same:
+    if not (repeat and there and same and unfinished.dialect in candidate_plans(dialect)):
         return None, undo_run(ledger, unfinished)
     newest = ledger.lake.versions()
     ledger.restore(unfinished)

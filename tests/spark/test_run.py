@@ -196,6 +196,25 @@ def test_a_killed_run_is_undone_and_repeated(
     assert PLANNED not in outcomes
 
 
+def test_another_dialect_is_not_that_of_a_killed_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was stopped because its dialect is wrong."""
+    lake = open_lake(spark, str(tmp_path / "lake"))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pipeline, "_ask_cluster", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_ingest(source(NEWEST / COMMITTED), lake, dialect="kip-draft")
+    outcome = run_ingest(source(NEWEST / COMMITTED), lake)
+    assert outcome.recovered
+    assert outcome.run is not None
+    assert outcome.run.dialect == "shipped"
+
+
 def test_two_writers_do_not_meet(spark: SparkSession, tmp_path: Path) -> None:
     lake = open_lake(spark, str(tmp_path / "lake"))
     with lake.hold_lease(), pytest.raises(LakeError, match="Another run"):
