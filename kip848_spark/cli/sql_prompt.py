@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kip848_spark.cli.display import out, print_rows, printable, say
-from kip848_spark.errors import Kip848Error
+from kip848_spark.errors import EnvironmentFault, Kip848Error
 from kip848_spark.lake.sql.engine import describe
 from kip848_spark.lake.sql.unknown import unknown_table
 from kip848_spark.lake.tables import TABLES
@@ -111,7 +111,7 @@ def _session() -> PromptSession[str]:
         file = folder / HISTORY
         file.touch(mode=0o600)
         history = FileHistory(str(file))
-    except OSError:
+    except (OSError, EnvironmentFault):
         pass  # without the file, the history ends with the prompt
     return PromptSession(history=history, completer=Names(), complete_while_typing=False)
 
