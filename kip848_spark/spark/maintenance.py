@@ -60,6 +60,11 @@ def run_maintenance(
         check_counts(lake)
         last = ledger.last()
         if last is None:
+            if erased:
+                raise LakeError(
+                    f"No run of the lake {lake.path} has ever finished, so nothing was erased.",
+                    "Delete its folder: an unfinished run may have left files with the names.",
+                )
             return UpkeepResult({}, {})
         if keep_since is not None:
             _require_replayed(lake, last)

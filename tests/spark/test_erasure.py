@@ -135,6 +135,14 @@ def test_members_of_the_new_protocol_with_a_client_id_in_their_id(
         run_maintenance(audited_lake, 24, erased=ErasedNames.parse([f"client:{client}"]))
 
 
+def test_a_lake_without_a_finished_run(spark: SparkSession, tmp_path: Path) -> None:
+    """It can't be said that its older versions were deleted."""
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    lake.create()
+    with pytest.raises(LakeError, match="nothing was erased"):
+        run_maintenance(lake, 24, erased=ErasedNames.parse(["group:orders"]))
+
+
 @pytest.mark.parametrize("text", ["orders", "topic:orders", "group:", "user:me"])
 def test_what_can_not_be_erased(text: str) -> None:
     with pytest.raises(UsageError, match="does not say what to erase"):
