@@ -32,7 +32,7 @@ from kip848_spark.insight.departures import AWAY_EPOCH
 from kip848_spark.insight.operation_shapes import DOWNGRADE, REPLACEMENT, UPGRADE
 from kip848_spark.insight.unresolved_expressions import Waits, changed_before, joined_before
 from kip848_spark.state import kinds
-from kip848_spark.state.codes import factorize
+from kip848_spark.state.codes import factorize, factorize_pairs
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
 EARLY_MS, LATE_MS = 50, 2_000
@@ -95,7 +95,7 @@ def find_causes(
     trigger = np.flatnonzero(
         events.joins | events.leaves | changes | events.resolves | events.upgrades
     )
-    of_member = trigger[log.role[trigger] == MEMBER]
+    of_member = trigger[np.isin(log.role[trigger], (MEMBER, CURRENT))]
     return Causes(
         cause_lists(flags, count),
         _likely(log, events.leaves & ~events.replaced, rebalance, count),
@@ -243,10 +243,11 @@ def _changes(
     expression[consumers] = factorize(regex)
     wanted[consumers] = factorize(wish)
 
-    order = np.argsort(log.member[at], kind="stable")
-    before = np.full(len(at), -1, np.int64)
-    same = log.member[at[order[1:]]] == log.member[at[order[:-1]]]
-    before[order[1:]] = np.where(same, order[:-1], -1)
+    # The record before, if it is still in effect.
+    every = log.positions(MEMBER)
+    last = last_of_member(log, every, at)
+    last = np.where((last >= 0) & ~log.tombstone[every[last]], every[last], -1)
+    before = np.where(last >= 0, np.searchsorted(at, last), -1)
     # The member that was replaced: its tombstone is right before the record of the new one.
     new = np.flatnonzero(replaces[at])
     gone = at[new] - 1
@@ -262,21 +263,27 @@ def _changes(
 
 
 def _votes_differ(log: ControlLog, epochs: Int64Array) -> BoolArray:
-    """bool[rebalances]: members of the consumer group have asked for different assignors. From 4.4
+    """bool[rebalances]: members of the consumer group ask for different assignors then. From 4.4
     on, a heartbeat without any change may then raise the epoch: of two assignors with equal votes,
     the broker takes now one, now the other (docs/kafka-facts.md#which-assignor-runs)."""
-    at = np.flatnonzero((log.role == MEMBER) & ~log.tombstone & (log.type == CONSUMER))
-    wish = log.field(kinds.MEMBER, "server_assignor", at).fill_null("")
+    begin, end = log.next_of_member(np.flatnonzero((log.role == MEMBER) & (log.type == CONSUMER)))
+    wish = log.field(kinds.MEMBER, "server_assignor", begin).fill_null("")
     asks = np.asarray(pc.not_equal(wish, ""))
-    at, wanted = at[asks], factorize(wish.filter(pa.array(asks)))
-    if not len(at):
+    begin, end, wish = begin[asks], end[asks], wish.filter(pa.array(asks))
+    if not len(begin):
         return np.zeros(len(epochs), bool)
-    lives, first = np.unique(log.life[at], return_index=True)
-    differs = wanted != wanted[first[np.searchsorted(lives, log.life[at])]]
-    split = np.full(len(lives), log.count, np.int64)
-    np.minimum.at(split, np.searchsorted(lives, log.life[at[differs]]), at[differs])
-    index = np.minimum(np.searchsorted(lives, log.life[epochs]), len(lives) - 1)
-    return np.asarray((lives[index] == log.life[epochs]) & (split[index] < epochs))
+    # From when to when anybody asks for each assignor.
+    code = factorize_pairs(log.life[begin], factorize(wish))
+    order = np.lexsort((begin, code))
+    base = code[order] * (log.count + 2)
+    reach = np.maximum.accumulate(base + end[order])
+    starts = np.ones(len(order), bool)
+    starts[1:] = (base + begin[order])[1:] > reach[:-1]
+    first = np.flatnonzero(starts)
+    last = np.append(first[1:], len(order)) - 1
+    begins, ends = np.sort(begin[order[first]]), np.sort((reach - base)[last])
+    asked = np.searchsorted(begins, epochs, "right") - np.searchsorted(ends, epochs, "right")
+    return np.asarray(asked > 1)
 
 
 def _late(log: ControlLog, revoking: BoolArray) -> BoolArray:
@@ -307,7 +314,7 @@ def _likely(
 ) -> pa.Array:
     """string[count]: ``expired`` where all members that are gone had left for a while with a static
     leave and did not come back in time; else null."""
-    gone = np.flatnonzero(leaves & (log.role == MEMBER))
+    gone = np.flatnonzero(leaves)
     epochs = log.integer(kinds.CURRENTS, "member_epoch")
     current = np.flatnonzero((log.role == CURRENT) & ~log.tombstone)
     last = last_of_member(log, current, gone) if len(current) else np.full(len(gone), -1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kip848_spark.insight.array_functions import last_before
+from kip848_spark.insight.array_functions import is_run_start, last_before
 from kip848_spark.insight.control_log import (
     CONSUMER,
     CURRENT,
@@ -32,7 +32,8 @@ class Membership:
     joined: BoolArray
     """bool[n]: records of key types 5, 10 and 19 that add a member."""
     removed: BoolArray
-    """bool[n]: their tombstones that remove a member."""
+    """bool[n]: tombstones that remove a member: those of key types 5, 10 and 19; or that of its
+    current assignment, if the member has no other record."""
     members: Int64Array
     """int64[n]: the number of members of the group after each record."""
     group_epoch: Int64Array
@@ -64,16 +65,15 @@ class Membership:
     def is_present(self, member: Int64Array, after: Int64Array) -> BoolArray:
         """bool[m]: whether members are in their groups after the records at ``after``."""
         log = self.log
-        is_current = (log.role == CURRENT) & ~log.tombstone
-        order, _ = log.next_of_member(np.flatnonzero((log.role == MEMBER) | is_current))
+        order, present = _presence(log)
         width = log.count + 1
         key = log.member[order] * width + order
         found = np.searchsorted(key, member * width + after, "right") - 1
         if not len(order):
             return np.zeros(len(member), bool)
-        last = order[np.maximum(found, 0)]
-        has_record = (found >= 0) & (log.member[last] == member)
-        return np.asarray(has_record & ~log.tombstone[last])
+        last = np.maximum(found, 0)
+        has_record = (found >= 0) & (log.member[order[last]] == member)
+        return np.asarray(has_record & present[last])
 
     def _expected(self, ends: Int64Array) -> Int64Array:
         """int64[ends]: the number of members that have to reach the target epoch. A member of a
@@ -112,9 +112,7 @@ def find_members(log: ControlLog) -> Membership:
     """The members of all groups of a log."""
     is_member = log.role == MEMBER
     is_current = log.role == CURRENT
-    there = np.flatnonzero(is_member | (is_current & ~log.tombstone))
-    order, _ = log.next_of_member(there)
-    at, change = _changes(log, order, ~log.tombstone[order])
+    at, change = _changes(log, *_presence(log))
     joined = np.zeros(log.count, bool)
     removed = np.zeros(log.count, bool)
     joined[at[change > 0]] = True
@@ -137,6 +135,24 @@ def find_members(log: ControlLog) -> Membership:
         current_end,
         state,
     )
+
+
+def _presence(log: ControlLog) -> tuple[Int64Array, BoolArray]:
+    """The positions of the records of members and of their current assignments, sorted by member;
+    and whether the member is in the group after each: whether one of the two is in effect. The
+    tombstone of a member ends its current assignment, too (see `state.fold`)."""
+    order, _ = log.next_of_member(np.flatnonzero((log.role == MEMBER) | (log.role == CURRENT)))
+    value, is_member = ~log.tombstone[order], log.role[order] == MEMBER
+    index = np.arange(len(order))
+
+    def last(wanted: BoolArray) -> Int64Array:
+        return np.maximum.accumulate(np.where(wanted, index, -1))
+
+    first = last(is_run_start(log.member[order]))
+    metadata, current = last(is_member), last(~is_member)
+    present = (metadata >= first) & value[metadata]
+    present |= (current >= first) & value[current] & (current > last(is_member & ~value))
+    return order, present
 
 
 def _changes(log: ControlLog, order: Int64Array, after: BoolArray) -> tuple[Int64Array, Int64Array]:

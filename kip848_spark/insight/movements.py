@@ -16,7 +16,6 @@ from kip848_spark.insight.array_functions import is_run_start, points_in_interva
 from kip848_spark.insight.control_log import (
     CONSUMER,
     CURRENT,
-    MEMBER,
     STREAMS,
     TARGET,
     ControlLog,
@@ -64,8 +63,7 @@ field that names the topic."""
 def find_places(log: ControlLog, current: Int64Array, current_end: Int64Array) -> AssignedPlaces:
     """The partitions in the assignments of a log. ``current``, ``current_end``: see
     `Membership`."""
-    targets = np.flatnonzero((log.role == TARGET) | ((log.role == MEMBER) & log.tombstone))
-    target, target_end = log.next_of_member(targets)
+    target, target_end = log.next_of_member(log.positions(TARGET))
     elements = []
     for kind, role, type_, field, topic in _FIELDS:
         order = target if role == TARGET else current
@@ -152,6 +150,9 @@ def count_moves(
     target, point = points_in_intervals(
         places.target.begin, places.target.end, np.maximum.accumulate(after[valid])
     )
+    # The target of a member that is gone may be left, if its tombstone was lost.
+    there = membership.is_present(places.target.member[target], after[valid[point]])
+    target, point = target[there], point[there]
     rebalance, owner = valid[at], owned[1][interval]
     width = int(max(owned[0].max(initial=0), places.target.place.max(initial=0))) + 1
     owned_key = rebalance * width + owned[0][interval]

@@ -57,6 +57,69 @@ def test_a_member_whose_return_was_not_read_has_not_joined() -> None:
         assert fold(records, (), [run]).to_pylist() == whole
 
 
+def test_a_subscription_is_compared_with_the_one_in_effect() -> None:
+    log = stable_group()
+    log.write(10_000, [member("m3"), epoch(3)])
+    log.write(11_000, [*no_member("m3"), epoch(4)])
+    log.write(12_000, current("m3", 4, ()))  # the record with which it came back was not read
+    log.write(13_000, [member("m3", ("b",)), epoch(5)])
+    log.gap()
+    records = log.write(14_000, member("m4")).table()
+    whole = fold(records).to_pylist()
+    assert (whole[-1]["epoch"], whole[-1]["causes"]) == (5, ["unknown"])
+    for run in range(len(records)):
+        assert fold(records, (), [run]).to_pylist() == whole
+
+
+def test_who_has_left_has_no_vote_for_an_assignor() -> None:
+    log = stable_group()
+    log.write(10_000, [member("m3", server_assignor="range"), epoch(3)])
+    log.write(11_000, [*no_member("m3"), epoch(4)])
+    log.write(12_000, [member("m1", server_assignor="uniform"), epoch(5)])
+    log.write(13_000, epoch(6))
+    log.gap()
+    records = log.write(14_000, member("m4")).table()
+    whole = fold(records).to_pylist()
+    assert (whole[-1]["epoch"], whole[-1]["causes"]) == (6, ["unknown"])
+    for run in range(len(records)):
+        assert fold(records, (), [run]).to_pylist() == whole
+
+
+def test_a_target_that_was_not_deleted_with_its_member() -> None:
+    """The member is gone, and what it was to get counts no more."""
+    log = stable_group()
+    current_, _, member_ = no_member("m2")
+    log.write(10_000, [current_, member_, epoch(3)])
+    log.write(11_000, [target("m1", (0, 1, 2)), target_epoch(3)])
+    log.write(12_000, current("m1", 3, (0, 1, 2)))
+    log.write(20_000, [member("m3"), epoch(4)])
+    log.write(21_000, [target("m1", (0, 2)), target("m3", (1,)), target_epoch(4)])
+    log.gap()
+    records = log.write(30_000, member("m4")).table()
+    whole = fold(records).to_pylist()
+    assert whole[-1]["partitions_moved"] == 1
+    for run in range(len(records)):
+        assert fold(records, (), [run]).to_pylist() == whole
+
+
+def test_a_member_of_which_only_assignments_were_read() -> None:
+    """With the tombstone of its assignment it is gone, as in the state tables."""
+    log = stable_group()
+    log.gap()
+    log.write(10_000, current("m3", 3, ()))
+    log.write(11_000, no_member("m3")[0])
+    log.write(12_000, [member("m1"), epoch(5)])
+    log.write(13_000, [target("m1", (0, 1)), target("m2", (2, 3)), target_epoch(5)])
+    log.write(14_000, current("m1", 5, (0, 1)))
+    log.write(15_000, current("m2", 5, (2, 3)))
+    records = log.write(16_000, member("x", group="h")).table()
+    whole = fold(records).to_pylist()
+    assert (whole[-1]["outcome"], whole[-1]["members"]) == ("converged", 2)
+    assert whole[-1]["to_offset"] is not None
+    for run in range(len(records)):
+        assert fold(records, (), [run]).to_pylist() == whole
+
+
 STEPS = st.lists(
     st.sampled_from(
         (
