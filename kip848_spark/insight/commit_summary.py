@@ -3,9 +3,9 @@
 A *key* is a group, topic and partition (as Kafka's log cleaner sees it). A row of the summary
 covers consecutive records of one key on one UTC day whose topic ids don't differ: the counts of
 these records, their first and their last record, and where the committed offset went back between
-two of them. Rows of a key have ranges of offsets that do not overlap, so rows of several tasks and
-runs can be combined in the order of their offsets. Where rows begin may depend on batches and
-tasks; what they say together does not.
+two of them. A tombstone is the last record of its row. Rows of a key have ranges of offsets that do
+not overlap, so rows of several tasks and runs can be combined in the order of their offsets. Where
+rows begin may depend on batches and tasks; what they say together does not.
 """
 
 from __future__ import annotations
@@ -217,11 +217,13 @@ def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> 
     by_key = np.argsort(small, kind="stable")
     order, key = rows[by_key], small[by_key]
     joined = key[1:] == key[:-1]
+    if not (is_commit := numbers["last_is_commit"] != 0).all():
+        joined &= is_commit[order[:-1]]
     times = numbers["first_timestamp"]
     if times.min() // _DAY_US != times.max() // _DAY_US:
         day = _days(times[order])
         joined &= day[1:] == day[:-1]
-    joined &= ~_other_topic(before, order, joined)
+    joined &= ~_other_topic(before, order)
     start = np.concatenate([[0], np.flatnonzero(~joined) + 1])
     end = np.append(start[1:], len(order)) - 1
     first, last = order[start], order[end]
@@ -240,21 +242,16 @@ def _condense(before: _Rows, rows: Int64Array, key: npt.NDArray[np.integer]) -> 
     return _Rows(found, taken, rewinds, rewind_row)
 
 
-def _other_topic(before: _Rows, order: Int64Array, joined: BoolArray) -> BoolArray:
-    """bool[n - 1]: after each of the n rows in ``order`` except the last: whether the next one is a
-    commit with another topic id than the commit before it. Only the rows that are ``joined`` count.
-    When a topic was deleted and created again, only the old commits tell the name of the old id."""
+def _other_topic(before: _Rows, order: Int64Array) -> BoolArray:
+    """bool[n - 1]: after each of the n rows in ``order`` except the last: whether the next one has
+    commits of another topic id. When a topic was deleted and created again, only the old commits
+    tell the name of the old id."""
     ids = pc.dictionary_encode(before.last["topic_id"], null_encoding="encode")
     if len(ids.dictionary) < 2:
-        return np.zeros(len(joined), bool)
+        return np.zeros(max(len(order) - 1, 0), bool)
     code = np.asarray(ids.indices)[order]
-    is_commit = before.numbers["last_commit_offset"][order] != _NO_COMMIT
-    if is_commit.all():
-        return np.asarray(code[1:] != code[:-1])
-    place = np.arange(len(order))
-    begin = np.maximum.accumulate(np.where(np.append(False, joined), 0, place))
-    commit = np.maximum.accumulate(np.where(is_commit, place, -1))[:-1]
-    found: BoolArray = is_commit[1:] & (commit >= begin[1:]) & (code[1:] != code[commit])
+    is_commit = before.numbers["first_is_commit"][order] != 0
+    found: BoolArray = is_commit[1:] & (code[1:] != code[:-1])
     return found
 
 

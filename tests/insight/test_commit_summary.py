@@ -150,6 +150,9 @@ def assert_is_right(rows: Sequence[Record], records: Sequence[Record]) -> None:
         key: [record[name] for name in columns] for key, record in newest.items()
     }
     topic_ids = {(one["partition"], one["offset"]): one["topic_id"] for one in records}
+    assert sum(row["tombstones"] for row in rows) == sum(row["tombstone"] for row in rows), (
+        "a tombstone is the last record of its row"
+    )
     for row in rows:
         place = row["partition"], row["last_commit_offset"]
         assert row["topic_id"] == topic_ids.get(place), "that of the last commit"
@@ -183,16 +186,31 @@ def test_tasks_that_begin_anywhere_and_emit_early(
 
 
 @given(logs(), st.lists(st.integers(1, 9), max_size=4))
-def test_a_day_of_a_key_is_one_row(records: list[Record], sizes: list[int]) -> None:
+def test_a_day_of_a_key_is_one_row_to_a_tombstone(records: list[Record], sizes: list[int]) -> None:
     """Where time does not go backwards, the batches leave no trace."""
     ordered = sorted(record["timestamp"] for record in records)
     for record, time in zip(records, ordered, strict=True):
         record["timestamp"] = time
         record["topic_id"] = None if record["tombstone"] else TOPIC_IDS[1]
     rows = summarize(records, sizes)
-    assert len(rows) == len(commit_oracle.activity(records))
+    assert len(rows) == len({*commit_oracle.activity(records), *returns(records)})
     whole = summarize(records)
     assert sorted(map(repr, rows)) == sorted(map(repr, whole))
+
+
+def returns(records: Sequence[Record]) -> set[Any]:
+    """The records whose key has a tombstone before it on that day, by their place."""
+    found = set()
+    before: dict[Any, Record] = {}
+    for record in records:
+        last = before.get(key_of(record))
+        same_day = last and commit_oracle.day_of(last["timestamp"]) == commit_oracle.day_of(
+            record["timestamp"]
+        )
+        if last and last["tombstone"] and same_day:
+            found.add((record["partition"], record["offset"]))
+        before[key_of(record)] = record
+    return found
 
 
 def test_more_keys_than_fit_are_emitted() -> None:
@@ -211,12 +229,13 @@ def test_a_tombstone_forgets_the_commit_before_it() -> None:
         record_of(3, committed=1),
         record_of(4, committed=0),
     ]
-    (row,) = summarize(records)
-    assert [(r["offset"], r["from_committed"], r["to_committed"]) for r in row["rewinds"]] == [
-        (1, 9, 4),
-        (4, 1, 0),
-    ]
-    assert (row["commits"], row["tombstones"]) == (4, 1)
+    rows = summarize(records)
+    assert [
+        [(r["offset"], r["from_committed"], r["to_committed"]) for r in row["rewinds"]]
+        for row in rows
+    ] == [[(1, 9, 4)], [(4, 1, 0)]]
+    assert [(row["commits"], row["tombstones"]) for row in rows] == [(2, 1), (2, 0)]
+    assert [row["first_commit_offset"] for row in rows] == [0, 3]
 
 
 def test_a_group_of_which_only_a_tombstone_is_there() -> None:

@@ -3,20 +3,23 @@ and in several, against what the records say one by one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from kip848_spark.lake.ledger import DONE, Ledger, Run
+from kip848_spark.simulation.encoding import encode_records
 from kip848_spark.spark.jobs.commit_activity import with_owners
 from kip848_spark.spark.pipeline import run_ingest, run_replay
 from kip848_spark.spark.storage.opening import open_lake
 from kip848_spark.spark.storage.tables import LakeTables
 from tests.insight import commit_oracle
-from tests.insight.commit_oracle import Record, key_of
+from tests.insight.commit_oracle import Record, at_day, key_of
 from tests.spark.commit_captures import random_commits, write_capture
 from tests.spark.lakes import OF_THE_RUN, as_dicts, assert_same_rows, source
 
@@ -116,6 +119,24 @@ def test_three_nights_are_one_run(
     assert by_run == {run["run_id"] for run in lake.rows("runs")}
 
 
+def test_the_history_has_each_life_of_a_group_of_commits_however_often_it_is_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The commits of a deleted group have tombstones, and its name another one. A new key begins
+    the second life, and a key that was there before the third and the last one."""
+    log = "a A g b a B A g a a A g a A a b A B g b a A a"
+    records = simple_group(log.split())
+    one = open_lake(spark, str(tmp_path / "one"))
+    run_ingest(source(write_capture(records, tmp_path / "all.parquet")), one, then_replay=True)
+    lives = [(row["from_offset"], row["to_offset"]) for row in as_dicts(one, "group_history")]
+    assert sorted(lives) == [(0, 2), (3, 7), (8, 11), (12, 18), (19, None)]
+    nights = open_lake(spark, str(tmp_path / "nights"))
+    for end in (6, 18, len(records)):
+        path = write_capture(records[:end], tmp_path / f"{end}.parquet")
+        run_ingest(source(path), nights, then_replay=True)
+    assert_same_rows(nights, one, ("offsets", "groups", "group_history"))
+
+
 def test_runs_of_a_version_without_summaries(
     one_run: LakeTables, captures: list[Path], tmp_path: Path
 ) -> None:
@@ -158,6 +179,27 @@ def test_the_owner_is_the_member_that_had_the_partition_at_that_offset(
     )
     owners = {(row["topic"], row["offset"]): row["owner"] for row in found.collect()}
     assert owners == REWOUND
+
+
+def simple_group(log: Sequence[str]) -> list[Record]:
+    """A record a second: a commit of a partition of the topic ``a`` or ``b``, its tombstone
+    (``A``, ``B``), or the tombstone of the group (``g``)."""
+    raw: list[dict[str, Any]] = []
+    for offset, letter in enumerate(log):
+        commit = {"offset": offset, "metadata": "", "commitTimestamp": 1_000 * offset}
+        key = {"group": "simple", "topic": letter.lower(), "partition": 0}
+        if letter == "g":
+            raw.append({"key": {"type": 2, "data": {"group": "simple"}}, "value": None})
+        elif letter.isupper():
+            raw.append({"key": {"type": 1, "data": key}, "value": None})
+        else:
+            value = {"version": 2, "data": commit}
+            raw.append({"key": {"type": 1, "data": key}, "value": value})
+    keys, values = (column.to_pylist() for column in encode_records(raw))
+    return [
+        {"partition": 0, "offset": at, "timestamp": at_day(0, at), "key": key, "value": value}
+        for at, (key, value) in enumerate(zip(keys, values, strict=True))
+    ]
 
 
 def forget_summaries(lake: LakeTables) -> None:

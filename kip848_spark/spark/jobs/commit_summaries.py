@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from kip848_spark.insight.commit_summary import (
@@ -31,6 +31,7 @@ from kip848_spark.wire.batches import Batches
 
 SUMMARIES = "commit_summaries"
 _RUN = ("run_id", "cluster_id")
+_GROUP = ["partition", "group_id"]
 
 
 def summaries_of(records: DataFrame) -> DataFrame:
@@ -122,23 +123,50 @@ def add_missing_summaries(lake: LakeTables) -> tuple[str, ...]:
 
 
 def commits_of_groups(summaries: DataFrame) -> DataFrame:
-    """Rows of `control_state` for the first and the newest commit of each group: a group may have
-    nothing but commits."""
-    first, last = (
-        F.struct(f"{side}_commit_offset", f"{side}_commit_timestamp") for side in ("first", "last")
+    """Rows of `control_state` for commits of each group, which may have nothing else: the first
+    one, the newest one, and the first ones after tombstones of commits. The first commit of a group
+    that was deleted before is one of these."""
+    first, last = (_commit(side) for side in ("first", "last"))
+    groups = summaries.groupBy(*_GROUP).agg(
+        F.min(first).alias("first"), F.max(last).alias("last"), F.max("tombstone").alias("deleted")
     )
-    both = summaries.groupBy("partition", "group_id").agg(
-        F.min(F.when(F.col("first_commit_offset").isNotNull(), first)).alias("first"),
-        F.max(F.when(F.col("last_commit_offset").isNotNull(), last)).alias("last"),
+    ends = groups.where(F.col("first").isNotNull()).select(
+        *_GROUP, F.inline(F.array_distinct(F.array("first", "last")))
     )
-    position = "struct<offset:bigint,timestamp:timestamp>"
-    ends = F.array_distinct(F.array(F.col("first").cast(position), F.col("last").cast(position)))
     return (
-        both.where(F.col("first").isNotNull())
-        .select("partition", "group_id", F.inline(ends))
+        ends.unionByName(_commits_after_tombstones(summaries, groups.where("deleted")))
         .withColumn("kind", F.lit(kinds.COMMIT))
         .withColumns({name: F.lit(None) for name in ("dialect", "raw_key", "raw_value")})
     )
+
+
+def _commits_after_tombstones(summaries: DataFrame, groups: DataFrame) -> DataFrame:
+    """The commits of ``groups`` that follow a tombstone in the order of offsets and begin a row of
+    the summary, but for the ``first`` and the ``last`` one. A tombstone is the end of its row, so
+    the first commit of a key after it begins one."""
+    last = F.when(F.col("tombstone"), _position("offset", "timestamp"))
+    begin = F.struct(_commit("first").alias("at"), F.lit(False).alias("is_end"))
+    end = F.struct(last.alias("at"), F.lit(True).alias("is_end"))
+    in_order = Window.partitionBy(*_GROUP).orderBy("at.offset")
+    return (
+        summaries.join(groups, _GROUP)
+        .select(*_GROUP, "first", "last", F.inline(F.array(begin, end)))
+        .where(F.col("at").isNotNull())
+        .withColumn("after_tombstone", F.lag("is_end").over(in_order))
+        .where("after_tombstone AND NOT is_end AND at > first AND at < last")
+        .select(*_GROUP, "at.*")
+    )
+
+
+def _commit(side: str) -> Column:
+    """The position of the first or the last commit of a row; null without one."""
+    offset = f"{side}_commit_offset"
+    return F.when(F.col(offset).isNotNull(), _position(offset, f"{side}_commit_timestamp"))
+
+
+def _position(offset: str, timestamp: str) -> Column:
+    names = F.col(offset).alias("offset"), F.col(timestamp).alias("timestamp")
+    return F.struct(*names).cast("struct<offset:bigint,timestamp:timestamp>")
 
 
 def fold_offsets(before: DataFrame, summaries: DataFrame, cluster_id: str | None) -> DataFrame:
