@@ -47,6 +47,7 @@ from kip848_spark.spark.jobs.same_source import check_same_source, new_partition
 from kip848_spark.spark.plans import (
     finish_run,
     known_formats,
+    new_offsets,
     offset_count,
     plan_lake_run,
     plan_run,
@@ -276,11 +277,6 @@ def _read_up_to(last: Run | None) -> dict[int, int]:
     return {r.partition: r.end for r in last.ranges} if last else {}
 
 
-def _new_offsets(run: Run) -> int:
-    """The number of offsets that ``run`` reads."""
-    return sum(part.end - part.start for part in run.ranges)
-
-
 def _records_to_read(lake: LakeTables, run: Run, after: str | None) -> int:
     """About the number of records of ``run`` and the runs later than ``after`` that a replay reads,
     to find the control records."""
@@ -335,7 +331,7 @@ def _ingest(
     with (
         steps.step("ingest", "reading and decoding the topic"),
         show_worker_progress(
-            lake.spark, steps.progress, "offsets", _new_offsets(plan), shuffled=shuffled
+            lake.spark, steps.progress, "offsets", new_offsets(plan), shuffled=shuffled
         ) as count,
     ):
         counts = ingest(source, lake, plan, keep_commits_raw, count)

@@ -56,6 +56,11 @@ def offset_count(run: Run) -> int:
     return sum(part.end for part in run.ranges)
 
 
+def new_offsets(run: Run) -> int:
+    """The number of offsets that ``run`` reads."""
+    return sum(part.end - part.start for part in run.ranges)
+
+
 def undo_run(ledger: Ledger, unfinished: Run) -> str:
     """Restores the tables as they were before a run, and deletes its plan. Returns its id. Raises
     LakeError."""
