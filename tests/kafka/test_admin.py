@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from kip848_spark.errors import SourceError, UsageError
@@ -104,6 +105,30 @@ def test_a_topic_that_grows_while_its_ends_are_asked_has_no_open_transaction(
     monkeypatch.setattr(cluster.admin, "list_offsets", ask_and_write)
     ends = cluster.ends(topic)[0]
     assert (ends.first, ends.end, ends.stable) == (0, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    ],
+    ids=lambda code: KafkaError(code).name(),
+)
+def test_a_partition_that_another_broker_takes_over(
+    code: int, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client, whose metadata are new, asks once more."""
+    cluster, topic = Cluster(broker.bootstrap), f"admin.moves-{code}"
+    cluster.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    refused: Future[Any] = Future()
+    refused.set_exception(KafkaException(KafkaError(code)))
+    first = cluster.admin
+    monkeypatch.setattr(first, "list_offsets", lambda asked, **_: dict.fromkeys(asked, refused))
+    assert cluster.ends(topic)[0].end == 0
+    assert cluster.admin is not first
 
 
 def test_an_unknown_topic_and_an_unknown_setting(broker: Broker) -> None:
