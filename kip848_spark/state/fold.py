@@ -25,8 +25,9 @@ from kip848_spark.state.codes import factorize, factorize_pairs, last_rows
 from kip848_spark.state.lifetimes import Lifetimes, count_intervals
 from kip848_spark.wire.array_types import BoolArray, Int64Array
 
-MIN_BUFFER = 1 << 16
-"""New rows are folded in batches of at least this size."""
+MIN_BUFFER, MAX_BYTES = 1 << 16, 1 << 26
+"""New rows are folded in batches of at least so many rows, unless they have more bytes: one record
+of a large classic group may have a megabyte."""
 MAX_OFFSET = 1 << 48
 """The offsets of partitions that are folded together are less than this."""
 
@@ -102,13 +103,13 @@ def order_keys(part: Int64Array, offset: Int64Array) -> Int64Array:
 class Fold:
     """Folds the control records of one partition, which come in offset order, batch after batch.
 
-    It holds the control state and as many new rows (at least `MIN_BUFFER`) in memory. ``carried``
-    is the control state of an earlier fold, up to the offset ``last``."""
+    It holds the control state and as many new rows (at least `MIN_BUFFER` or `MAX_BYTES`) in
+    memory. ``carried`` is the control state of an earlier fold, up to the offset ``last``."""
 
     def __init__(self, carried: pa.Table | None = None, last: int = -1) -> None:
         self._carried = carried
         self._pending: list[pa.Table] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._last = last
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> ControlChunk | None:
@@ -127,8 +128,10 @@ class Fold:
         self._last = int(offsets[-1])
         self._pending.append(table)
         self._rows += table.num_rows
-        carried = self._carried.num_rows if self._carried is not None else 0
-        return self.settle() if self._rows >= max(MIN_BUFFER, carried) else None
+        self._bytes += table.nbytes
+        rows, size = (0, 0) if (old := self._carried) is None else (old.num_rows, old.nbytes)
+        is_full = self._rows >= max(MIN_BUFFER, rows) or self._bytes >= max(MAX_BYTES, size)
+        return self.settle() if is_full else None
 
     def carried(self) -> pa.Table | None:
         """The control state, in offset order; None if no rows were ever added."""
@@ -150,7 +153,7 @@ class Fold:
         table = pa.concat_tables(tables).combine_chunks()
         self._carried = table.filter(pa.array(find_live_records(table))).combine_chunks()
         self._pending = []
-        self._rows = 0
+        self._rows = self._bytes = 0
         return ControlChunk(table, first)
 
 

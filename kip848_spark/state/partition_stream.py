@@ -36,6 +36,8 @@ from kip848_spark.wire.batches import Batches
 
 MAX_ROWS, MAX_BYTES = 1 << 15, 1 << 25
 """Partitions that are folded together have at most so much in all."""
+PIECE_BYTES = 1 << 24
+"""Larger batches are decoded and folded in pieces of about so much."""
 _POSITION = "position"
 """The name under which the offset of the last record is stored beside the folds' carry."""
 _SCHEMA = pa.schema(list(CONTROL_STATE_FIELDS.items()))
@@ -63,10 +65,17 @@ def fold_partitions(batches: Batches, makers: Mapping[str, FoldMaker] | None = N
                 if current is not None:
                     yield from small.add(current)
                 current = _Partition(partition, makers or {})
-            yield from current.add(batch.slice(part[0], len(part)))
+            for piece in _pieces(batch.slice(part[0], len(part))):
+                yield from current.add(piece)
     if current is not None:
         yield from small.add(current)
     yield from small.fold()
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    count = -(-batch.num_rows // (batch.nbytes // PIECE_BYTES + 1))
+    for start in range(0, batch.num_rows, count):
+        yield batch.slice(start, count)
 
 
 class _Partition:

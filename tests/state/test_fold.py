@@ -137,6 +137,25 @@ def test_new_rows_are_folded_when_the_buffer_is_full(monkeypatch: pytest.MonkeyP
     assert carried["offset"].to_pylist() == [8, 9]
 
 
+def test_few_large_records_do_not_wait_for_a_full_buffer() -> None:
+    """Otherwise a night of a large classic group needs all of its memory at once."""
+    some = [Record(CLASSIC, "g" * 1_000_000)] * 100
+    fold = Fold()
+    waiting, chunks = 0, []
+    for offset, record in enumerate(some):
+        waiting += 1
+        if (chunk := fold.add(table([record], offset))) is not None:
+            chunks.append(waiting)
+            assert chunk.rows.num_rows == waiting
+            waiting = 0
+    assert chunks == [68]
+    assert (last := fold.settle()) is not None
+    assert (last.first, last.rows.num_rows) == (1, 32)
+    carried = fold.carried()
+    assert carried is not None
+    assert carried["offset"].to_pylist() == [99]
+
+
 def test_offsets_must_ascend() -> None:
     fold = Fold()
     fold.add(table([Record(MEMBER, "g", "a")], 5))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kip848_spark.state import fold as fold_module
-from kip848_spark.state import kinds, partition_fold
+from kip848_spark.state import kinds, partition_fold, partition_stream
 from kip848_spark.state.fold import OutOfOrderError
 from kip848_spark.state.folded_rows import (
     CONTROL_STATE,
@@ -106,6 +106,28 @@ def test_two_runs_give_the_rows_of_one(
     assert _counts(_is_record(more_stored)) == _counts(_is_record(stored))
     assert rows["group_history"]
     assert _closed(closed)
+
+
+def test_large_batches_are_folded_in_pieces(
+    topic: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, closed, stored = _run(topic, topic.num_rows)
+    sizes = []
+    decode = partition_stream.decode
+
+    def decode_and_measure(batch: pa.RecordBatch) -> pa.Table:
+        sizes.append(batch.nbytes)
+        return decode(batch)
+
+    monkeypatch.setattr(partition_stream, "decode", decode_and_measure)
+    monkeypatch.setattr(partition_stream, "PIECE_BYTES", 2_000)
+    monkeypatch.setattr(partition_stream, "MAX_BYTES", 2_000)
+    monkeypatch.setattr(fold_module, "MAX_BYTES", 2_000)
+    more_rows, more_closed, more_stored = _run(topic, topic.num_rows)
+    assert max(sizes) < 6_000
+    assert more_rows == rows
+    assert _closed(more_closed) == _closed(closed)
+    assert _counts(_is_record(more_stored)) == _counts(_is_record(stored))
 
 
 def _offsets_at(topic: pa.Table, share: float) -> dict[int, int]:
