@@ -33,6 +33,7 @@ def describe_groups(
     ``members_now`` (rows of `members`, each with its partitions by role) and ``offsets`` (rows of
     `offsets`). Without ``members_too`` or ``offsets_too``, these tables are not read and the lists
     are empty: at an earlier time, the offsets of all groups are in as many records as the lake has.
+    Of a group in two partitions of the topic, only the one with its latest record counts.
 
     Raises NotFoundError, with similar names in the hint, if there is no such group.
     """
@@ -43,13 +44,16 @@ def describe_groups(
 
     found = {
         row["group_id"]: row | {"members_now": [], "offsets": []}
-        for row in rows("groups", "group_id")
+        for row in rows("groups", "group_id", "updated_at")
     }
+    live = {(name, row["partition"]) for name, row in found.items()}
     missing = [name for name in names or () if name not in found]
     if missing:
         raise state.missing_group(missing[0])
     members: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows("members", "group_id", "member_id") if members_too else ():
+        if (row["group_id"], row["partition"]) not in live:
+            continue
         roles: dict[str, Any] = {"assigned": [], "pending_revocation": [], "target": []}
         member = row | roles
         members[row["group_id"], row["member_id"]] = member
@@ -57,10 +61,11 @@ def describe_groups(
     order = ("group_id", "member_id", "topic", "topic_id", "topic_partition")
     for row in rows("assignments", *order) if members_too else ():
         owner = members.get((row["group_id"], row["member_id"]))
-        if owner is not None:
+        if owner is not None and owner["partition"] == row["partition"]:
             place = {name: row[name] for name in ("topic", "topic_id", "topic_partition")}
             owner[row["role"]].append(place)
     for row in rows("offsets", "group_id", "topic", "topic_partition") if offsets_too else ():
-        if row["group_id"] in found:  # a deleted group's last commits may outlive it
+        # A deleted group's last commits may outlive it.
+        if (row["group_id"], row["partition"]) in live:
             found[row["group_id"]]["offsets"].append(row)
     return list(found.values())

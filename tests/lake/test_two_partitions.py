@@ -11,6 +11,7 @@ import pytest
 
 from kip848_spark.lake.chronicle import group_chronicle, partition_chronicles
 from kip848_spark.lake.explanation import explain
+from kip848_spark.lake.groups import describe_groups
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.rebalances import require_group
 from kip848_spark.lake.snapshot import LakeSnapshot, plain
@@ -91,6 +92,14 @@ def test_what_a_group_owned_only_in_the_earlier_partition_is_found(tmp_path: Pat
     for wanted in (group, None):
         found = {one.group_id: one for one in partition_chronicles(both, place, wanted)}
         assert found[group].described() == expected.described()
+
+
+def test_the_description_is_that_of_the_later_partition(lakes: Lakes) -> None:
+    both, later = (describe_groups(lake) for lake in lakes)
+    assert both == later
+    assert any(group["members_now"] for group in later)
+    first = describe_groups(lakes[0], [later[0]["group_id"]])
+    assert first == later[:1]
 
 
 def test_the_checklist_is_that_of_the_later_partition(
