@@ -204,8 +204,11 @@ def _session_timeouts(
         if metadata:
             found[row["member_id"]] = metadata["session_timeout_ms"]
     kind = "group_metadata"
-    before = max(row["from_offset"] for row in rows)
-    wanted = group & (pc.field("kind") == kind) & (pc.field("offset") < before)
+    group &= (pc.field("partition") == rows[0]["partition"]) & (pc.field("kind") == kind)
+    offsets = np.sort(snapshot.select("group_records", group, ["offset"])["offset"].to_numpy())
+    # A member that left is in the last record before. Each has all members of the group.
+    at = np.searchsorted(offsets, [row["from_offset"] for row in rows])
+    wanted = group & pc.field("offset").isin(offsets[at[at > 0] - 1])
     for row in plain(snapshot.select("group_records", wanted, [kind])):
         for member in (row[kind] or {}).get("members") or ():
             if member["member_id"] in classic:

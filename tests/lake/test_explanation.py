@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from kip848_spark import Lake
@@ -11,6 +13,7 @@ from kip848_spark.errors import LakeError, NotFoundError
 from kip848_spark.lake.explanation import most_eventful
 from kip848_spark.lake.ledger import LAKE
 from kip848_spark.lake.rebalances import patterns_of, read_rebalances
+from kip848_spark.lake.snapshot import LakeSnapshot
 from tests.insight.story_rows import GROUP, at, group, member, part, rebalance
 from tests.lake.billing_lake import (
     ASSIGNMENTS,
@@ -116,6 +119,42 @@ def test_a_classic_member_has_its_own_session_timeout(tmp_path: Path) -> None:
     (gone,) = row["departures"]
     assert (gone["session_timeout_ms"], gone["session_timeout_assumed"]) == (6000, False)
     assert gone["likely"] == "expired", "9 s of silence after a commit a second"
+
+
+def test_of_a_classic_group_only_the_generation_before_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record has all members of the group: all of them may not fit into memory."""
+    kind = "group_metadata"
+    generations = [
+        {
+            "group_id": GROUP, "partition": 12, "offset": offset, "kind": kind, "tombstone": False,
+            kind: {"members": [{"member_id": "id-of-worker-3", "session_timeout": 100 * offset}]},
+        }
+        for offset in range(10, 110, 10)
+    ]  # fmt: skip
+    other_partition = {**generations[-2], "partition": 13}
+    tables = {
+        "groups": [group(42, 0, None, (101, None))],
+        "group_history": [group(42, 0, None, (101, None))],
+        "member_history": [member("worker-3", -3000, 0, (12, 100), is_classic=True)],
+        "rebalances": [REBALANCES[0] | {"type": "classic", "from_offset": 95}],
+        "group_records": [*generations, other_partition],
+    }
+    write_lake(tmp_path / "lake", tables)
+    read = []
+    select = LakeSnapshot.select
+
+    def select_and_count(snapshot: LakeSnapshot, table: str, *args: Any) -> pa.Table:
+        found = select(snapshot, table, *args)
+        if table == "group_records" and kind in found.column_names:
+            read.append(len(found))
+        return found
+
+    monkeypatch.setattr(LakeSnapshot, "select", select_and_count)
+    (row,) = Lake(tmp_path / "lake").explain(GROUP)["rebalances"]
+    assert row["departures"][0]["session_timeout_ms"] == 9_000
+    assert read == [1]
 
 
 @pytest.mark.parametrize("replaced", [False, True])
