@@ -124,22 +124,17 @@ def owners(
     In a share group, several members may own it at the same time.
     """
     joined: list[Ownership] = []
+    last: dict[tuple[str, bool, datetime | None], int] = {}
     for row in lasting(row for row in rows if row["role"] in (ASSIGNED, PENDING)):
-        pending = row["role"] == PENDING
-        one = Ownership(row["valid_from"], row["valid_to"], row["member_id"], pending)
-        same = next(
-            (
-                number
-                for number, other in enumerate(joined)
-                if (other.member_id, other.giving_up, other.end)
-                == (one.member_id, pending, one.start)
-            ),
-            None,
-        )
-        if same is None:
-            joined.append(one)
+        member, pending = row["member_id"], row["role"] == PENDING
+        start, end = row["valid_from"], row["valid_to"]
+        number = last.pop((member, pending, start), None)
+        if number is None:
+            number = len(joined)
+            joined.append(Ownership(start, end, member, pending))
         else:
-            joined[same] = replace(joined[same], end=one.end)
+            joined[number] = replace(joined[number], end=end)
+        last.setdefault((member, pending, end), number)
     joined = _apart_while_away(joined, members)
     unknown = unknown_times(groups)
     found: list[Ownership] = []

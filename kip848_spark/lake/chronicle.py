@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -154,20 +155,32 @@ def partition_chronicles(
         for row in sorted(found, key=lambda row: (row["valid_from"], row["from_offset"]))
     }
     of_members = one_of("group_id", home) & one_of("member_id", {row["member_id"] for row in found})
-    members = plain(snapshot.select(MEMBER_HISTORY, of_members))
     columns = ["partition", "group_id", "from_offset", "valid_from", "valid_to"]
     columns += ["known_from", "known_to"]
-    groups = plain(snapshot.select(GROUP_HISTORY, one_of("group_id", home), columns))
+    owned, members, lives = (
+        _by_place(rows)
+        for rows in (
+            found,
+            plain(snapshot.select(MEMBER_HISTORY, of_members)),
+            plain(snapshot.select(GROUP_HISTORY, one_of("group_id", home), columns)),
+        )
+    )
     chronicles = []
     for group, partition in sorted(home.items()):
-        owned, lives, own_members = (
-            [row for row in rows if (row["group_id"], row["partition"]) == (group, partition)]
-            for rows in (found, groups, members)
-        )
-        times = owners(owned, lives, own_members)
+        there = (group, partition)
+        own_members = members[there]
+        times = owners(owned[there], lives[there], own_members)
         within = [one for one in times if _within(one, since, until)]
         chronicles.append(PartitionChronicle(group, place, within, MemberNames(own_members)))
     return chronicles
+
+
+def _by_place(rows: Sequence[Row]) -> Mapping[tuple[str, int], list[Row]]:
+    """The rows of each group in each partition of the offsets topic."""
+    found: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["group_id"], row["partition"]].append(row)
+    return found
 
 
 def _within(one: Ownership, since: datetime | None, until: datetime | None) -> bool:

@@ -1,0 +1,60 @@
+"""How the time of what reads a lake grows with the lake: eight times the rows do not take much more
+than eight times the processor time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kip848_spark.insight.chronicle import owners
+from kip848_spark.lake.chronicle import partition_chronicles
+from kip848_spark.lake.location import locate
+from kip848_spark.lake.snapshot import LakeSnapshot
+from tests.insight.story_rows import Row, group, member, part
+from tests.lake.written_lake import write_lake
+
+TIMES, MOST = 8, 24
+
+
+def growth(make: Callable[[int], Callable[[], object]], count: int) -> float:
+    """How many times as long a function takes for `TIMES` as many rows; ``make`` prepares it."""
+
+    def shortest(rows: int) -> float:
+        run, taken = make(rows), []
+        for _ in range(3):
+            begin = time.process_time()
+            run()
+            taken.append(time.process_time() - begin)
+        return min(taken)
+
+    return shortest(count * TIMES) / shortest(count)
+
+
+def test_a_partition_with_many_owners() -> None:
+    groups = [group(1, 0, None, (0, None))]
+
+    def make(count: int) -> Callable[[], object]:
+        rows = [part(f"m{n}", 7, "assigned", n, n + 1, (n, n + 1)) for n in range(count)]
+        return lambda: owners(rows, groups)
+
+    assert growth(make, 1_000) < MOST
+
+
+def test_a_partition_that_many_groups_have_read(tmp_path: Path) -> None:
+    def make(count: int) -> Callable[[], object]:
+        histories: dict[str, list[Row]] = {"group": [], "member": [], "assignment": []}
+        for n in range(count):
+            new = {"group_id": f"ci-{n:05}"}
+            life = (n, n + 1, (n, n + 1))
+            histories["group"].append(group(1, *life) | new)
+            histories["member"].append(member("m", *life) | new)
+            histories["assignment"].append(part("m", 7, "assigned", *life) | new)
+        path = tmp_path / str(count)
+        write_lake(path, {f"{name}_history": rows for name, rows in histories.items()})
+        snapshot = LakeSnapshot(locate(str(path)))
+        found = partition_chronicles(snapshot, ("orders", 7))
+        assert [one.owners[0].member_id for one in found] == ["id-of-m"] * count
+        return lambda: partition_chronicles(snapshot, ("orders", 7))
+
+    assert growth(make, 500) < MOST
