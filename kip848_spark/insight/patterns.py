@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -135,14 +136,22 @@ class _Clients:
     def of(self, member_id: str) -> str:
         return self._client.get(member_id, member_id)
 
+    @cached_property
+    def _rows_of(self) -> dict[str, list[Row]]:
+        """The rows with times, by client."""
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in self._rows:
+            if "valid_from" in row:
+                found[self.of(row["member_id"])].append(row)
+        return found
+
     def crowd(self, client: str) -> int:
         """The largest number of members that a client had at a time; 1 if that is not known, or if
         each of them ended when it began: after a time in the future, the clock stands still."""
         # A member has several rows if it changes, so they are joined.
         stays: dict[str, list[tuple[datetime, datetime | None]]] = defaultdict(list)
-        for row in self._rows:
-            if "valid_from" in row and self.of(row["member_id"]) == client:
-                stays[row["member_id"]].append((row["valid_from"], row["valid_to"]))
+        for row in self._rows_of.get(client, ()):
+            stays[row["member_id"]].append((row["valid_from"], row["valid_to"]))
         steps = []
         for start, end in itertools.chain.from_iterable(map(_join_stays, stays.values())):
             steps.append((start, 1))

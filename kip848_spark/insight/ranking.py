@@ -44,11 +44,11 @@ def busiest_groups(rebalances: pa.Table, top: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = sums.sort_by(
         [("rebalances", "descending"), ("group_id", "ascending")]
     )[:top].to_pylist()
-    causes = _counts(rebalances, "causes")
+    causes: dict[str, dict[str, int]] = defaultdict(dict)
+    for (group, cause), number in _counts(rebalances, "causes").items():
+        causes[group][cause] = number
     for row in found:
-        mine = Counter(
-            {cause: n for (group, cause), n in causes.items() if group == row["group_id"]}
-        )
+        mine = causes[row["group_id"]]
         row["most_frequent_cause"] = min(mine, key=lambda c: (-mine[c], c), default=None)
     return found
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+
 from kip848_spark.insight.chronicle import owners
+from kip848_spark.insight.patterns import find_patterns
+from kip848_spark.insight.rebalances import REBALANCE_FIELDS
 from kip848_spark.lake.chronicle import partition_chronicles
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
@@ -15,6 +20,7 @@ from tests.insight.story_rows import Row, group, member, part
 from tests.lake.written_lake import write_lake
 
 TIMES, MOST = 8, 24
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def growth(make: Callable[[int], Callable[[], object]], count: int) -> float:
@@ -58,3 +64,37 @@ def test_a_partition_that_many_groups_have_read(tmp_path: Path) -> None:
         return lambda: partition_chronicles(snapshot, ("orders", 7))
 
     assert growth(make, 500) < MOST
+
+
+def test_a_group_whose_members_all_come_back_again_and_again() -> None:
+    def make(count: int) -> Callable[[], object]:
+        rows: list[Row] = []
+        members: list[Row] = []
+        everyone = [f"client-{n}" for n in range(count)]
+        for start in range(5):
+            begin = NOON + timedelta(minutes=10 * start)
+            ids = [f"{name}-{start}" for name in everyone]
+            for step, changed in enumerate(("joined", "left")):
+                rows.append(
+                    {
+                        "partition": 3, "group_id": "g", "type": "consumer",
+                        "started_at": begin + timedelta(minutes=5 * step),
+                        "joined": [], "left": [], "members": (1 - step) * count,
+                        "episode_id": f"3-{len(rows)}", "from_offset": len(rows),
+                    } | {changed: ids}
+                )  # fmt: skip
+            members += [
+                {
+                    "group_id": "g", "member_id": id_, "instance_id": None, "client_id": name,
+                    "client_host": "", "valid_from": begin,
+                    "valid_to": begin + timedelta(minutes=5),
+                }
+                for id_, name in zip(ids, everyone, strict=True)
+            ]  # fmt: skip
+        rebalances = pa.Table.from_pylist(rows, schema=pa.schema(list(REBALANCE_FIELDS.items())))
+        table = pa.Table.from_pylist(members)
+        loops = find_patterns(rebalances, table).to_pylist()
+        assert [row["pattern"] for row in loops].count("restart_loop") == count
+        return lambda: find_patterns(rebalances, table)
+
+    assert growth(make, 250) < MOST
