@@ -238,7 +238,8 @@ class CaptureSource:
 
     def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
         frame = self._load(spark)
-        own = self._of_topic()
+        # Spark reads a column that one of several files lacks as null.
+        own = self._of_topic() | F.col("topic").isNull()
         with translate_capture_errors(self.path):
             bounds = (
                 frame.where(own)
@@ -247,6 +248,7 @@ class CaptureSource:
                     F.min("offset").alias("first"),
                     F.max("offset").alias("last"),
                     F.count(F.lit(1)).alias("records"),
+                    F.count("topic").alias("topics"),
                     F.count("offset").alias("offsets"),
                     F.count("timestamp").alias("timestamps"),
                     F.count_if(F.expr(_PYTHONS_TIMES)).alias("times"),
@@ -288,7 +290,9 @@ class CaptureSource:
         """Raises CaptureError if a partition or its offsets are none that Kafka has."""
         partition, first, last = row["partition"], row["first"], row["last"]
         wrong = None
-        if partition is None:
+        if row["topics"] != row["records"]:
+            wrong = "records without a topic"
+        elif partition is None:
             wrong = "records without a partition"
         elif not 0 <= partition <= _LAST_PARTITION:
             wrong = f"a partition {partition}"

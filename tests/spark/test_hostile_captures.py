@@ -89,6 +89,7 @@ def outcome_of(act: Callable[[], RunOutcome]) -> tuple[Kip848Error | None, RunOu
         ("partition", -1, None, "a partition -1"),
         ("partition", 2**31, pa.int64(), "a partition 2147483648"),
         ("partition", None, None, "records without a partition"),
+        ("topic", None, None, "records without a topic"),
     ],
 )
 def test_places_that_kafka_does_not_have(
@@ -103,6 +104,18 @@ def test_places_that_kafka_does_not_have(
     pq.write_table(changed(column, 5, value, type_), file)
     source = CaptureSource(str(file), "parquet", OFFSETS_TOPIC)
     assert f"The capture {file} has {words}" in refusal(spark, tmp_path, source)
+
+
+def test_one_of_the_files_has_no_topics(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads a column that a file lacks as null: its records would be left out."""
+    table = pq.read_table(CAPTURE)
+    folder = tmp_path / "capture"
+    folder.mkdir()
+    pq.write_table(table.slice(0, 100), folder / "1.parquet")
+    pq.write_table(table.slice(100).drop_columns("topic"), folder / "2.parquet")
+    source = CaptureSource(str(folder), "parquet", OFFSETS_TOPIC)
+    words = refusal(spark, tmp_path, source)
+    assert "records without a topic" in words or "lacks the column topic" in words
 
 
 def test_names_of_other_topics_are_cut(spark: SparkSession, tmp_path: Path) -> None:
