@@ -53,6 +53,26 @@ def away_since(rebalance: Row, member: str, members: Iterable[Row]) -> datetime 
     return None if last["instance_id"] in joined else since
 
 
+def joined_at(rebalance: Row, member: str, members: Iterable[Row]) -> datetime | None:
+    """When a member that is gone had joined; None if that was not seen. ``members`` are rows of
+    `member_history`."""
+    before = [
+        row
+        for row in members
+        if row["member_id"] == member and row["from_offset"] < rebalance["from_offset"]
+    ]
+    first: Row | None = None
+    end = None
+    for row in sorted(before, key=lambda row: row["from_offset"]):
+        if first is None or row["valid_from"] != end:
+            first = row
+        end = row["valid_to"]
+    if first is None or first["known_from"] is not None:
+        return None
+    since: datetime = first["valid_from"]
+    return since
+
+
 @dataclass(frozen=True)
 class Departure:
     """A member that is gone, and what its commits say.
@@ -63,6 +83,7 @@ class Departure:
     ``session_timeout_ms`` is None if the records do not give it. ``away_since`` is the time at
     which it had left temporarily, as a static member (None: it had not). ``concluded`` is a
     conclusion that control records allow: it has precedence over what the commits say.
+    ``joined_at`` is the time at which it had joined, if that is known.
     """
 
     member_id: str
@@ -74,6 +95,7 @@ class Departure:
     classic: bool = False
     away_since: datetime | None = None
     concluded: str | None = None
+    joined_at: datetime | None = None
 
     @property
     def silent_ms(self) -> float | None:
@@ -115,6 +137,9 @@ class Departure:
         if silent is None:
             if verdict is not None:
                 return ""
+            if self.owned and self.joined_at is not None:
+                stayed = duration(between(self.joined_at, self.removed_at))
+                return f"it had joined {stayed} before and not committed, so it is not known which"
             return (
                 "no commit of its partitions is on record, so it is not known which"
                 if self.owned

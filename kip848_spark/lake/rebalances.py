@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kip848_spark.errors import no_such_group
 from kip848_spark.insight import rebalance_fields as fields
-from kip848_spark.insight.departures import EXPIRED, Departure, away_since
+from kip848_spark.insight.departures import EXPIRED, Departure, away_since, joined_at
 from kip848_spark.insight.member_names import MemberNames
 from kip848_spark.insight.ownership import END, TopicPartition, owned_before
 from kip848_spark.insight.patterns import find_patterns
@@ -129,6 +129,9 @@ def departures(
         for member in row["left"][:_MOST_MEMBERS]:
             owned = owned_before(assignments, member, row["started_at"])
             last, usual = _last_commit(commits, owned, row["from_offset"], row["started_at"])
+            joined = joined_at(row, member, members)
+            if last is not None and joined is not None and last < joined:
+                last = None  # of an owner before
             away = away_since(row, member, members)
             found[row["from_offset"], member] = Departure(
                 member,
@@ -140,6 +143,7 @@ def departures(
                 row["type"] == CLASSIC,
                 away,
                 EXPIRED if away is not None else row["likely"],
+                joined,
             )
     return found
 

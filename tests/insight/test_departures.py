@@ -58,6 +58,11 @@ def gone(silent: float | None, usual: float | None = 5_000.0, **columns: Any) ->
         ),
         (gone(None), None, "no commit of its partitions is on record, so it is not known which"),
         (gone(None, owned=0), None, "it owned no partition, so no commit tells which"),
+        (
+            gone(None, joined_at=at(-17)),
+            None,
+            "it had joined 17 s before and not committed, so it is not known which",
+        ),
     ],
 )
 def test_verdicts(departure: Departure, likely: str | None, words: str) -> None:

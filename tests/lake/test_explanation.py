@@ -96,6 +96,27 @@ def test_only_commits_of_what_the_member_owned_count(tmp_path: Path) -> None:
     assert row["departures"][0]["last_commit_at"] == at(-44.9)
 
 
+def test_commits_before_a_member_joined_are_not_its_own(tmp_path: Path) -> None:
+    """The owner before committed once a second until a minute ago."""
+    tables = {
+        "groups": [group(42, 0, None, (101, None))],
+        "group_history": [group(41, -3000, 0, (9, 101)), group(42, 0, None, (101, None))],
+        "member_history": [
+            member("worker-3", -3000, -60, (12, 50), member_id="id-of-before"),
+            member("worker-3", -17, -10, (90, 95)),
+            member("worker-3", -10, 0, (95, 100), member_epoch=2),
+        ],
+        "assignment_history": [part("worker-3", 3, "assigned", -17, 0, (91, 99))],
+        "rebalances": REBALANCES[:1],
+        "records": [commit(20 + n, -70 + n, 3, n) for n in range(10)],
+    }
+    write_lake(tmp_path / "lake", tables)
+    (row,) = Lake(tmp_path / "lake").explain(GROUP)["rebalances"]
+    (gone,) = row["departures"]
+    assert (gone["last_commit_at"], gone["likely"]) == (None, None)
+    assert any("had joined 17 s before and not committed" in one["text"] for one in row["lines"])
+
+
 def test_a_classic_member_has_its_own_session_timeout(tmp_path: Path) -> None:
     old = member("worker-3", -3000, 0, (12, 100), is_classic=True)
     metadata = {
