@@ -142,6 +142,18 @@ def state_rows(table: str, group_id: str, rows: Iterable[Sequence[Any]]) -> list
     return [state_row(table, group_id, dict(zip(names, row, strict=True))) for row in rows]
 
 
+def _give_epochs(group: ConsumerGroup) -> None:
+    """Partitions that an older broker has recorded without an assignment epoch get the epoch of
+    their member, as when a newer broker loads the group (docs/kafka-facts.md#assignment-epochs)."""
+    for name, member in group.members.items():
+        since = max(member.epoch, 0)
+        assigned, pending = (
+            {topic: {n: at or since for n, at in of.items()} for topic, of in held.items()}
+            for held in (member.assigned, member.pending)
+        )
+        group.members[name] = member._replace(assigned=assigned, pending=pending)
+
+
 class Reference(Stateful):
     """A group as the reference coordinator replays it, in a shard of its own."""
 
@@ -165,10 +177,13 @@ class Reference(Stateful):
 
     def set_releases(self, releases: tuple[Release, ...]) -> None:
         """Sets the releases that may have written the records from here on."""
+        before = self.shard.release
         self.shard.release = release = replaying(releases)
         group = self.shard.groups.get(self.group_id)
         if isinstance(group, ConsumerGroup):
             group.release = release
+            if release.partition_epochs and not before.partition_epochs:
+                _give_epochs(group)
 
     def replay(self, entry: LogEntry) -> str | None:
         """Replays the next record. Returns why a broker would refuse to load it, or None."""
