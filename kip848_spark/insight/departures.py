@@ -83,7 +83,8 @@ class Departure:
     ``session_timeout_ms`` is None if the records do not give it. ``away_since`` is the time at
     which it had left temporarily, as a static member (None: it had not). ``concluded`` is a
     conclusion that control records allow: it has precedence over what the commits say.
-    ``joined_at`` is the time at which it had joined, if that is known.
+    ``joined_at`` is the time at which it had joined, if that is known. ``commits``: whether the
+    partitions of its commits are known, as they are not for share and streams groups.
     """
 
     member_id: str
@@ -96,6 +97,7 @@ class Departure:
     away_since: datetime | None = None
     concluded: str | None = None
     joined_at: datetime | None = None
+    commits: bool = True
 
     @property
     def silent_ms(self) -> float | None:
@@ -137,6 +139,8 @@ class Departure:
         if silent is None:
             if verdict is not None:
                 return ""
+            if not self.commits:
+                return "the records of such a group do not tell which"
             if self.owned and self.joined_at is not None:
                 stayed = duration(between(self.joined_at, self.removed_at))
                 return f"it had joined {stayed} before and not committed, so it is not known which"

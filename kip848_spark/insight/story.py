@@ -40,7 +40,7 @@ from kip848_spark.insight.phrases import (
 )
 from kip848_spark.wire.tables import Row
 
-CLASSIC, SHARE = "classic", "share"
+CLASSIC, SHARE, STREAMS = "classic", "share", "streams"
 _AN_HOUR = timedelta(hours=1)
 
 

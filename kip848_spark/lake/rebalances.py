@@ -18,7 +18,7 @@ from kip848_spark.insight.ownership import END, TopicPartition, owned_before
 from kip848_spark.insight.patterns import find_patterns
 from kip848_spark.insight.phrases import shift
 from kip848_spark.insight.ranking import flapping_clients
-from kip848_spark.insight.story import CLASSIC
+from kip848_spark.insight.story import CLASSIC, SHARE, STREAMS
 from kip848_spark.lake.history import of_groups
 from kip848_spark.lake.snapshot import LakeSnapshot, one_of, plain
 from kip848_spark.lake.tables import TABLES
@@ -144,6 +144,7 @@ def departures(
                 away,
                 EXPIRED if away is not None else row["likely"],
                 joined,
+                row["type"] not in (SHARE, STREAMS),
             )
     return found
 

@@ -63,6 +63,8 @@ def gone(silent: float | None, usual: float | None = 5_000.0, **columns: Any) ->
             None,
             "it had joined 17 s before and not committed, so it is not known which",
         ),
+        # A member of a share group commits nothing, and the tasks of a streams group are not known.
+        (gone(None, commits=False), None, "the records of such a group do not tell which"),
     ],
 )
 def test_verdicts(departure: Departure, likely: str | None, words: str) -> None:
