@@ -283,9 +283,15 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+def print_rows(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str] | None = None,
+    *,
+    folded: bool = True,
+) -> None:
     """A table of ``rows``; their own columns if none are named. Times are in UTC. The only value
-    of a table, such as Spark's plan of a query, keeps its lines."""
+    of a table, such as Spark's plan of a query, keeps its lines. If it is not ``folded``, each row
+    is one line."""
     rows = list(rows)
     names = list(columns or (rows[0].keys() if rows else ()))
     values = {name: [row.get(name) for row in rows] for name in names}
@@ -294,7 +300,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None 
     heads = [_visible(f"{name} (UTC)" if timed[name] else name) for name in names]
     single = len(rows) == len(names) == 1
     cells = [[_visible(cell(one), single) for one in values[name]] for name in names]
-    if len(rows) > _MOST_FOLDED:
+    if not folded or len(rows) > MOST_FOLDED:
         _print_long(heads, cells, list(numeric.values()))
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -305,7 +311,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None 
     out.print(table)
 
 
-_MOST_FOLDED = 500
+MOST_FOLDED = 500
 """The rows of a table whose long values are folded. In a longer one each row is one line: rich
 needs 0.4 ms to lay out a row."""
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kip848_spark.cli.display import note, out, print_json, print_rows, printable, say
+from kip848_spark.cli.display import (
+    MOST_FOLDED,
+    note,
+    out,
+    print_json,
+    print_rows,
+    printable,
+    say,
+)
 from kip848_spark.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -145,7 +153,7 @@ def groups(
         for group in found:
             out.print(f"\n[bold]{printable(group['group_id'])}[/]")
             for part in wanted:
-                _show_part([group], part)
+                _show_part([group], part, folded=len(found) <= MOST_FOLDED)
 
 
 def _note_time(state: LakeSnapshot | StateAt, *, complete: bool) -> None:
@@ -227,15 +235,19 @@ def _list(found: Sequence[GroupRow], json: bool) -> None:
         )
 
 
-def _show_part(found: Sequence[GroupRow], part: str, *, named: bool = False) -> None:
-    """Prints one part of the groups' descriptions; ``named``: with a column of group ids."""
+def _show_part(
+    found: Sequence[GroupRow], part: str, *, named: bool = False, folded: bool = True
+) -> None:
+    """Prints one part of the groups' descriptions; ``named``: with a column of group ids.
+    ``folded`` is that of `print_rows`."""
     rows = [
         {"group_id": group["group_id"], **row} if named else row
         for group in found
         for row in _PARTS[part](group)
     ]
     if rows:
-        print_rows(rows, [n for n in rows[0] if any(row[n] is not None for row in rows)])
+        shown = [n for n in rows[0] if any(row[n] is not None for row in rows)]
+        print_rows(rows, shown, folded=folded)
     if part == "members" and any(row["epoch"] == LEFT_FOR_NOW for row in rows):
         out.print(
             f"[dim]Epoch {LEFT_FOR_NOW}: a static member that has left temporarily; it keeps its "
