@@ -46,25 +46,28 @@ def commit(group: str, topic: str, metadata: str | None) -> tuple[bytes, bytes |
 
 
 def strange(to: Path) -> None:
-    """The capture with a group of another name, a static member that left for a time, and in
-    partition 0 a commit of that group, one of a group deleted since, and a value cut short."""
+    """The capture with a group of another name and one more commit of it, a static member that left
+    for a time, and in partition 0 a commit of a group deleted since, and a value cut short."""
     rows = pq.read_table(CAPTURE).to_pylist()
     for row in rows:
         for half in ("key", "value"):
             row[half] = row[half] and row[half].replace(b"demo.three", GROUP.encode())
     current = [r for r in rows if r["key"][:2] == b"\0\x08" and b"demo.grown" in r["key"]]
     current[-1]["value"] = b"\0\0" + struct.pack(">i", -2) + current[-1]["value"][6:]
-    last = max((row for row in rows if row["partition"] == 0), key=lambda row: row["offset"])
+    home = next(row["partition"] for row in rows if GROUP.encode() in row["key"])
+    lasts = {row["partition"]: row for row in sorted(rows, key=lambda row: row["offset"])}
     whole = commit("demo.cut", "orders", "metadata")
     more = (
-        commit(GROUP, TOPIC, METADATA),
-        commit(DELETED, "orders", "m"),
-        commit(DELETED, "orders", None),
-        (struct.pack(">h", 2) + text(DELETED), None),
-        (whole[0], whole[1] and whole[1][:6]),
+        (home, commit(GROUP, TOPIC, METADATA)),
+        (0, commit(DELETED, "orders", "m")),
+        (0, commit(DELETED, "orders", None)),
+        (0, (struct.pack(">h", 2) + text(DELETED), None)),
+        (0, (whole[0], whole[1] and whole[1][:6])),
     )
-    for number, (key, value) in enumerate(more, 1):
-        rows.append({**last, "offset": last["offset"] + number, "key": key, "value": value})
+    for partition, (key, value) in more:
+        last = lasts[partition]
+        lasts[partition] = {**last, "offset": last["offset"] + 1, "key": key, "value": value}
+        rows.append(lasts[partition])
     pq.write_table(pa.Table.from_pylist(rows, pq.read_schema(CAPTURE)), to)
 
 
