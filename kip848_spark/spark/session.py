@@ -49,6 +49,9 @@ LOCAL_SETTINGS = {
     # Through TCP a task waits 40 ms for its Python worker, by delayed acknowledgements.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "kip848_spark.spark.daemon",
+    # A store that always answers 503 is asked again 20 times by default, each time after twice as
+    # long, which takes days. This is as often as after other errors, and takes about a minute.
+    "spark.hadoop.fs.s3a.retry.throttle.limit": "7",
 }
 """Further settings of a local session."""
 

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.test_own_process import SOURCE
+from tests.lake.test_store_faults import Proxy
 from tests.spark.s3 import KEY, REGION, SECRET, S3Server
 
 pytestmark = pytest.mark.slow
@@ -47,6 +49,20 @@ def test_run_and_groups_by_one_section(s3: S3Server, tmp_path: Path) -> None:
     shown = kip848(settings, "groups", "--json")
     assert shown.returncode == 0, shown.stderr
     assert len(json.loads(shown.stdout)) > 10
+
+
+def test_a_store_that_always_refuses(s3: S3Server, tmp_path: Path) -> None:
+    """It is not asked for days. With the times of this test, Hadoop's default takes 17 minutes."""
+    settings = tmp_path / "kip848.toml"
+    quick = {"attempts.maximum": "1", "retry.throttle.interval": "1ms"}
+    with Proxy(s3).running() as proxy:
+        lines = [section(replace(s3, endpoint=proxy.endpoint))]
+        lines += [f'"hadoop.fs.s3a.{name}" = "{value}"' for name, value in quick.items()]
+        settings.write_text(f'lake = "{s3.path("busy")}"\n' + "\n".join(lines))
+        proxy.fault = "throttled"
+        done = kip848(settings, "ingest", "--source", SOURCE)
+    assert done.returncode == 3, done.stderr
+    assert "refuses requests because there are too many (503)" in done.stderr
 
 
 @pytest.mark.parametrize("verb", [("ingest", "--source", SOURCE), ("groups",)])
