@@ -30,7 +30,7 @@ from kip848_spark.spark.session_settings import (
     prepared_session,
     spark_connect_error,
 )
-from kip848_spark.spark.startup import spark_startup
+from kip848_spark.spark.startup import require_user_name, spark_startup
 
 LOCAL_SETTINGS = {
     # A laptop's or a container's host name often does not resolve.
@@ -83,8 +83,10 @@ def local_session(
     also those for ``s3a://`` paths.
 
     ``settings`` are Spark settings and override ours (see `merge_settings`). ``keep_classes``: see
-    `ClassArchive.options`. Raises EnvironmentFault if Java or a jar is missing.
+    `ClassArchive.options`. Raises EnvironmentFault if Java, a jar or the user's name is
+    missing.
     """
+    require_user_name()
     java = find_java()
     paths = [str(jar) for jar in jars.spark_jars(progress)]
     paths += [str(jar) for jar in jars.s3_jars(progress)] if s3 else []

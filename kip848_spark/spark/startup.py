@@ -4,6 +4,7 @@ sentence."""
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,18 @@ _NOISE = re.compile(
     r"(WARNING|NOTE|Picked up|Using |Setting default|To adjust|Error occurred during init"
     r"|Error: (Could not create the Java|A fatal exception has))"
 )
+
+
+def require_user_name() -> None:
+    """Raises EnvironmentFault if this process has a user without a name. Spark does not start for
+    one: it looks for its cache in ``?``, and Hadoop for the name."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise EnvironmentFault(
+            f"The user {os.geteuid()} has no name on this machine, and Spark needs one.",
+            "Add a line for the user to /etc/passwd, for example when a container starts.",
+        ) from None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 
-from kip848_spark.errors import SparkFailure
+from kip848_spark.errors import EnvironmentFault, SparkFailure
 from kip848_spark.runtime import jars
 from kip848_spark.spark.error_messages import translate_failure, translate_spark_errors
 from kip848_spark.spark.preflight import jar_mismatch
+from kip848_spark.spark.session import local_session
 from tests.spark.plain_session import CAPTURE, DELTA
 
 pytestmark = pytest.mark.slow
@@ -37,11 +39,11 @@ def reported(
     tmp_path: Path, settings: dict[str, str], capture: str = str(CAPTURE), **environment: str
 ) -> Raised:
     """What a run in such a session raises."""
-    (output,) = told_in_turn(tmp_path, [(settings, capture)], **environment)
+    (output,) = raised_in_turn(tmp_path, [(settings, capture)], **environment)
     return output
 
 
-def told_in_turn(tmp_path: Path, cases: Sequence[Case], **environment: str) -> list[Raised]:
+def raised_in_turn(tmp_path: Path, cases: Sequence[Case], **environment: str) -> list[Raised]:
     """What runs in such sessions raise, one session after another in one JVM."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.unfit_session", str(tmp_path / "l"), json.dumps(cases)],
@@ -96,7 +98,7 @@ def with_our_jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Raised]
         "abc": ({**jars_, **DELTA}, "abc://bucket/capture"),
         "s3a": ({**jars_, **DELTA}, "s3a://bucket/capture"),
     }
-    output = told_in_turn(tmp_path_factory.mktemp("unfit"), list(cases.values()))
+    output = raised_in_turn(tmp_path_factory.mktemp("unfit"), list(cases.values()))
     return dict(zip(cases, output, strict=True))
 
 
@@ -143,6 +145,17 @@ def test_a_jvm_that_does_not_start(tmp_path: Path, setting: str, reason: str) ->
     assert len(done.stderr) < 800, done.stderr
     assert done.stdout == ""
     assert not lake.exists()
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some platforms give a container any number. Hadoop then says only that a name is null."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(EnvironmentFault, match=f"The user {os.geteuid()} has no name"):
+        local_session()
 
 
 @pytest.mark.parametrize("by", ["variable", "setting"])
