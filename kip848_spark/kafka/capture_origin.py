@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 ORIGIN = "_origin.json"
 """The name of the file in the capture's folder."""
 
 
 class Origin(BaseModel):
-    """The source of a capture's records; an id is None if it is not known."""
+    """The source of a capture's records; an id is None if it is not known. ``ends``: the offset
+    after the last one that was read of each partition. There may be no record before it, because
+    the marker of a transaction is none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,6 +28,7 @@ class Origin(BaseModel):
     cluster_id: str | None = None
     topic_id: str | None = None
     captured_at: AwareDatetime
+    ends: Mapping[int, Annotated[int, Field(ge=0, lt=2**62)]] = {}
 
     def to_json(self) -> bytes:
         """The content of the file. `Origin.model_validate_json` reads it."""

@@ -22,6 +22,7 @@ from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import CaptureError, SourceError, UsageError
 from kip848_spark.kafka.acls import KafkaClient
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
+from kip848_spark.kafka.capture_origin import Origin
 from kip848_spark.kafka.topic import OffsetRange, PartitionExtent, TopicIdentity
 from kip848_spark.spark.balanced_tasks import assign_tasks, shuffle_to_tasks
 from kip848_spark.spark.capture_errors import translate_capture_errors
@@ -229,12 +230,15 @@ class CaptureSource:
 
     def identity(self) -> TopicIdentity:
         """The identity in the capture's origin file; without one, only the topic is known."""
-        with translate_capture_errors(self.path):
-            origin = read_origin(SparkSession.active(), self.path)
+        origin = self._origin(SparkSession.active())
         if origin is None:
             return TopicIdentity(self.topic)
         topic_id = origin.topic_id if origin.topic == self.topic else None
         return TopicIdentity(self.topic, origin.cluster_id, topic_id)
+
+    def _origin(self, spark: SparkSession) -> Origin | None:
+        with translate_capture_errors(self.path):
+            return read_origin(spark, self.path)
 
     def extents(self, spark: SparkSession) -> dict[int, PartitionExtent]:
         frame = self._load(spark)
@@ -265,7 +269,14 @@ class CaptureSource:
             )
         for row in bounds:
             self._check_bounds(row)
-        return {row["partition"]: PartitionExtent(row["first"], row["last"] + 1) for row in bounds}
+        origin = self._origin(spark)
+        ends = origin.ends if origin is not None and origin.topic == self.topic else {}
+        return {
+            row["partition"]: PartitionExtent(
+                row["first"], max(row["last"] + 1, ends.get(row["partition"], 0))
+            )
+            for row in bounds
+        }
 
     def _of_topic(self) -> Column:
         """True for the records of the topic. Spark does not hand such a condition to the Parquet

@@ -162,7 +162,7 @@ def test_commits_that_the_log_cleaner_removed_during_the_comparison(
     broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit that the cluster reports is gone before it is read: there is a newer one."""
-    lake, topic = open_lake(spark, str(tmp_path / "lake")), "cleaned"
+    lake, topic = open_lake(spark, str(tmp_path / "lake")), "spark.cleaned"
     admin = admin_client(broker.bootstrap)
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     member = ConsumerProcess(broker.bootstrap, "spark.cleaned", [topic], protocol="consumer")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import UsageError
 from kip848_spark.kafka.admin import OFFSETS_TOPIC
+from kip848_spark.kafka.capture_origin import ORIGIN, Origin
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
@@ -95,6 +98,31 @@ def test_a_capture_and_then_its_broker(
     assert cluster_ids(lake)[-1] == broker.cluster_id
     topics = {row["topic_id"] for row in as_dicts(lake, "runs")}
     assert len(topics - {None}) == 1
+
+
+def test_a_capture_ends_where_it_was_read_to(spark: SparkSession, tmp_path: Path) -> None:
+    """The last offset of a partition may be the marker of a transaction, which is no record."""
+    folder = tmp_path / "capture"
+    folder.mkdir()
+    (folder / "some.parquet").write_bytes(STRANGER.read_bytes())
+    table = pq.read_table(STRANGER)
+    partition = table["partition"][0].as_py()
+    last = pc.max(table.filter(pc.equal(table["partition"], partition))["offset"]).as_py()
+    origin = Origin(
+        topic=OFFSETS_TOPIC, cluster_id="cluster", topic_id="topic", captured_at=datetime.now(UTC)
+    )
+    of_older, of_newer = origin, origin.model_copy(update={"ends": {partition: last + 2}})
+    lake = open_lake(spark, str(tmp_path / "lake"))
+    (folder / ORIGIN).write_bytes(of_newer.to_json())
+    run = run_ingest(source(folder), lake).run
+    assert run is not None
+    assert {r.partition: r.end for r in run.ranges}[partition] == last + 2
+    assert run.counts is not None
+    assert run.counts.records_read == len(table)
+    assert not run_ingest(source(folder), lake).changed
+    (folder / ORIGIN).write_bytes(of_older.to_json())
+    with pytest.raises(UsageError, match=f"ends at offset {last + 1}"):
+        run_ingest(source(folder), lake)
 
 
 def test_a_broker_and_then_its_capture(

@@ -78,6 +78,7 @@ def write_capture(
         cluster_id=identity.cluster_id,
         topic_id=identity.topic_id,
         captured_at=datetime.now(UTC),
+        ends={r.partition: r.end for r in ranges},
     )
     write_origin(spark, path, origin)
     return int(read.get["records"]), int(written.get["records"])
