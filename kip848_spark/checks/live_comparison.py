@@ -6,12 +6,12 @@ leaves out whatever the records written since then change.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kip848_spark.checks.erased_names import has_erased_name
 from kip848_spark.checks.live_newer import NEWER_TYPES, LakeRow, NewerComparison, compare_epochs
 from kip848_spark.checks.results import ERROR, LIVE, Finding, Tally, as_json
 from kip848_spark.kafka.snapshot import (
@@ -36,9 +36,6 @@ INVISIBLE = "a topic that does not exist, or on which the client lacks the ACL D
 REFUSED = "the broker refused to describe the group"
 ERASED = "names that may have been erased from the lake"
 NOT_ALLOWED = "the client lacks the ACL DESCRIBE on the group"
-
-_ERASED_NAME = re.compile(r"\berased-[0-9a-f]{8}\b")
-"""What erasure writes in place of a name."""
 
 LAKE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "groups": (
@@ -341,7 +338,7 @@ class _GroupComparison:
             return
         # The lake does not know which groups were erased: that would keep their names.
         no_group = self.partition is None
-        if self.erased and (no_group or _ERASED_NAME.search(repr(lake))):
+        if self.erased and (no_group or has_erased_name(repr(lake))):
             self.result.not_compared[ERASED] += 1
             return
         at = self.offset if offset is None else offset

@@ -17,11 +17,14 @@ class TopicIdentity:
 @dataclass(frozen=True)
 class PartitionExtent:
     """The offsets of a partition, from ``first`` up to but not including ``end``, the last stable
-    offset. ``open`` is the number of later offsets, which are behind an open transaction."""
+    offset. ``open`` is the number of later offsets, which are behind an open transaction.
+    ``captured_to``: of a capture that says where its source ended, that offset. It is higher than
+    ``end`` if no record was before it, because the marker of a transaction is none."""
 
     first: int
     end: int
     open: int = 0
+    captured_to: int = 0
 
 
 @dataclass(frozen=True)

@@ -291,15 +291,15 @@ def new_run_id(now: datetime, last: Run | None = None) -> str:
     return f"{now.astimezone(UTC):{_RUN_ID_TIME}}Z-{secrets.token_hex(2)}"
 
 
+def were_names_erased(runs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of these rows of `runs` is of maintenance that has erased names."""
+    return any(ERASURE in row["durations_ms"] for row in runs)
+
+
 _LOST = (
     "The topic is the same one, so the cluster has lost records: look for an unclean leader "
     "election. Use a new lake; this one stays readable."
 )
-
-
-def were_names_erased(runs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of these rows of `runs` is of maintenance that has erased names."""
-    return any(ERASURE in row["durations_ms"] for row in runs)
 
 
 def plan_ranges(
@@ -315,7 +315,7 @@ def plan_ranges(
     for partition in sorted(extents.keys() | read.keys()):
         start = read.get(partition, 0)
         extent = extents.get(partition, PartitionExtent(start, start))
-        if extent.end < start and extent.end > 0:
+        if max(extent.end, extent.captured_to) < start and extent.end > 0:
             raise UsageError(
                 f"Partition {partition} ends at offset {extent.end}, but this lake has read it up "
                 f"to offset {start}.",

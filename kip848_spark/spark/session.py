@@ -50,7 +50,7 @@ LOCAL_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "kip848_spark.spark.daemon",
     # A store that always answers 503 is asked again 20 times by default, each time after twice as
-    # long, which takes days. This is as often as after other errors, and takes about a minute.
+    # long. This is as often as after other errors.
     "spark.hadoop.fs.s3a.retry.throttle.limit": "7",
 }
 """Further settings of a local session."""

@@ -271,9 +271,10 @@ class CaptureSource:
             self._check_bounds(row)
         origin = self._origin(spark)
         ends = origin.ends if origin is not None and origin.topic == self.topic else {}
+        # Parts of a capture may have the origin of the whole, so the records decide what to read.
         return {
             row["partition"]: PartitionExtent(
-                row["first"], max(row["last"] + 1, ends.get(row["partition"], 0))
+                row["first"], row["last"] + 1, captured_to=ends.get(row["partition"], 0)
             )
             for row in bounds
         }

@@ -41,3 +41,14 @@ def test_a_partition_that_ends_before_what_was_read(is_live: bool, hint: str) ->
         plan_ranges(LAST, {0: PartitionExtent(0, 11)}, is_live=is_live)
     assert fault.value.hint is not None
     assert hint in fault.value.hint
+
+
+def test_a_capture_whose_last_offset_is_the_marker_of_a_transaction_is_not_older() -> None:
+    """And where the capture of a whole ended, a part of it is not read to."""
+    assert plan_ranges(LAST, {0: PartitionExtent(0, 11, captured_to=12)}) == (
+        OffsetRange(0, 12, 12),
+        OffsetRange(1, 5, 5),
+    )
+    assert plan_ranges(None, {0: PartitionExtent(0, 11, captured_to=20)}) == (
+        OffsetRange(0, 0, 11),
+    )

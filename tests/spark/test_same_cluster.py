@@ -100,29 +100,36 @@ def test_a_capture_and_then_its_broker(
     assert len(topics - {None}) == 1
 
 
-def test_a_capture_ends_where_it_was_read_to(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_capture_says_where_its_source_ended(spark: SparkSession, tmp_path: Path) -> None:
     """The last offset of a partition may be the marker of a transaction, which is no record."""
     folder = tmp_path / "capture"
     folder.mkdir()
-    (folder / "some.parquet").write_bytes(STRANGER.read_bytes())
     table = pq.read_table(STRANGER)
     partition = table["partition"][0].as_py()
-    last = pc.max(table.filter(pc.equal(table["partition"], partition))["offset"]).as_py()
-    origin = Origin(
+    of_partition = pc.equal(table["partition"], partition)
+    last = pc.max(table.filter(of_partition)["offset"]).as_py()
+    ends = {partition: last + 1}
+    old = Origin(
         topic=OFFSETS_TOPIC, cluster_id="cluster", topic_id="topic", captured_at=datetime.now(UTC)
     )
-    of_older, of_newer = origin, origin.model_copy(update={"ends": {partition: last + 2}})
+    new = old.model_copy(update={"ends": ends})
     lake = open_lake(spark, str(tmp_path / "lake"))
-    (folder / ORIGIN).write_bytes(of_newer.to_json())
-    run = run_ingest(source(folder), lake).run
-    assert run is not None
-    assert {r.partition: r.end for r in run.ranges}[partition] == last + 2
-    assert run.counts is not None
-    assert run.counts.records_read == len(table)
+    (folder / ORIGIN).write_bytes(new.to_json())
+    pq.write_table(table, folder / "some.parquet")
+    assert run_ingest(source(folder), lake).changed
+    shorter = table.filter(pc.invert(pc.and_(of_partition, pc.equal(table["offset"], last))))
+    pq.write_table(shorter, folder / "some.parquet")
     assert not run_ingest(source(folder), lake).changed
-    (folder / ORIGIN).write_bytes(of_older.to_json())
-    with pytest.raises(UsageError, match=f"ends at offset {last + 1}"):
+    (folder / ORIGIN).write_bytes(old.to_json())
+    with pytest.raises(UsageError, match=f"this lake has read it up to offset {last + 1}"):
         run_ingest(source(folder), lake)
+    # A part of a capture with the origin of the whole: the rest is read later.
+    rest = open_lake(spark, str(tmp_path / "rest"))
+    (folder / ORIGIN).write_bytes(new.to_json())
+    assert run_ingest(source(folder), rest).changed
+    pq.write_table(table, folder / "some.parquet")
+    assert run_ingest(source(folder), rest).changed
+    assert rest.read("records").count() == len(table)
 
 
 def test_a_broker_and_then_its_capture(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kip848_spark.checks.erased_names import new_name
 from kip848_spark.errors import LakeError, UsageError
 from kip848_spark.lake.conditions import Condition
 from kip848_spark.lake.erasure import Erasure, erase_rows, of_groups
@@ -51,8 +51,8 @@ class ErasedNames:
         return bool(self.groups or self.clients or self.hosts)
 
     def erasure(self, dialect: str) -> Erasure:
-        """What to do. The new names are random: nobody can compute the old ones from them."""
-        names = {name: f"erased-{secrets.token_hex(4)}" for name in self.clients | self.hosts}
+        """What to do."""
+        names = {name: new_name() for name in self.clients | self.hosts}
         return Erasure(self.groups, names, dialect)
 
 
