@@ -43,6 +43,7 @@ _GROUPS_A_REQUEST = 100
 _TOPICS_A_REQUEST = 500
 _REQUESTS_AT_ONCE = 32
 _PATIENCE = 4.0  # seconds without a broker after which the first request fails
+_PAUSE = 0.2  # seconds between two clients
 
 LOG = logging.getLogger("kip848_spark.librdkafka")
 LOG.addHandler(logging.NullHandler())
@@ -78,21 +79,27 @@ class _NoAnswer(SourceError):
     """The broker that librdkafka has chosen does not answer, or not for this partition any more."""
 
 
-def _with_second_client(
+def _with_new_clients(
     method: Callable[Concatenate[Cluster, P], T],
 ) -> Callable[Concatenate[Cluster, P], T]:
-    """``method``, repeated once with a new client if the broker that was asked does not answer.
-    librdkafka goes on asking a broker that has died, although other ones know that it has."""
+    """``method``, repeated with a new client while the broker that was asked does not answer, until
+    the timeout of one request has passed. librdkafka goes on asking a broker that has died, and a
+    new client may choose it too until the cluster has noticed the death."""
 
     @wraps(method)
     def asked(self: Cluster, /, *args: P.args, **options: P.kwargs) -> T:
-        try:
-            return method(self, *args, **options)
-        except _NoAnswer:
+        last = time.monotonic() + self.timeout
+        while True:
+            begun = time.monotonic()
+            try:
+                return method(self, *args, **options)
+            except _NoAnswer:
+                if begun >= last:
+                    raise
+            time.sleep(_PAUSE)
             self.admin = admin_client(self.bootstrap, self.config, self._note)
             self._trouble = None
             self._first_contact()
-            return method(self, *args, **options)
 
     return asked
 
@@ -230,7 +237,7 @@ class Cluster:
         )
         return {name: offsets_of(answer) for name, answer in sorted(answers.items())}, refused
 
-    @_with_second_client
+    @_with_new_clients
     def topics(self, names: Sequence[str] | None = None) -> dict[str, LiveTopic]:
         """Topics by name with their ids: all of them, or those named."""
         from confluent_kafka import TopicCollection
@@ -266,7 +273,7 @@ class Cluster:
         """The first, end and last stable offset of each of a topic's partitions."""
         return self._ends(topic, self.topics([topic])[topic].partitions)
 
-    @_with_second_client
+    @_with_new_clients
     def _ends(self, topic: str, count: int) -> dict[int, LiveEnds]:
         from confluent_kafka import IsolationLevel, TopicPartition, admin
 
@@ -288,7 +295,7 @@ class Cluster:
         first, end, stable = found
         return {n: LiveEnds(first[n], max(end[n], stable[n]), stable[n]) for n in range(count)}
 
-    @_with_second_client
+    @_with_new_clients
     def broker_settings(self, names: Sequence[str]) -> dict[str, str]:
         """The values of these broker settings; those that a broker does not have, or in which
         brokers differ, are left out. Needs DESCRIBE_CONFIGS on the cluster."""

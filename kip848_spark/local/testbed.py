@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kip848_spark.errors import SourceError
@@ -71,10 +71,9 @@ class BrokerTestbed:
 
     def create_topics(self, **partitions: int) -> None:
         """Creates topics by name and number of partitions; ``_`` in a name stands for ``-``."""
-        new = [
-            _kafka().NewTopic(name.replace("_", "-"), count) for name, count in partitions.items()
-        ]
-        _wait_for_all(self.cluster.admin.create_topics(new, request_timeout=30))
+        create_topics(
+            self.cluster, {name.replace("_", "-"): count for name, count in partitions.items()}
+        )
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Adds partitions to ``topic`` until it has this many."""
@@ -173,6 +172,27 @@ class BrokerTestbed:
             members = list(self._members)
         for member in members:
             member.kill()
+
+
+def create_topics(cluster: Cluster, partitions: Mapping[str, int]) -> None:
+    """Creates topics by name and number of partitions, and waits for them."""
+    new = [_kafka().NewTopic(name, count) for name, count in partitions.items()]
+    _wait_for_all(cluster.admin.create_topics(new, request_timeout=30))
+    wait_for_topics(cluster, list(partitions))
+
+
+def wait_for_topics(cluster: Cluster, names: Sequence[str]) -> None:
+    """Waits until a broker describes new topics: the controller answers the request to create
+    them before the brokers have them in their metadata."""
+    deadline = time.monotonic() + _TIMEOUT
+    while True:
+        try:
+            cluster.topics(names)
+            return
+        except SourceError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_INTERVAL)
 
 
 def _describe(found: LiveGroup | None) -> str:

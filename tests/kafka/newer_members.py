@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from tests.coordinator.wire import Connection
 
 Json = dict[str, Any]
@@ -32,14 +30,6 @@ def settings(version: str) -> dict[str, str]:
         made["unstable.feature.versions.enable"] = "true"
         del made["group.streams.initial.rebalance.delay.ms"]
     return made
-
-
-def create_topics(bootstrap: str, **partitions: int) -> None:
-    """Creates topics with these numbers of partitions."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(n.replace("_", "-"), p, 1) for n, p in partitions.items()])
-    for one in made.values():
-        one.result(30)
 
 
 class NewerMembers:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from kip848_spark.errors import SourceError, UsageError
-from kip848_spark.kafka.admin import Cluster
+from kip848_spark.kafka.admin import Cluster, admin_client
 from kip848_spark.kafka.cluster import ask_in_child, snapshot
 from kip848_spark.kafka.snapshot import UNREADABLE, LiveOffset
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.scenarios import IdleConsumers
+from kip848_spark.local.testbed import create_topics
 from tests.insight.classic_groups import Member, Requests
 
 
@@ -90,7 +91,7 @@ def test_a_topic_that_grows_while_its_ends_are_asked_has_no_open_transaction(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, topic = Cluster(broker.bootstrap), "admin.grows"
-    cluster.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(cluster, {topic: 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     ask = cluster.admin.list_offsets
 
@@ -120,15 +121,27 @@ def test_a_topic_that_grows_while_its_ends_are_asked_has_no_open_transaction(
 def test_a_partition_that_another_broker_takes_over(
     code: int, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another client, whose metadata are new, asks once more."""
-    cluster, topic = Cluster(broker.bootstrap), f"admin.moves-{code}"
-    cluster.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    """Clients are replaced until one has new metadata: the first new one may not have them yet."""
+    topic = f"admin.moves-{code}"
+    create_topics(Cluster(broker.bootstrap), {topic: 1})
     refused: Future[Any] = Future()
     refused.set_exception(KafkaException(KafkaError(code)))
-    first = cluster.admin
-    monkeypatch.setattr(first, "list_offsets", lambda asked, **_: dict.fromkeys(asked, refused))
-    assert cluster.ends(topic)[0].end == 0
-    assert cluster.admin is not first
+    made: list[AdminClient] = []
+
+    def refuse(asked: Any, **_: Any) -> Any:
+        return dict.fromkeys(asked, refused)
+
+    def client(*args: Any) -> AdminClient:
+        made.append(new := admin_client(*args))
+        if len(made) <= 2:
+            monkeypatch.setattr(
+                new, "list_offsets", lambda asked, **_: dict.fromkeys(asked, refused)
+            )
+        return new
+
+    monkeypatch.setattr("kip848_spark.kafka.admin.admin_client", client)
+    assert Cluster(broker.bootstrap).ends(topic)[0].end == 0
+    assert len(made) == 3
 
 
 def test_an_unknown_topic_and_an_unknown_setting(broker: Broker) -> None:

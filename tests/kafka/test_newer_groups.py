@@ -18,10 +18,11 @@ from kip848_spark.kafka.cluster import snapshot
 from kip848_spark.kafka.newer_groups import describe_newer, newer_group_ids
 from kip848_spark.kafka.snapshot import NO_ANSWER, NO_REQUEST, ClusterSnapshot
 from kip848_spark.local.broker import Broker
+from kip848_spark.local.testbed import create_topics
 from kip848_spark.state.streams_tasks import STREAMS_COLUMNS, STREAMS_KINDS, streams_state
 from tests.captures import COMMITTED, write_records
 from tests.coordinator.test_share_against_broker import wake_share_coordinator
-from tests.kafka.newer_members import NewerMembers, create_topics, settings
+from tests.kafka.newer_members import NewerMembers, settings
 from tests.lake.replayed_lake import control_bytes, state_after
 
 SHARE, EMPTY, STREAMS = "live-share", "live-share-empty", "live-streams"
@@ -52,7 +53,8 @@ def both(
         client = NewerMembers(broker.bootstrap)
         if version.startswith("4.1"):
             wake_share_coordinator(broker)
-        create_topics(broker.bootstrap, live_source=3, live_other=2, live_changelog=3)
+        topics = {"live-source": 3, "live-other": 2, "live-changelog": 3}
+        create_topics(Cluster(broker.bootstrap), topics)
         drive(client)
         yield describe(broker, tmp_path_factory.mktemp("newer"))
 

@@ -12,6 +12,7 @@ from confluent_kafka import admin
 
 from kip848_spark.kafka.admin import Cluster
 from kip848_spark.local.broker import Broker
+from kip848_spark.local.testbed import wait_for_topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -63,6 +64,7 @@ def test_a_broker_that_dies_between_two_requests(two: tuple[Broker, Broker]) -> 
     cluster = Cluster(first.bootstrap, timeout=8)
     made = cluster.admin.create_topics([admin.NewTopic("t", 2, replica_assignment=[[1], [1]])])
     made["t"].result(20)
+    wait_for_topics(cluster, ["t"])
     cluster.refresh()
     assert cluster.topics(["t"])["t"].partitions == 2
     with suppress(ProcessLookupError):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import NewPartitions
 from deltalake import DeltaTable
 
 from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster, admin_client
@@ -24,6 +24,7 @@ from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
+from kip848_spark.local.testbed import create_topics
 from kip848_spark.simulation import plan_cluster, simulate
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -105,8 +106,7 @@ def test_a_broker_that_goes_away_in_the_middle_of_an_ingest(
     simulate(plan, tmp_path / "capture")
     files = sorted((tmp_path / "capture").glob("partition-*.parquet"))
     log = pa.concat_tables(map(pq.read_table, files)).sort_by("timestamp")
-    admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic(COPY, PARTITIONS, 1)])[COPY].result(30)
+    create_topics(Cluster(broker.bootstrap), {COPY: PARTITIONS})
     lake = tmp_path / "lake"
     ingest = ("ingest", "--source", f"kafka:{broker.bootstrap}", "--topic", COPY, "--lake")
     send(broker.bootstrap, log.slice(0, 10_000))
@@ -156,7 +156,7 @@ def test_an_offsets_topic_that_is_not_what_it_was(own_broker: Broker, tmp_path: 
     broker, which is refused."""
     broker, lake, groups = own_broker, tmp_path / "lake", ["one", "two", "three"]
     admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic("foo", 2, 1)])["foo"].result(30)
+    create_topics(Cluster(broker.bootstrap), {"foo": 2})
     commit(broker, groups)
     night = ("run", "--source", f"kafka:{broker.bootstrap}", "--lake")
     code, error = kip848(*night, str(lake))

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -17,13 +16,14 @@ from kip848_spark.checks.live_comparison import MOVING, NO_NAME
 from kip848_spark.checks.results import LIVE
 from kip848_spark.config.client_settings import ClientSettings
 from kip848_spark.errors import SourceError
-from kip848_spark.kafka.admin import OFFSETS_TOPIC, admin_client
+from kip848_spark.kafka.admin import OFFSETS_TOPIC, Cluster
 from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.lake.readiness import assess_lake
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.local.broker import Broker
 from kip848_spark.local.consumer_process import ConsumerProcess
 from kip848_spark.local.scenarios import IdleConsumers
+from kip848_spark.local.testbed import create_topics
 from kip848_spark.simulation.encoding import encode_records
 from kip848_spark.spark import session_settings
 from kip848_spark.spark.jobs.audit import AuditRequest, agreement_rows
@@ -163,8 +163,7 @@ def test_commits_that_the_log_cleaner_removed_during_the_comparison(
 ) -> None:
     """The commit that the cluster reports is gone before it is read: there is a newer one."""
     lake, topic = open_lake(spark, str(tmp_path / "lake")), "spark.cleaned"
-    admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(Cluster(broker.bootstrap), {topic: 1})
     member = ConsumerProcess(broker.bootstrap, "spark.cleaned", [topic], protocol="consumer")
     try:
         assert member.wait_for_partitions()
@@ -231,8 +230,7 @@ def test_a_transaction_that_is_open_between_two_nights(
     """The offsets without a record are known to be the transaction's, although no key occurs
     twice. An audit in between does not ask the cluster."""
     topic, inside = f"open-{committed}", 15
-    admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(Cluster(broker.bootstrap), {topic: 1})
     keys, values = encode_records([commit(f"group-{number}") for number in range(inside + 12)])
     pairs = list(zip(keys.to_pylist(), values.to_pylist(), strict=True))
     plain = Producer({"bootstrap.servers": broker.bootstrap})
@@ -282,8 +280,7 @@ def test_a_poll_takes_thousands_of_records(broker: Broker, spark: SparkSession) 
     """After each poll, Spark's source sends two requests for the ends of the partition. A poll
     takes 500 records by default, which would make 120 requests here."""
     topic, records = "records-of-a-poll", 30_000
-    admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    create_topics(Cluster(broker.bootstrap), {topic: 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20})
     for number in range(records):
         producer.produce(topic, bytes(80), number.to_bytes(60, "big"), partition=0)

@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from kip848_spark.kafka.admin import admin_client
+from kip848_spark.kafka.admin import Cluster
 from kip848_spark.kafka.topic import OffsetRange
 from kip848_spark.local.broker import Broker
+from kip848_spark.local.testbed import create_topics
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark import split_partitions
 from kip848_spark.spark.jobs import ingest
@@ -47,8 +47,7 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 def fill(broker: Broker, topic: str, records: pa.Table, partitions: int = PARTITIONS) -> None:
     """Sends keys and values to ``topic``: most plainly, every 20th in a transaction of its own, of
     which every fourth is aborted."""
-    admin = admin_client(broker.bootstrap)
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    create_topics(Cluster(broker.bootstrap), {topic: partitions})
     plain = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
     settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-test"}
     transactional = Producer(settings)
