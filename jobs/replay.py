@@ -2,7 +2,7 @@
 
 import sys
 
-from kip848_spark.cli import command
+from kip848_spark.__main__ import command
 
 if __name__ == "__main__":
     sys.argv.insert(1, "replay")

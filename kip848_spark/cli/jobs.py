@@ -30,7 +30,6 @@ from kip848_spark.cli.options import (
 )
 from kip848_spark.cli.report import ReportOption, show_written, write_after_run
 from kip848_spark.cli.standard_output import ClosedOutput
-from kip848_spark.cli.stopping import says_if_stopped
 from kip848_spark.errors import FINDINGS, Kip848Error, OutputError
 from kip848_spark.insight.phrases import count, moment, offsets_without_record
 
@@ -70,7 +69,7 @@ def run(
     writes the page that `kip848 report` writes, and its data beside it. --metrics writes a file for
     the node exporter, --openlineage sends events (docs/operations.md).
     """
-    with says_if_stopped(), noted_failure(metrics):
+    with noted_failure(metrics):
         invocation = Invocation.of(
             config, kafka_option, verbose,
             source=source, lake=lake, topic=topic, dialect=dialect,
@@ -105,8 +104,7 @@ def ingest(
         source=source, lake=lake, topic=topic, dialect=dialect,
         keep_commits_raw=keep_commits_raw,
     )  # fmt: skip
-    with says_if_stopped():
-        failure = _ingest(invocation, nightly=False, json=json)
+    failure = _ingest(invocation, nightly=False, json=json)
     if failure is not None:
         raise failure
 
@@ -128,7 +126,7 @@ def replay(
 
     invocation = Invocation.of(config, verbose=verbose, lake=lake)
     invocation.lake_path()
-    with says_if_stopped(), invocation.spark() as (session, display):
+    with invocation.spark() as (session, display):
         outcome = run_replay(invocation.lake(session), display, from_scratch=from_scratch)
     show_outcome(outcome, invocation.lake_path(), json)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kip848_spark.cli.display import out, print_rows, printable, say
-from kip848_spark.errors import EnvironmentFault, Kip848Error
+from kip848_spark.errors import EnvironmentFault, Kip848Error, Terminated
 from kip848_spark.lake.sql.engine import describe
 from kip848_spark.lake.sql.unknown import unknown_table
 from kip848_spark.lake.tables import TABLES
@@ -51,6 +51,8 @@ def prompt(engines: Engines, answer: Callable[[str], None]) -> None:
             text = read().strip()
         except EOFError:
             return
+        except Terminated:
+            raise
         except KeyboardInterrupt:
             continue
         if text in ("", r"\q"):
@@ -63,6 +65,8 @@ def prompt(engines: Engines, answer: Callable[[str], None]) -> None:
         except Kip848Error as error:
             words, hint = error.message, error.hint
             say(words, level="error", style="red", hint=hint, hint_line="[dim]{}[/]")
+        except Terminated:
+            raise
         except KeyboardInterrupt:
             say("interrupted", level="error", style="yellow", wrap=True)
 

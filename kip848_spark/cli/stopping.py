@@ -1,4 +1,4 @@
-"""What a job does if it is told to stop: by Ctrl-C (SIGINT), or by a scheduler (SIGTERM)."""
+"""What a verb does if it is told to stop: by Ctrl-C (SIGINT), or by a scheduler (SIGTERM)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kip848_spark.cli.display import say
 from kip848_spark.errors import INTERRUPTED, TERMINATED, Terminated
 
 GRACE_S = 20.0
-"""How long a job may take to end after SIGTERM. Kubernetes kills it after 30 s."""
+"""How long a verb may take to end after SIGTERM. Kubernetes kills it after 30 s."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _raised_terminated() -> Iterator[None]:
     if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
-    # As without a handler, if the job does not end by itself.
+    # As without a handler, if the verb does not end by itself.
     last = threading.Timer(GRACE_S, os.kill, (os.getpid(), signal.SIGTERM))
     last.daemon = True
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from kip848_spark.cli.stopping import says_if_stopped
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -21,6 +23,10 @@ class VerbCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types_of_flags(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        with says_if_stopped():
+            return super().invoke(ctx)
 
 
 class VerbGroup(TyperGroup):

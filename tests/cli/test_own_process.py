@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
 from tests.captures import COMMITTED
 from tests.conftest import DATA
+from tests.lake.written_lake import write_lake
 
 pytestmark = pytest.mark.slow
 
@@ -58,3 +63,39 @@ def test_capture_is_read_back_and_asked(tmp_path: Path) -> None:
     assert wrong.returncode == 2
     assert "There is no column nonsense" in wrong.stderr
     assert len(wrong.stderr) < 500, wrong.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_verb_that_is_told_to_stop(number: signal.Signals, tmp_path: Path) -> None:
+    """Also one that is no nightly job, while it starts Spark: its JVM ends too."""
+    lake = tmp_path / "lake"
+    write_lake(lake, {})
+    words = [sys.executable, "-m", "kip848_spark", "maintain", "--lake", str(lake)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        verb, jvms = psutil.Process(process.pid), list[psutil.Process]()
+        end = time.monotonic() + 60
+        while not jvms and time.monotonic() < end:
+            time.sleep(0.02)
+            jvms = [one for one in verb.children(recursive=True) if one.name() == "java"]
+        process.send_signal(number)
+        error = process.stderr.read()
+    terminated = number == signal.SIGTERM
+    assert process.returncode == (143 if terminated else 130)
+    assert error.split()[-1] == ("terminated" if terminated else "interrupted")
+    assert "Traceback" not in error
+    assert psutil.wait_procs(jvms, 60)[1] == [] != jvms
+
+
+def test_ctrl_c_during_the_imports(tmp_path: Path) -> None:
+    """The module that is imported first waits for it."""
+    (tmp_path / "typer.py").write_text("print('begun', flush=True)\nwhile True: pass\n")
+    words = [sys.executable, "-m", "kip848_spark", "groups"]
+    path = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=path, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (-signal.SIGINT, "")

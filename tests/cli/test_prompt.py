@@ -111,6 +111,17 @@ def test_the_prompt(lake: str, tmp_path: Path) -> None:
     assert (tmp_path / "sql_history").stat().st_mode & 0o077 == 0, "others can read it"
 
 
+def test_a_prompt_that_is_told_to_stop(lake: str, tmp_path: Path) -> None:
+    """Ctrl-C only drops the line, SIGTERM ends it."""
+    terminal = Terminal("sql", "--lake", lake, KIP848_CACHE=str(tmp_path), **ON_TERMINAL)
+    terminal.until(PROMPT)
+    terminal.type("SELECT 1\x03")
+    assert PROMPT in terminal.until(PROMPT)
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert "terminated" in terminal.until("terminated", 30)
+    assert terminal.end() == 143
+
+
 def test_the_prompt_completes_and_remembers(lake: str, tmp_path: Path) -> None:
     (tmp_path / "sql_history").write_text("\n# 2026-11-20\n+SELECT 41 + 1 AS earlier\n")
     terminal = Terminal("sql", "--lake", lake, KIP848_CACHE=str(tmp_path), **ON_TERMINAL)
