@@ -44,6 +44,10 @@ class OnlySparkReads(LakeError):
     """Only Spark can read the lake, or one of its tables."""
 
 
+_LATER_HINT = (
+    "Ask for a later time. `groups --as-of`, `history` and `explain` need no old versions."
+)
+_AGAIN_HINT = "The lake is not damaged: start the command again."
 _MISSING = re.compile(
     "no such file|object at location .* not found|does not exist|no files in log segment", re.I
 )
@@ -82,9 +86,7 @@ class LakeSnapshot:
             runs = self._dataset("runs", None).to_table(use_threads=False)
         rows = plain(runs)
         self.run = Run.from_row(finished_run(self.path, rows, as_of))
-        done = (Run.from_row(row) for row in rows if row["outcome"] == DONE)
-        later = (run for run in done if run.run_id > self.run.run_id)
-        self._cleaned = [run for run in later if not {VACUUM, FORGET}.isdisjoint(run.durations_ms)]
+        self._cleaned = _cleaning(rows, self.run.run_id)
 
     def earlier(self, as_of: datetime) -> LakeSnapshot:
         """The same lake as the last run that had finished by ``as_of`` (UTC) left it. Raises
@@ -194,15 +196,30 @@ class LakeSnapshot:
                 f"The table {table} of the lake {self.path} can only be read through Spark: {first}"
             ) from None
         except (DeltaError, OSError, pa.ArrowException) as cause:
-            if fault := store_fault(str(cause), f"the lake {self.path}"):
-                raise fault from None
-            first = str(cause).splitlines()[0]
-            if self._cleaned and _MISSING.search(str(cause)):
-                raise self._deleted(table, first) from None
-            raise LakeError(
-                f"The table {table} of the lake {self.path} can't be read: {first}",
-                DAMAGED_HINT,
-            ) from None
+            what = f"the table {table} of the lake {self.path}"
+            raise self.unreadable(what, str(cause), table) from None
+
+    def unreadable(self, what: str, cause: str, table: str | None = None) -> LakeError:
+        """The error that says why ``what`` (the lake, or its ``table``) can't be read. ``cause`` is
+        what a library says."""
+        if fault := store_fault(cause, f"the lake {self.path}"):
+            return fault
+        first = cause.splitlines()[0]
+        if _MISSING.search(cause) and table != "runs":
+            if self._cleaned:
+                return self._deleted(what, first, self._cleaned, _LATER_HINT)
+            if cleaned := self._cleaned_meanwhile():
+                return self._deleted(what, first, cleaned, _AGAIN_HINT)
+        return LakeError(f"{what[0].upper()}{what[1:]} can't be read: {first}", DAMAGED_HINT)
+
+    def _cleaned_meanwhile(self) -> list[Run]:
+        """As `_cleaned`, by the table `runs` as it is now."""
+        try:
+            found = DeltaTable(self._uri("runs"), storage_options=self._storage)
+            rows = plain(found.to_pyarrow_dataset().to_table(use_threads=False))
+        except (DeltaError, OSError, pa.ArrowException):
+            return []
+        return _cleaning(rows, self.run.run_id)
 
     @contextmanager
     def _no_lake(self) -> Iterator[None]:
@@ -218,13 +235,14 @@ class LakeSnapshot:
                 raise
             raise LakeError(f"There is no lake at {self.path}.", hint) from None
 
-    def _deleted(self, table: str, first: str) -> LakeError:
-        """The error for a table of an earlier run of which a file or version is missing."""
-        last = max(self._cleaned, key=lambda run: run.run_id)
+    def _deleted(self, what: str, first: str, cleaned: Sequence[Run], hint: str) -> LakeError:
+        """The error for ``what`` of which the runs ``cleaned`` have deleted a file or version."""
+        last = max(cleaned, key=lambda run: run.run_id)
         return LakeError(
-            f"The table {table} can't be read as run {self.run.run_id} left it, since `kip848 "
-            f"maintain` (run {last.run_id}) has deleted old versions of the tables: {first}",
-            "Ask for a later time. `groups --as-of`, `history` and `explain` need no old versions.",
+            f"{what[0].upper()}{what[1:]} can't be read as run {self.run.run_id} left it, since "
+            f"`kip848 maintain` (run {last.run_id}) has deleted old versions of the tables: "
+            f"{first}",
+            hint,
         )
 
     def _uri(self, table: str) -> str:
@@ -249,6 +267,14 @@ def _is_lake(folder: Path, path: str) -> bool:
         return is_lake(LocalFolder(folder), path, ())
     except OSError as cause:
         raise LakeError(f"The lake {path} can't be read: {cause.strerror}.") from None
+
+
+def _cleaning(rows: Iterable[Mapping[str, Any]], after: str) -> list[Run]:
+    """The finished runs later than the run ``after`` that have deleted files or versions of tables,
+    of these ``rows`` of `runs`."""
+    later = (row for row in rows if row["outcome"] == DONE and row["run_id"] > after)
+    found = (Run.from_row(row) for row in later)
+    return [run for run in found if not {VACUUM, FORGET}.isdisjoint(run.durations_ms)]
 
 
 def one_of(column: str, values: Iterable[str]) -> pc.Expression:

@@ -15,6 +15,7 @@ from kip848_spark.lake.history import StateAt, UnknownGroups, state_at
 from kip848_spark.lake.ledger import FORGET, VACUUM
 from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
+from kip848_spark.lake.sql.engine import DuckDBEngine
 from kip848_spark.lake.tables import TABLES
 from tests.insight.story_rows import GROUP, at, group
 from tests.lake.billing_lake import BACK, write_billing_lake
@@ -219,9 +220,31 @@ def test_versions_that_maintenance_has_deleted(step: str, tmp_path: Path) -> Non
     assert LakeSnapshot(locate(str(path))).group_ids("groups") == {"after"}
     with pytest.raises(LakeError, match="has deleted old versions of the tables"):
         LakeSnapshot(locate(str(path)), FIRST_RUN).group_ids("groups")
+    with pytest.raises(LakeError, match="has deleted old versions of the tables"):
+        DuckDBEngine(LakeSnapshot(locate(str(path)), FIRST_RUN)).run("SELECT * FROM groups")
     old.write_bytes(b"damaged")
     with pytest.raises(LakeError, match=r"groups of the lake .* can't be read"):
         LakeSnapshot(locate(str(path)), FIRST_RUN).group_ids("groups")
+
+
+@pytest.mark.parametrize("step", [VACUUM, FORGET])
+def test_a_reader_whose_files_maintenance_deletes(step: str, tmp_path: Path) -> None:
+    """An erasure deletes them at once: the reader must not take the lake for damaged."""
+    path = tmp_path / "lake"
+    write_lake(path, {"groups": [{"group_id": "before"}]})
+    (old,) = (path / "groups").glob("*.parquet")
+    reader, engine = (LakeSnapshot(locate(str(path))) for _ in range(2))
+    later = FIRST_RUN + timedelta(days=1)
+    rows = {"groups": [{"group_id": "after"}]}
+    write_run(path, rows, finished_at=later, mode="overwrite", run={"durations_ms": {step: 1}})
+    old.unlink()
+    for read in (
+        lambda: reader.rows("groups"),
+        lambda: DuckDBEngine(engine).run("SELECT * FROM groups"),
+    ):
+        with pytest.raises(LakeError, match="has deleted old versions of the tables") as refused:
+            read()
+        assert "start the command again" in str(refused.value.hint)
 
 
 def test_a_missing_file_that_maintenance_has_not_deleted(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from sqlglot import exp
 
 from kip848_spark.errors import LakeError, UsageError
-from kip848_spark.lake.folders import DAMAGED_HINT
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.sql.macros import FAILED, UNTRANSLATED, definitions
 from kip848_spark.lake.sql.rules import NotTranslatable
@@ -180,7 +179,7 @@ class DuckDBEngine:
         except pa.ArrowInvalid:
             raise UsageError("The query fails: a sum is too large for a bigint.") from None
         except OSError as cause:
-            raise self._unreadable(str(cause).splitlines()[0]) from None
+            raise self._unreadable(str(cause)) from None
 
     def _error(self, cause: duckdb.Error, statement: Statement) -> Exception:
         """The error for DuckDB's ``cause``."""
@@ -199,7 +198,7 @@ class DuckDBEngine:
         return NotTranslatable(f"this query ({message})")
 
     def _unreadable(self, message: str) -> LakeError:
-        return LakeError(f"The lake {self.snapshot.path} can't be read: {message}", DAMAGED_HINT)
+        return self.snapshot.unreadable(f"the lake {self.snapshot.path}", message)
 
 
 def describe(schema: pa.Schema) -> list[dict[str, Any]]:
