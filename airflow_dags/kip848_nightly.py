@@ -140,21 +140,23 @@ _SUBMIT_PARAMS = {
 def run(params: dict[str, Any], ti: Any) -> dict[str, Any]:
     """The nightly job; on a cluster if ``params`` name a script for spark-submit. ``ti`` is
     Airflow's task instance. An attempt after a failed one counts as a night with news: the one
-    before may have failed after its run had finished, and the gate has not seen its findings. A
-    lake without a run has no news."""
+    before may have failed after its run had finished, and the gate has not seen its findings. Then
+    the gate asks for the last audit: the lake's last run may be one of ``maintain``, which audits
+    nothing. A lake without a run has no news."""
     verb = [params["kip848"], "run"]
     if "submit" in params:
         verb = [params["submit"], *options(params, "master", "jars"), params["job"]]
     done = night([*verb, "--json", *options(params, "source", "lake", "config", "metrics")])
     news = done["changed"] or ti.try_number > 1
-    return {**done, "changed": news and done["run_id"] is not None}
+    audited = done["run_id"] if done["changed"] else "last"
+    return {**done, "changed": news and done["run_id"] is not None, "audited": audited}
 
 
 @task(retries=0)
 def findings_gate(done: dict[str, Any], params: dict[str, Any]) -> None:
     """Fails if the run of this night has findings."""
     if done["changed"]:
-        verb = [params["kip848"], "findings", "--run", done["run_id"]]
+        verb = [params["kip848"], "findings", "--run", done["audited"]]
         check_findings([*verb, *options(params, "lake", "config", "severity")])
 
 
