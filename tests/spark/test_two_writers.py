@@ -108,6 +108,24 @@ def test_a_run_that_was_suspended_writes_nothing_more(
     assert not run_ingest(source(CAPTURE), lake, then_replay=True).changed
 
 
+def test_an_erasure_that_was_suspended_deletes_nothing_more(lake: LakeTables) -> None:
+    """Another run has taken over the lease, and has written a file that it will commit."""
+    if not lake.exists():
+        lake.create()
+    folder = Path(str(lake.place.folder))
+    file = folder / "records" / "part-of-the-other-run.parquet"
+    with lake.hold_lease():
+        newest = max((folder / LEASES).glob("*.json"))
+        record = orjson.loads(newest.read_bytes())
+        record["owner"]["token"] = "other"
+        (folder / LEASES / f"{int(newest.stem) + 1:020}.json").write_bytes(orjson.dumps(record))
+        file.write_bytes(b"rows")
+        for delete in (lake.forget_versions, lambda table: lake.vacuum(table, 24, [])):
+            with pytest.raises(LakeError, match="no longer holds the lease"):
+                delete("records")
+    assert file.exists()
+
+
 @pytest.mark.parametrize("table", ["records", "runs"])
 def test_a_write_finds_a_foreign_commit_and_stops(
     lake: LakeTables, capture_lake: LakeTables, table: str

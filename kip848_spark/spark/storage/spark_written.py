@@ -221,6 +221,7 @@ class SparkWrittenTables(LakeTables):
         """As in `Upkeep`. Spark's VACUUM can't keep single versions, and shorter than the time of a
         week it refuses."""
         with self._translate_errors("written"):
+            self._require_own(table)
             DeltaTable.forPath(self.spark, self.location(table)).vacuum(max(hours, 7 * 24))
         self._expected[table] = self._version(table)
         return None
@@ -231,6 +232,7 @@ class SparkWrittenTables(LakeTables):
         self.spark.conf.set(check, "false")
         try:
             with self._translate_errors("written"):
+                self._require_own(table)  # else it deletes what another run has not committed yet
                 DeltaTable.forPath(self.spark, self.location(table)).vacuum(0)
         finally:
             self.spark.conf.set(check, before)

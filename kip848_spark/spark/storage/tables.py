@@ -270,18 +270,24 @@ class LakeTables(Upkeep):
 
     @contextmanager
     def _commit(self, table: str) -> Iterator[int]:
-        """Surrounds one commit to ``table`` and yields the version that it follows. Under a lease,
-        raises LakeError if it was lost, or if the table is not at this process's last version."""
+        """Surrounds one commit to ``table`` and yields the version that it follows. Raises as
+        `_require_own` does."""
         with self._translate_errors("written"):
-            before = self._version(table)
-            if self._lease is not None:
-                self._lease.check()
-                self._require_version(table, self._expected.get(table, before), before)
+            before = self._require_own(table)
             yield before
             after = self._version(table)
             if self._lease is not None and after != before:
                 self._require_version(table, before + 1, after)
                 self._expected[table] = after
+
+    def _require_own(self, table: str) -> int:
+        """The version of ``table``. Under a lease, raises LakeError if it was lost, or if the table
+        is not at this process's last version: then nothing may be written or deleted."""
+        found = self._version(table)
+        if self._lease is not None:
+            self._lease.check()
+            self._require_version(table, self._expected.get(table, found), found)
+        return found
 
     def _require_version(self, table: str, expected: int, found: int) -> None:
         if found != expected:

@@ -215,6 +215,7 @@ class WorkerWrittenTables(LakeTables):
 
     def vacuum(self, table: str, hours: int, keep: Sequence[int]) -> int | None:
         with self._translate_errors("written"):
+            self._require_own(table)  # else it deletes what another run has not committed yet
             deleted = delta_rs.vacuum(self._folder(table), hours, keep)
         self._expected[table] = self._version(table)  # it commits twice
         return deleted
