@@ -40,7 +40,8 @@ than that of an aborted transaction with offset commits."""
 class _Progress:
     """How far a partition was read: the next offset ``due``, the counts of ``present`` and
     ``missing`` offsets, and whether a key has ``repeated``. ``open`` is not None until the first
-    gap of a partition that an earlier run has read: whether a transaction was open there then."""
+    gap of a partition that an earlier run has read, or until the marker of the transaction that
+    was open there then: whether one was."""
 
     due: int
     present: int = 0
@@ -107,30 +108,39 @@ class GapFinder:
         rows = np.flatnonzero(missing)
         if len(rows):
             at_start = rows[0] == 0 and not progress.present
-            first = self._first_gap(progress, int(missing[rows[0]]), bool(at_start))
-            gone = progress.missing + np.cumsum(missing[rows])
-            gone -= missing[rows[0]] if first is not None else 0
+            first = self._first_gaps(progress, missing[rows[:2]].tolist(), bool(at_start))
+            counted = missing[rows]
+            counted[: len(first)] = 0
+            gone = progress.missing + np.cumsum(counted)
             present = progress.present + rows
             guess = np.where((gone > present) & (gone >= MIN_COMPACTED), _COMPACTION, _UNDECIDED)
             cause[rows] = np.where(rows > repeat, _TRANSACTION, guess)
-            if first is not None and rows[0] <= repeat:
-                cause[rows[0]] = first
+            for row, of_first in zip(rows, first, strict=False):
+                if row <= repeat:
+                    cause[row] = of_first
             progress.missing = int(gone[-1])
         progress.due = int(offset[-1]) + 1
         progress.present += len(offset)
         progress.repeated |= repeat < len(offset)
 
-    def _first_gap(self, progress: _Progress, missing: int, at_start: bool) -> int | None:
-        """The cause of the next gap, if it is the first one of a resumed partition and not large.
-        If a transaction was open at the start, a gap there has its records, and a later one of one
-        offset is its marker. Otherwise the cause of a gap ``at_start`` is unknown. None: the
-        general rules apply."""
+    def _first_gaps(self, progress: _Progress, missing: list[int], at_start: bool) -> list[int]:
+        """The causes of the next gaps, as far as they are the first ones of a resumed partition
+        and not large. If a transaction was open at the start, a gap there has its records, and the
+        next one is its marker if it has one offset. Otherwise the cause of a gap ``at_start`` is
+        unknown. For all other gaps, the general rules apply."""
         was_open, progress.open = progress.open, None
-        if was_open is None or missing >= (LARGE_GAP if at_start else 2):
-            return None
-        if was_open:
-            return _TRANSACTION
-        return _UNDECIDED if at_start else None
+        if was_open is None:
+            return []
+        causes: list[int] = []
+        if at_start:
+            if missing.pop(0) >= LARGE_GAP:
+                return []
+            causes.append(_TRANSACTION if was_open else _UNDECIDED)
+        if was_open and missing[:1] == [1]:
+            causes.append(_TRANSACTION)
+        elif was_open and not missing:
+            progress.open = True  # the marker may come in a later batch
+        return causes
 
     def _begin(self, partition: int, offset: int) -> _Progress:
         """The progress before the first record of this task in a partition."""

@@ -43,7 +43,7 @@ RESUMED = [(0, 55, 1), (0, 56, 2), (0, 58, 3), (0, 70, 4)]
     [
         ({}, ["compaction", "compaction", "compaction"]),
         ({0: False}, ["unknown", "unknown", "compaction"]),
-        ({0: True}, ["transaction", "unknown", "compaction"]),
+        ({0: True}, ["transaction", "transaction", "compaction"]),
         ({1: True}, ["compaction", "compaction", "compaction"]),
     ],
 )
@@ -60,6 +60,15 @@ def test_the_marker_of_a_transaction_that_was_open_at_the_start() -> None:
     assert [cause for _, cause in found] == [None, None, "transaction", "unknown"]
     found = find(GapFinder({0: 40}, {}, {0: False}), rows)
     assert [cause for _, cause in found] == [None, None, "unknown", "unknown"]
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_marker_of_an_aborted_transaction_that_was_open_at_the_start(batches: int) -> None:
+    gaps = GapFinder({0: 40}, {}, {0: True})
+    rows = [(0, 41, 1), (0, 42, 2), (0, 44, 3), (0, 46, 4)]
+    parts = [rows] if batches == 1 else [rows[:2], rows[2:]]
+    found = [cause for part in parts for _, cause in find(gaps, part)]
+    assert found == ["transaction", None, "transaction", "unknown"]
 
 
 def test_only_a_single_offset_is_the_marker() -> None:
