@@ -175,20 +175,10 @@ class _StoryWriter:
 
     def _headline(self) -> str:
         row = self.row
-        classic = row["type"] == CLASSIC
-        epoch = self._epochs("generation" if classic else "epoch")
-        return (
-            f"{self.evidence.group_id} rebalanced at {moment(self.started)} UTC "
-            f"({epoch}{self._outcome()})"
-        )
-
-    def _epochs(self, word: str) -> str:
-        """``epoch 41 → 42``; without the epoch before if it is not known."""
         before = self._epoch_before()
         return (
-            f"{word} {self.row['epoch']}"
-            if before is None
-            else f"{word} {before} → {self.row['epoch']}"
+            f"{self.evidence.group_id} rebalanced at {moment(self.started)} UTC "
+            f"({_number(row, before)}{self._outcome()})"
         )
 
     def _epoch_before(self) -> int | None:
@@ -196,11 +186,14 @@ class _StoryWriter:
         earlier = [r for r in self.evidence.rebalances if r["from_offset"] < row["from_offset"]]
         if earlier and earlier[-1]["episode_id"] == row["episode_id"]:
             return int(earlier[-1]["epoch"])
-        before, _ = life_before(self.evidence.groups, self.started)
+        rows, _ = life_before(self.evidence.groups, self.started)
         # A group that has only committed offsets has no epoch.
-        epochs = [r["epoch"] for r in before if r["epoch"] not in (None, row["epoch"])]
-        # An empty group may start again at its first epoch without having been deleted.
-        return int(epochs[-1]) if epochs and epochs[-1] < row["epoch"] else None
+        before = [r for r in rows if r["epoch"] is not None]
+        while before and (before[-1]["type"], before[-1]["epoch"]) == (row["type"], row["epoch"]):
+            before.pop()
+        # An empty group may start again at its first epoch without having been deleted, and a
+        # group that migrates keeps its epoch.
+        return int(before[-1]["epoch"]) if before and before[-1]["epoch"] < row["epoch"] else None
 
     def _deleted_before(self) -> list[str]:
         """That the group had been deleted, if this is the first rebalance after it."""
@@ -293,9 +286,7 @@ class _StoryWriter:
             following = self.later[0]
             after = duration(between(self.started, following["started_at"]))
             causes = listing(map(cause_words, following["causes"]))
-            found.append(
-                f"the next rebalance came {after} later (epoch {following['epoch']}): {causes}"
-            )
+            found.append(f"the next rebalance came {after} later ({_number(following)}): {causes}")
         return found
 
     def _returns(self) -> Iterable[str]:
@@ -305,7 +296,7 @@ class _StoryWriter:
             for later in self.later:
                 if any(self.names.client(new) == client for new in later["joined"] or ()):
                     at = clock(later["started_at"], self.started)
-                    text = f"{self.names.name(member)} came back at {at} (epoch {later['epoch']})"
+                    text = f"{self.names.name(member)} came back at {at} ({_number(later)})"
                     yield text + self._again(client, later)
                     break
 
@@ -382,3 +373,10 @@ def pattern_sentence(pattern: Row) -> str:
     (2026-11-20 02:14:07 to 02:50:00 UTC)``."""
     times = f"{moment(pattern['since'])} to {clock(pattern['until'], pattern['since'])} UTC"
     return f"{pattern_words(pattern['pattern'])}: {pattern['explanation']} ({times})"
+
+
+def _number(row: Row, before: int | None = None) -> str:
+    """``epoch 42``, or ``generation 42`` of a classic group; ``epoch 41 → 42`` with the epoch
+    ``before``."""
+    word = "generation" if row["type"] == CLASSIC else "epoch"
+    return f"{word} {row['epoch']}" if before is None else f"{word} {before} → {row['epoch']}"

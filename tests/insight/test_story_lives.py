@@ -48,3 +48,22 @@ def test_an_empty_group_may_restart_at_its_first_epoch() -> None:
     groups = [group(9, -3000, 0, (13, 101), state="Empty"), group(1, 0, None, (101, None))]
     row = rebalance(1, ["member_joined"], 0, 5, 101)
     assert "(epoch 1, " in story(row, groups=groups).headline
+
+
+def test_a_group_that_migrates_keeps_its_epoch() -> None:
+    """No epoch of the time before the last migration is the one before."""
+    groups = [
+        group(0, -90, -60, (80, 90), type="classic", state="Empty", members=0),
+        group(2, -60, 0, (90, 101), type="classic"),
+        group(2, 0, 60, (101, 120)),
+        group(2, 60, None, (120, None), type="classic"),
+    ]
+    up = rebalance(2, ["upgraded"], 0, 0, 101)
+    down = rebalance(2, ["downgraded"], 60, 60, 120, type="classic", left=["worker-3"])
+    back = rebalance(3, ["member_joined"], 70, 70, 130, type="classic", joined=["worker-3"])
+    told = [story(row, groups=groups, rebalances=[up, down, back]) for row in (up, down)]
+    assert [one.headline.split("UTC ")[1] for one in told] == [
+        "(epoch 2, converged at once)",
+        "(generation 2)",
+    ]
+    assert texts(told[1], "then") == ["worker-3 came back at 02:15:17 (generation 3)"]
