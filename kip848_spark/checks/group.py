@@ -111,6 +111,9 @@ class GroupAudit(Stateful):
         """Takes the next record of the group."""
         self._times.add(entry)
         if entry.kind in SHARE_STREAMS_KEY_TYPES:
+            # A group of the same name that ended before; its last tombstones may be pending.
+            resumed = self.context.coverage.resumes(self.partition, self._last + 1)
+            self._check_operation(closed=not resumed)
             self._others.add(entry, unread=self._unread)
             self.reference.defer(entry)
             return

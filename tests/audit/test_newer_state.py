@@ -13,10 +13,14 @@ import pyarrow.compute as pc
 import pytest
 
 from kip848_spark.checks import release as releases
-from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, LogEntry
+from kip848_spark.checks.context import AuditContext
+from kip848_spark.checks.coverage import Coverage
+from kip848_spark.checks.group import GroupAudit
+from kip848_spark.checks.log_entries import SHARE_STREAMS_KEY_TYPES, LogEntry, log_entry
 from kip848_spark.checks.results import Tally
 from kip848_spark.checks.state import GROUPS, Reference, StateRow, named_values
 from kip848_spark.checks.topics import KnownTopics
+from kip848_spark.coordinator import records
 from tests.audit import raw_records
 from tests.audit.test_state import LOG_KEY, audits_of, compare_by_group, vectorized
 from tests.captures import COMMITTED
@@ -116,6 +120,33 @@ def test_each_moment_of_a_group_is_compared_before_the_next_record(capture: str)
         compare_by_group(early, mine, group.rows(newest.offset))
         assert early.findings == [], number
         assert early.verified.total() == len(mine)
+
+
+@pytest.mark.parametrize("capture", ["shares-4.3.1", "streams-4.3.1"])
+def test_a_deleted_consumer_group_of_the_same_name(capture: str) -> None:
+    """Its tombstones are replayed before the records of the new group, at any offset."""
+    entries = entries_of(records_of(capture))
+    entries = [entry for entry in entries if entry.group == entries[0].group][:MOMENTS]
+    name, first = entries[0].group, entries[0]
+    group = {"groupId": name}
+    before = [
+        records.record("3", 0, group, {"epoch": 1}),
+        records.record("6", 0, group, {"assignmentEpoch": 1}),
+        records.tombstone("6", **group),
+        records.tombstone("3", **group),
+    ]
+    deleted = [
+        log_entry(first.partition, first.offset - 4 + n, first.timestamp - 4000 + n // 2, one)
+        for n, one in enumerate(before)
+    ]
+    context = AuditContext(Coverage.of((), {}), KnownTopics())
+    for number in range(1, len(entries)):
+        audit = GroupAudit(first.partition, name, context)
+        for entry in [*deleted, *entries[: number + 1]]:
+            audit.add(entry)
+        rows = audit.reference.rows(entries[number].offset)
+        assert [row[2] in TYPES for row in rows if row[0] == GROUPS] == [True]
+        assert audit.reference.fault is None
 
 
 def test_a_wrong_row_is_found() -> None:
