@@ -33,6 +33,8 @@ AWAY_EPOCH = -2
 """The epoch of a static member that has left temporarily (docs/kafka-facts.md#member-epochs)."""
 
 LEFT, EXPIRED = "left", "expired"
+_LEFT_FOR_GOOD = "left for good, or was removed by an administrator"
+"""What `LEFT` means for a static member: one that only closes stays in the group."""
 
 
 def is_away(row: Row) -> bool:
@@ -84,7 +86,8 @@ class Departure:
     which it had left temporarily, as a static member (None: it had not). ``concluded`` is a
     conclusion that control records allow: it has precedence over what the commits say.
     ``joined_at`` is the time at which it had joined, if that is known. ``commits``: whether the
-    partitions of its commits are known, as they are not for share and streams groups.
+    partitions of its commits are known, as they are not for share and streams groups. ``static``:
+    whether it had an instance id. Such a member stays in the group when it closes.
     """
 
     member_id: str
@@ -98,6 +101,7 @@ class Departure:
     concluded: str | None = None
     joined_at: datetime | None = None
     commits: bool = True
+    static: bool = False
 
     @property
     def silent_ms(self) -> float | None:
@@ -131,7 +135,8 @@ class Departure:
         verdict = self.likely
         words = self._evidence(verdict)
         if verdict is not None:
-            words = f"{words}: probably {verdict}" if words else f"probably {verdict}"
+            probably = f"probably {_LEFT_FOR_GOOD if self.static and verdict == LEFT else verdict}"
+            words = f"{words}: {probably}" if words else probably
         return f"left or its session expired; {words}"
 
     def _evidence(self, verdict: str | None) -> str:

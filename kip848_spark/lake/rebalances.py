@@ -124,6 +124,7 @@ def departures(
         max(row["from_offset"] for row in rows),
     )
     timeouts = _session_timeouts(snapshot, rows, members)
+    static = {one["member_id"] for one in members if one["instance_id"] is not None}
     found = {}
     for row in rows:
         for member in row["left"][:_MOST_MEMBERS]:
@@ -145,6 +146,7 @@ def departures(
                 EXPIRED if away is not None else row["likely"],
                 joined,
                 row["type"] not in (SHARE, STREAMS),
+                member in static,
             )
     return found
 

@@ -79,6 +79,17 @@ def test_a_conclusion_from_other_evidence_has_precedence() -> None:
     assert unseen.described()["likely"] == "expired"
 
 
+def test_a_static_member_that_is_gone_did_not_just_close() -> None:
+    """An administrator who removes a member leaves the records of a leave."""
+    removed = gone(0.1, static=True)
+    assert (removed.likely, removed.described()["likely"]) == ("left", "left")
+    assert removed.sentence() == (
+        "left or its session expired; it committed just before: probably left for good, or was "
+        "removed by an administrator"
+    )
+    assert gone(44.9, static=True).sentence().endswith(": probably expired")
+
+
 def test_a_static_member_that_did_not_come_back() -> None:
     departure = gone(0.2, away_since=at(-10), concluded="expired")
     assert departure.sentence() == (
