@@ -176,6 +176,16 @@ class _Causes:
         ]
 
     def _topics(self) -> list[str]:
+        if self.row["type"] == "share" and self._has_the_same_hash():
+            old, new = self._targets()
+            added = Counter(topic for topic, _ in new - old)
+            which = [f"{topic} ({count(more, 'partition')})" for topic, more in added.items()]
+            return [
+                f"the share state of {listing(sorted(which))} was initialized, so that they can be "
+                "assigned"
+                if which
+                else "partitions whose share state is initialized were not assigned yet"
+            ]
         if change := self._target_change("is no longer there"):
             return [f"a subscribed topic changed: {change}"]
         return [
@@ -208,9 +218,7 @@ class _Causes:
     def _target_change(self, gone: str) -> str:
         """How the topics in the target assignment differ from those before. ``gone`` is said of a
         topic of which no partition is left."""
-        rows = [row for row in self.assignments if row["role"] == TARGET]
-        before = {place(row) for row in rows if held_before(row, self.started)}
-        new = {place(row) for row in rows if self._is_target_of_epoch(row)}
+        before, new = self._targets()
         grown = Counter(topic for topic, _ in new - before)
         sizes = Counter(topic for topic, _ in before)
         parts = [
@@ -223,6 +231,20 @@ class _Causes:
             left = {topic for topic, _ in new}
             parts += [f"{topic} {gone}" for topic in sorted(sizes) if topic not in left]
         return listing(parts)
+
+    def _has_the_same_hash(self) -> bool:
+        """Whether the group has the same metadata hash as before, so that no topic changed."""
+        before = [r["metadata_hash"] for r in self.groups if held_before(r, self.started)]
+        after = [r["metadata_hash"] for r in self.groups if self._holds_after(r)]
+        return bool(before and after) and after[0] is not None and before[-1] == after[0]
+
+    def _targets(self) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+        """The partitions in the target assignment before the epoch, and in that of the epoch."""
+        rows = [row for row in self.assignments if row["role"] == TARGET]
+        return (
+            {place(row) for row in rows if held_before(row, self.started)},
+            {place(row) for row in rows if self._is_target_of_epoch(row)},
+        )
 
     def _is_target_of_epoch(self, row: Row) -> bool:
         return row["valid_to"] is None if self.end is None else held_before(row, self.end)

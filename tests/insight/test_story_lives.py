@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.insight.story_rows import at, group, rebalance
+from tests.insight.story_rows import at, group, part, rebalance
 from tests.insight.test_story import story, texts
 
 
@@ -67,3 +67,22 @@ def test_a_group_that_migrates_keeps_its_epoch() -> None:
         "(generation 2)",
     ]
     assert texts(told[1], "then") == ["worker-3 came back at 02:15:17 (generation 3)"]
+
+
+def test_a_share_group_whose_partitions_were_initialized() -> None:
+    """With the same metadata hash, no topic has changed."""
+    groups = [
+        group(2, -5, 0, (90, 101), type="share", metadata_hash=7),
+        group(3, 0, None, (101, None), type="share", metadata_hash=7),
+    ]
+    targets = [part("worker-1", n, "target", 0.01, None, (103, None)) for n in range(4)]
+    row = rebalance(3, ["topics_changed"], 0, 1, 101, type="share")
+    (cause,) = texts(story(row, groups=groups, assignments=targets), "cause")
+    assert cause == (
+        "the share state of orders (4 partitions) was initialized, so that they can be assigned"
+    )
+    (cause,) = texts(story(row, groups=groups, assignments=[]), "cause")
+    assert cause == "partitions whose share state is initialized were not assigned yet"
+    other = [groups[0] | {"metadata_hash": 8}, groups[1]]
+    (cause,) = texts(story(row, groups=other, assignments=targets), "cause")
+    assert cause == "a subscribed topic changed: orders (4 partitions) is new"
