@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kip848_spark.errors import UsageError
-from kip848_spark.lake.sql.statements import check_reading
+from kip848_spark.lake.sql.statements import JAVA_CALLS, check_reading
 from kip848_spark.lake.sql.unknown import column_error, unknown_table
 from kip848_spark.lake.tables import TABLES
 from kip848_spark.spark.session_settings import prepared_session
@@ -49,8 +49,9 @@ def query_table(spark: SparkSession, query: str, most: int | None = None) -> pa.
 
 
 def _check_plan(spark: SparkSession, query: str) -> None:
-    """Raises UsageError if the plan of ``query`` has a step that writes or starts a program. Spark
-    runs such statements as soon as it gets them."""
+    """Raises UsageError if the plan of ``query`` has a step that writes or starts a program, or
+    calls a method of Java. Spark runs such statements as soon as it gets them. `check_reading` has
+    another parser, which may take for a string what Spark reads."""
     waiting: list[JavaObject] = [spark._jsparkSession.sessionState().sqlParser().parsePlan(query)]
     gateway = spark.sparkContext._gateway
     while waiting:
@@ -60,8 +61,31 @@ def _check_plan(spark: SparkSession, query: str) -> None:
             is_instance_of(gateway, node, kind) for kind in _WRITING
         ):
             raise UsageError("`sql` only reads, and this statement does more.")
-        children = node.children()
-        waiting.extend(children.apply(place) for place in range(children.size()))
+        _check_calls(node.expressions())
+        waiting += [*_items(node.children()), *_items(node.innerChildren())]
+        waiting += [node.logicalPlan()] if name == "ExplainCommand" else []
+
+
+def _check_calls(expressions: JavaObject) -> None:
+    """Raises UsageError if one of ``expressions`` of a plan calls a method of Java, or has a name
+    that is an expression."""
+    waiting = _items(expressions)
+    while waiting:
+        node = waiting.pop()
+        name = node.getClass().getSimpleName()
+        if name == "UnresolvedFunction" and node.nameParts().last().lower() in JAVA_CALLS:
+            raise UsageError("`sql` does not call methods of Java.")
+        if name == "ExpressionWithUnresolvedIdentifier":  # it may be the name of any function
+            raise UsageError(
+                "`sql` needs the names of functions and columns as they are.",
+                "Write the name in place of IDENTIFIER(…).",
+            )
+        waiting += _items(node.children())
+
+
+def _items(sequence: JavaObject) -> list[JavaObject]:
+    """The elements of a sequence of Scala."""
+    return [sequence.apply(place) for place in range(sequence.size())]
 
 
 def _error(spark: SparkSession, cause: PySparkException, query: str) -> UsageError:

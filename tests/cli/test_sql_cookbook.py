@@ -15,6 +15,7 @@ from kip848_spark.lake.location import locate
 from kip848_spark.lake.snapshot import LakeSnapshot
 from kip848_spark.lake.sql.engine import DuckDBEngine
 from kip848_spark.lake.sql.rules import NotTranslatable
+from kip848_spark.lake.sql.statements import check_reading
 from kip848_spark.simulation import plan_cluster, simulate
 from kip848_spark.spark.pipeline import run_ingest
 from kip848_spark.spark.query import query_table
@@ -128,6 +129,43 @@ def test_spark_only_reads_the_lake(query: str, engine: DuckDBEngine, spark: Spar
         query_table(spark, query.format(lake=lake))
     assert not Path(lake, "out").exists()
     assert spark.conf.get("spark.sql.runSQLOnFiles") == "true", "the session has its own setting"
+
+
+_HIDDEN = "-- \\\n'\n{} -- '"
+"""A text that Spark reads, and this program's parser takes for a string: in Spark's dialect, a
+backslash continues a comment in the next line."""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT IDENTIFIER('reflect')('java.lang.System', 'lineSeparator')",
+        "SELECT 1 IN (SELECT IDENTIFIER(concat('java_', 'method'))('java.lang.System', 'exit'))",
+        "EXPLAIN SELECT IDENTIFIER('system.builtin.reflect')('java.lang.System', 'exit')",
+        "SELECT 1 " + _HIDDEN.format(", reflect('java.lang.System', 'lineSeparator')"),
+        "EXPLAIN SELECT 1 " + _HIDDEN.format(", 1 + reflect('java.lang.System', 'exit')"),
+        "WITH x AS (SELECT 1 " + _HIDDEN.format(", try_reflect('a', 'b')") + "\n) SELECT 1",
+        "WITH x AS (SELECT 1) " + _HIDDEN.format(
+            ", y AS (SELECT TRANSFORM(1) USING 'cat')"
+        ) + "\nSELECT 1",
+    ],
+)  # fmt: skip
+def test_what_is_hidden_from_the_first_parser_is_refused(query: str, spark: SparkSession) -> None:
+    check_reading(query)
+    with pytest.raises(UsageError, match=r"does not call|names of functions|does more"):
+        query_table(spark, query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH x AS (SELECT 1 AS a) SELECT a FROM x WHERE a IN (SELECT 1) " + _HIDDEN.format(""),
+        "SELECT max(a) AS a FROM IDENTIFIER('x1') WHERE a = (SELECT 1)",
+    ],
+)
+def test_queries_that_are_not_refused(query: str, spark: SparkSession) -> None:
+    spark.sql("SELECT 1 AS a").createOrReplaceTempView("x1")
+    assert query_table(spark, query).to_pylist() == [{"a": 1}]
 
 
 def test_spark_shows_its_plan(spark: SparkSession, engine: DuckDBEngine) -> None:

@@ -25,7 +25,7 @@ _FIRST_WORDS = {
     "SELECT", "WITH", "FROM", "VALUES", "TABLE", "(", "DESCRIBE", "DESC", "SHOW", "EXPLAIN",
 }  # fmt: skip
 _OTHER_ENGINE = "If Spark accepts the query, add --engine spark."
-_CALLS = {"reflect", "java_method", "try_reflect"}
+JAVA_CALLS = {"reflect", "java_method", "try_reflect"}
 """Spark's functions that call any method of Java."""
 
 
@@ -82,7 +82,7 @@ def check_reading(text: str) -> None:
     for token, following in pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON:
             raise UsageError(f"This is more than one statement{_at(following)}.", "Run each alone.")
-        if token.text.lower() in _CALLS and following.token_type is TokenType.L_PAREN:
+        if token.text.lower() in JAVA_CALLS and following.token_type is TokenType.L_PAREN:
             raise UsageError(f"`sql` does not call methods of Java{_at(token)}.")
         if token.token_type is TokenType.USING and following.token_type is TokenType.STRING:
             raise UsageError(f"`sql` does not start other programs{_at(token)}.")
