@@ -29,7 +29,9 @@ MOST_ROWS_READ = 1_000_000
 
 _INTERVAL = ["valid_from", "valid_to", "from_offset", "to_offset", "known_from", "known_to"]
 _COLUMNS = {
-    GROUP_HISTORY: ["group_id", "type", "state", "epoch", "assignor", "members", *_INTERVAL],
+    GROUP_HISTORY: [
+        "group_id", "type", "state", "epoch", "assignor", "members", "metadata_hash", *_INTERVAL,
+    ],
     MEMBER_HISTORY: [
         "group_id", "member_id", "instance_id", "client_id", "client_host", "subscribed_topics",
         "subscribed_regex", "assignor", "member_state", "member_epoch", *_INTERVAL,

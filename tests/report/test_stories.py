@@ -104,3 +104,24 @@ def test_a_static_member_that_closed(tmp_path: Path) -> None:
     (found,) = drawn["stories"]
     assert found["lines"] == [[line["label"], line["text"]] for line in explained["lines"]]
     assert "did not come back within its session timeout" in found["lines"][0][1]
+
+
+def test_a_share_group_whose_partitions_were_initialized(tmp_path: Path) -> None:
+    """The metadata hash stays the same, so no topic has changed."""
+    groups = [
+        group(2, -5, 0, (90, 101), type="share", metadata_hash=7),
+        group(3, 0, None, (101, None), type="share", metadata_hash=7),
+    ]
+    tables = {
+        "groups": [groups[-1] | {"last_offset": 999, "updated_at": at(1)}],
+        "group_history": groups,
+        "member_history": [member("worker", -5, None, (91, None))],
+        "assignment_history": [part("worker", 0, "target", 0.01, None, (103, None))],
+        "rebalances": [rebalance(3, ["topics_changed"], 0, 1, 101, type="share")],
+    }
+    write_lake(tmp_path / "lake", tables)
+    (explained,) = Lake(tmp_path / "lake").explain(GROUP)["rebalances"]
+    (drawn,) = report_data(LakeSnapshot(locate(str(tmp_path / "lake"))))["timelines"]
+    (found,) = drawn["stories"]
+    assert found["lines"] == [[line["label"], line["text"]] for line in explained["lines"]]
+    assert "was initialized" in found["lines"][0][1]
