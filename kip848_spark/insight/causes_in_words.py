@@ -177,15 +177,7 @@ class _Causes:
 
     def _topics(self) -> list[str]:
         if self.row["type"] == "share" and self._has_the_same_hash():
-            old, new = self._targets()
-            added = Counter(topic for topic, _ in new - old)
-            which = [f"{topic} ({count(more, 'partition')})" for topic, more in added.items()]
-            return [
-                f"the share state of {listing(sorted(which))} was initialized, so that they can be "
-                "assigned"
-                if which
-                else "partitions whose share state is initialized were not assigned yet"
-            ]
+            return [self._initialized()]
         if change := self._target_change("is no longer there"):
             return [f"a subscribed topic changed: {change}"]
         return [
@@ -214,6 +206,16 @@ class _Causes:
             in_subscription = any(map(self._resolved_change, self.triggers))
             return [] if in_subscription else [f"{which} was resolved"]
         return [f"{which} matched other topics than before{known}"]
+
+    def _initialized(self) -> str:
+        """That the share state of partitions was initialized, which are those in the target
+        assignment that were not in the one before."""
+        before, new = self._targets()
+        topics = Counter(topic for topic, _ in new - before)
+        if not topics:
+            return "partitions whose share state is initialized were not assigned yet"
+        which = [f"{topic} ({count(more, 'partition')})" for topic, more in sorted(topics.items())]
+        return f"the share state of {listing(which)} was initialized, so that they can be assigned"
 
     def _target_change(self, gone: str) -> str:
         """How the topics in the target assignment differ from those before. ``gone`` is said of a

@@ -65,6 +65,22 @@ def test_capture_is_read_back_and_asked(tmp_path: Path) -> None:
     assert len(wrong.stderr) < 500, wrong.stderr
 
 
+def test_the_report_of_share_groups(tmp_path: Path) -> None:
+    """Its stories need columns that those of other groups don't need."""
+    capture, page = f"parquet:{DATA / 'shares-4.1.2' / COMMITTED}", tmp_path / "page.html"
+    lake = str(tmp_path / "lake")
+    done = started("run", "--source", capture, "--lake", lake, "--report", str(page))
+    assert done.returncode == 0, done.stderr
+    data = json.loads(page.with_suffix(".json").read_bytes())
+    texts = [
+        text
+        for timeline in data["timelines"]
+        for story in timeline["stories"]
+        for _, text in story["lines"]
+    ]
+    assert any("the share state of" in text for text in texts)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_verb_that_is_told_to_stop(number: signal.Signals, tmp_path: Path) -> None:
     """Also one that is no nightly job, while it starts Spark: its JVM ends too."""
